@@ -1,0 +1,1 @@
+"""plugrad: the training core of reinforcement learning."""

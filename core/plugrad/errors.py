@@ -1,0 +1,121 @@
+"""Every error that plugrad raises on purpose.
+
+Each class derives from `PlugradError` and from the builtin that fits, so that `except ValueError` keeps working, and
+pickles with its facts, so that it crosses process borders unchanged.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class PlugradError(Exception):
+    """Base of all errors of plugrad.
+
+    Args:
+        message: the whole sentence that the user reads.
+        facts: what the sentence was made of (`module_id=...`, `expected=...`); kept in `error.facts` for programs.
+    """
+
+    def __init__(self, message: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    def __str__(self) -> str:
+        # KeyError, one of our second parents, would show the repr of the message: quotes and escapes.
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), str(self), self.facts)
+
+
+def _rebuild(cls: type[PlugradError], message: str, facts: dict[str, Any]) -> PlugradError:
+    return cls(message, **facts)
+
+
+class ConfigError(PlugradError, ValueError):
+    """A setting has an unknown name or a value that cannot work."""
+
+
+class NotBuiltError(PlugradError, ValueError):
+    """A Learner was used before `build()`."""
+
+
+class BatchError(PlugradError, ValueError):
+    """A batch cannot be trained on. Facts: `module_id`, `column`, `expected`, `found`."""
+
+
+class UnknownModuleError(PlugradError, KeyError):
+    """A module id is not among the learner's modules. Facts: `module_id`, `known`."""
+
+
+class OptimizerError(PlugradError, ValueError):
+    """An optimizer, or the parameters given with it, cannot be registered."""
+
+
+class LossError(PlugradError, ValueError):
+    """A loss or a metric has a shape or type that cannot be averaged."""
+
+
+class NonFiniteError(PlugradError, FloatingPointError):
+    """A loss or a gradient was NaN or infinite; the update that met it was undone."""
+
+
+class CheckpointError(PlugradError, OSError):
+    """A checkpoint cannot be written or read."""
+
+    # OSError's own __new__ and __str__ read positional arguments as (errno, text); one message is all we pass.
+
+
+class RestoreMismatchError(PlugradError, ValueError):
+    """A state does not fit the learner. Facts: `missing`, `unexpected`, `mismatched`. Nothing was changed."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A file of a checkpoint is damaged, missing or not what the manifest says."""
+
+
+class CheckpointUnsafeError(CheckpointError):
+    """A checkpoint contains something that is not opened: a link, a device, a path, an oversized header."""
+
+
+class CheckpointLockedError(CheckpointError):
+    """Another process is writing to this checkpoint directory."""
+
+
+class CheckpointVersionError(CheckpointError):
+    """A checkpoint was written by a newer format than this plugrad reads."""
+
+
+class LearnerGroupDeadError(PlugradError, RuntimeError):
+    """No learner of the group is alive."""
+
+
+class LearnerTimeoutError(PlugradError, TimeoutError):
+    """A learner did not answer in time. Facts: `rank`, `phase`."""
+
+
+class QueueFullError(PlugradError, RuntimeError):
+    """The group's queue is full and `on_full="raise"`."""
+
+
+class PluginError(PlugradError, RuntimeError):
+    """A plugin cannot be used: it fails to import, or its hooks do not fit the specifications."""
+
+
+class PluginConflictError(PlugradError, ValueError):
+    """Two plugins answer where one is meant, or two distributions claim one name."""
+
+
+class BackendNotFoundError(PlugradError, LookupError):
+    """No installed backend has this name, or its framework is missing."""
+
+
+class AlgorithmNotFoundError(PlugradError, LookupError):
+    """No installed algorithm has this name."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'torch'?` for a near miss, else an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
