@@ -64,8 +64,6 @@ class NonFiniteError(PlugradError, FloatingPointError):
 class CheckpointError(PlugradError, OSError):
     """A checkpoint cannot be written or read."""
 
-    # OSError's own __new__ and __str__ read positional arguments as (errno, text); one message is all we pass.
-
 
 class RestoreMismatchError(PlugradError, ValueError):
     """A state does not fit the learner. Facts: `missing`, `unexpected`, `mismatched`. Nothing was changed."""
@@ -109,6 +107,10 @@ class PluginConflictError(PlugradError, ValueError):
 
 class BackendNotFoundError(PlugradError, LookupError):
     """No installed backend has this name, or its framework is missing."""
+
+
+class MissingFrameworkError(BackendNotFoundError):
+    """A plugin is installed and the framework that it needs is not. Fact: `requires`."""
 
 
 class AlgorithmNotFoundError(PlugradError, LookupError):

@@ -1,0 +1,122 @@
+"""What makes an algorithm: the hooks of an algorithm plugin. The smallest has `get_config_class` and a loss.
+
+    [options.entry_points]
+    plugrad.algorithms =
+        mine = plugrad_mine:plugin
+
+`plugrad_mine.plugin` is an object or a module whose functions are marked `@plugrad.hookimpl`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad.hooks.markers import hookspec
+from plugrad.module_spec import RLModuleSpec
+from plugrad.types import ModuleID, ParamRef, Tensor
+
+
+class AlgorithmSpec:
+    """Hook specifications of an algorithm; those of the Learner in `LearnerSpec` may be implemented too."""
+
+    @hookspec(firstresult=True)
+    def get_config_class(self) -> type[Any]:
+        """The algorithm's `AlgorithmConfig` subclass. Called when the algorithm is looked up by name.
+
+            @hookimpl
+            def get_config_class():
+                return MyConfig
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_default_rl_module_spec(self, config: Any) -> RLModuleSpec:
+        """The module to build when the user gave none. Default: policy and value networks from `model_config`.
+
+            @hookimpl
+            def get_default_rl_module_spec(config):
+                return RLModuleSpec(model_config={"fcnet_hiddens": [256]})
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_learner_connectors(self, config: Any) -> list[Any]:
+        """Pieces that make episodes into columns, after the user's and the default ones. Default: none.
+
+        A piece is `piece(*, learner, batch, episodes) -> batch` in numpy. Called once, at build.
+
+            @hookimpl
+            def get_learner_connectors(config):
+                return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def compute_loss_for_module(
+        self,
+        learner: Any,
+        module_id: ModuleID,
+        config: Any,
+        batch: Mapping[str, Tensor],
+        fwd_out: Mapping[str, Tensor],
+    ) -> Tensor:
+        """The loss of one module on one minibatch: a scalar tensor. Traced.
+
+        Args:
+            config: the module's config; scheduled fields and coefficients in it are scalar tensors.
+            batch: `{column: tensor [B, ...]}`.
+            fwd_out: what `forward_train` returned.
+
+            @hookimpl
+            def compute_loss_for_module(learner, batch, fwd_out):
+                return learner.ops.mean(learner.ops.square(fwd_out["vf_preds"] - batch["value_targets"]))
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def configure_optimizers_for_module(self, learner: Any, module_id: ModuleID, config: Any) -> None:
+        """Register the module's optimizers. Default: one, from `config.optimizer`, over all its parameters.
+
+            @hookimpl
+            def configure_optimizers_for_module(learner, module_id, config):
+                params = learner.get_parameters(learner.module[module_id])
+                learner.register_optimizer(
+                    module_id=module_id, optimizer=Adam(), params=params, lr_or_lr_schedule=config.lr
+                )
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def postprocess_gradients_for_module(
+        self, learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
+    ) -> Mapping[ParamRef, Tensor]:
+        """One module's gradients before they are applied. Default: clip by `config.grad_clip`, log the norm. Traced.
+
+            @hookimpl
+            def postprocess_gradients_for_module(module_gradients_dict):
+                return {ref: gradient * 0.5 for ref, gradient in module_gradients_dict.items()}
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def before_gradient_based_update(self, learner: Any, timesteps: Mapping[str, int]) -> None:
+        """Called once per `update`, before anything else. Default: nothing. Wrap it (`wrapper=True`) to add to it.
+
+            @hookimpl(wrapper=True)
+            def before_gradient_based_update(learner, timesteps):
+                return (yield)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def after_gradient_based_update(self, learner: Any, timesteps: Mapping[str, int]) -> None:
+        """Called once per `update`, after the last minibatch. Default: move schedules to `timesteps`. Wrap it to add.
+
+        `learner.metrics` holds the means of this update.
+
+            @hookimpl(wrapper=True)
+            def after_gradient_based_update(learner, timesteps):
+                yield
+                for module_id in learner.module:
+                    update_target_network(learner, module_id)
+        """
+        raise NotImplementedError

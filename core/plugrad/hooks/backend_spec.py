@@ -1,0 +1,281 @@
+"""What a framework must answer: the hooks of a backend plugin.
+
+A backend is an object or a module with these functions, each marked `@plugrad.hookimpl`, named by an entry point:
+
+    [options.entry_points]
+    plugrad.backends =
+        mine = plugrad_mine:backend
+
+Every hook takes the learner first and may leave out arguments that it does not need. Hooks marked *traced* run as
+plain Python once, while a program is traced, and then never again until the next trace.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plugrad.gradients import Clip, FlatVariable, Gradients
+from plugrad.hooks.markers import hookspec
+from plugrad.module_spec import RLModuleSpec
+from plugrad.ops import Ops, Variable
+from plugrad.rl_module import RLModule
+from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What a backend says of itself.
+
+    Args:
+        name: the entry point's name.
+        version: version of the framework.
+        devices: devices that it sees, such as `("cpu", "cuda:0")`.
+        capabilities: what it can do beyond the required hooks: `"complete_update"` (the whole update as one
+            program), `"xla"`, `"native_optimizers"`, `"user_modules"`.
+    """
+
+    name: str
+    version: str
+    devices: tuple[str, ...] = ("cpu",)
+    capabilities: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Program:
+    """An update, ready to run.
+
+    Args:
+        run: `run(columns, indices, num_steps) -> {metric name: float32 scalar tensor, mean over the steps}`.
+        mode: `"none"`, `"forward_train"` or `"complete_update"`: what really runs.
+        reason: why this mode and no other, in words for `learner.update_mode`.
+    """
+
+    run: Callable[[ModuleBatches, Mapping[ModuleID, Tensor], int], Mapping[str, Tensor]]
+    mode: str
+    reason: str
+
+
+class BackendSpec:
+    """Hook specifications of a backend."""
+
+    @hookspec(firstresult=True)
+    def backend_info(self) -> BackendInfo:
+        """Name, version, devices and capabilities. Called by the learner at build and by `plugrad doctor`.
+
+            @hookimpl
+            def backend_info():
+                return BackendInfo("mine", mine.__version__)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ops(self, learner: Any) -> Ops:
+        """The tensor functions of this framework (`plugrad.ops.Ops`). Called once, at build.
+
+            @hookimpl
+            def ops():
+                return plugrad_mine.ops
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_tensor_variable(self, learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+        """A variable of the framework with this value, on the learner's device: what changes between updates.
+
+        Floats become float32 and ints int32 unless `dtype` says otherwise.
+
+            @hookimpl
+            def get_tensor_variable(value, dtype):
+                return MyVariable(value, dtype)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def build_module(self, learner: Any, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
+        """The module that a spec without `module_class` describes, as this framework's module.
+
+        Args:
+            weights: `{parameter name: float32 array}`, the seeded initial values, equal on every backend. They come in
+                the canonical order and shape of `plugrad.networks`.
+
+            @hookimpl
+            def build_module(module_spec, weights):
+                return MyNetworkModule(module_spec, weights)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def is_module_compatible_with_learner(self, learner: Any, module: RLModule) -> bool:
+        """Whether this backend can train the module; others live beside the trained ones without an optimizer.
+
+            @hookimpl
+            def is_module_compatible_with_learner(module):
+                return isinstance(module, mine.Module)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_parameters(self, learner: Any, module: RLModule) -> list[Any]:
+        """The module's trainable parameters, the framework's own objects, in the module's order.
+
+            @hookimpl
+            def get_parameters(module):
+                return list(module.parameters())
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_param_ref(self, learner: Any, param: Any) -> ParamRef:
+        """The stable key of a parameter of this learner: `<module id>/<parameter name>`.
+
+            @hookimpl
+            def get_param_ref(learner, param):
+                return names_of(learner)[id(param)]
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def flatten_parameters(self, learner: Any, params: Sequence[Any]) -> FlatVariable:
+        """One flat float32 variable behind these parameters, which stay the module's ordinary parameters.
+
+        Called once per registered optimizer. Order in the buffer is the order of `params`.
+
+            @hookimpl
+            def flatten_parameters(learner, params):
+                return MyFlatVariable([learner.get_param_ref(p) for p in params], params)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def convert_batch_type(self, learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A (nested) dict of numpy arrays as this framework's tensors on the learner's device: float64 becomes float32.
+
+            @hookimpl
+            def convert_batch_type(batch):
+                return tree_map(mine.from_numpy, batch)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def convert_to_numpy(self, learner: Any, tensors: Any) -> Any:
+        """A (nested) dict or list of tensors as numpy copies: the only crossing back.
+
+            @hookimpl
+            def convert_to_numpy(tensors):
+                return tree_map(mine.to_numpy, tensors)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def differentiate(
+        self,
+        learner: Any,
+        variables: Sequence[FlatVariable],
+        loss_fn: Callable[[], tuple[dict[ModuleID, Tensor], Any]],
+    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
+        """Call `loss_fn` under the framework's autograd, then `learner.compute_gradients`. Traced.
+
+        Args:
+            variables: the flat parameters to differentiate by, one per optimizer that steps now.
+            loss_fn: `() -> (losses, aux)`; while it runs, modules must compute with what the backend differentiates by.
+
+        Returns:
+            `(losses, aux, gradients)` with what `compute_gradients` returned.
+
+            @hookimpl
+            def differentiate(learner, variables, loss_fn):
+                with mine.Tape() as tape:
+                    losses, aux = loss_fn()
+                return losses, aux, learner.compute_gradients(losses, tape=tape)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def compute_gradients(
+        self, learner: Any, loss_per_module: dict[ModuleID, Tensor], kwargs: dict[str, Any]
+    ) -> Gradients:
+        """Gradients of the sum of the losses, for every registered parameter. Traced.
+
+        Args:
+            kwargs: what `differentiate` (or a user: tf2's `gradient_tape=`) passes along.
+
+            @hookimpl
+            def compute_gradients(learner, loss_per_module, kwargs):
+                return kwargs["tape"].gradient(sum(loss_per_module.values()))
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def reduce_gradients(self, learner: Any, gradients: Gradients) -> Gradients:
+        """The rows-weighted mean of the gradients over all learners of a group; alone, the gradients. Traced.
+
+            @hookimpl
+            def reduce_gradients(learner, gradients):
+                return learner.collective.mean(gradients)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_clip_function(self, learner: Any) -> Clip:
+        """The function that clips one optimizer's gradients (`plugrad.gradients.Clip`). Called once per step, traced.
+
+            @hookimpl
+            def get_clip_function(learner):
+                return functools.partial(clip_gradients, learner.ops)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def check_registered_optimizer(self, learner: Any, optimizer: Any, params: Sequence[Any]) -> None:
+        """Refuse what cannot be stepped: raise `OptimizerError`.
+
+            @hookimpl
+            def check_registered_optimizer(optimizer, params):
+                if not isinstance(optimizer, (plugrad.optimizers.Optimizer, mine.Optimizer)):
+                    raise OptimizerError(...)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_optimizer_lr(self, learner: Any, optimizer: Any) -> float:
+        """The learning rate of an optimizer, neutral or native, as a float.
+
+            @hookimpl
+            def get_optimizer_lr(optimizer):
+                return float(optimizer.lr.numpy())
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def set_optimizer_lr(self, learner: Any, optimizer: Any, lr: float) -> None:
+        """Set the learning rate of an optimizer, neutral or native. Must not cause a new trace.
+
+            @hookimpl
+            def set_optimizer_lr(optimizer, lr):
+                optimizer.lr.assign(lr)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def compile_update(
+        self,
+        learner: Any,
+        step: Callable[[ModuleBatches, Mapping[ModuleID, Tensor]], dict[str, Tensor]],
+        variables: Sequence[Variable],
+        mode: str,
+    ) -> Program:
+        """Turn the core's step into the fastest program that this framework can make of it.
+
+        Args:
+            step: `step(columns, indices) -> {metric: scalar}`: one minibatch, its rows given by `indices[module_id]`
+                (int32, [minibatch_size]). It reads and assigns `variables`, and nothing else changes.
+            mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`.
+
+            @hookimpl
+            def compile_update(step, mode):
+                def run(columns, indices, num_steps):
+                    sums = [step(columns, {m: i[n] for m, i in indices.items()}) for n in range(num_steps)]
+                    return mean(sums)
+                return Program(run, "none", "this backend compiles nothing")
+        """
+        raise NotImplementedError

@@ -1,0 +1,72 @@
+"""How a Learner method and the hook of its name are one thing.
+
+- `learner.compute_losses(...)` finds an instance attribute, the *front*, if a plugin wraps that hook. The front runs
+  the chain of wrappers.
+- At the end of the chain stands the method as the class has it: the override of a subclass if there is one.
+- `super()` looks at classes only, so it never meets a front: it goes down to `Learner`'s own method, and that calls
+  the provider that the plugins agreed on.
+
+A hook that nobody wraps has no front; its call costs nothing more than a method call.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from plugrad.hooks.manager import HookManager, specifications
+from plugrad.hooks.markers import hookimpl
+
+
+def hooked_methods(cls: type[Any]) -> dict[str, str]:
+    """`{method name: hook name}`: every method of `cls` that has a hook, which is its name without leading underscore.
+
+    `update` is the exception: the hook `update` is one gradient step, the method `_update`; the public `update()`
+    has listeners at its edges.
+    """
+    hooks = specifications()
+    names = {name: name.lstrip("_") for name in vars(cls) if callable(vars(cls)[name])}
+    return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
+
+
+def innermost(learner: Any, base: type[Any]) -> dict[str, Callable[..., Any]]:
+    """`{hook name: implementation}` that calls the class's method: what wrappers are wrapped around."""
+    return {hook: _implementation(type(learner), base, method, hook) for method, hook in hooked_methods(base).items()}
+
+
+def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    function = getattr(cls, method)
+    positional = [
+        name
+        for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+    spec = inspect.signature(specifications()[hook])
+    arguments = [parameter for name, parameter in spec.parameters.items() if name != "self"]
+
+    def call(learner: Any, *values: Any) -> Any:
+        named = dict(zip((a.name for a in arguments[1:]), values, strict=True))
+        extra = named.pop("kwargs", {})
+        return function(learner, *[named.pop(name) for name in positional], **named, **extra)
+
+    call.__signature__ = spec.replace(parameters=arguments)  # type: ignore[attr-defined]
+    return hookimpl(call)
+
+
+def wear_fronts(learner: Any, base: type[Any], manager: HookManager) -> None:
+    """Put a front on the learner for each of its hooks that a plugin wraps."""
+    for method, hook in hooked_methods(base).items():
+        if manager.is_wrapped(hook):
+            setattr(learner, method, _front(learner, getattr(base, method), hook, manager))
+
+
+def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
+    def front(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(learner, *args, **kwargs)
+        bound.apply_defaults()
+        bound.arguments.pop("self")
+        return manager.relay(hook, learner=learner, **bound.arguments)
+
+    front.__doc__ = method.__doc__
+    return front

@@ -1,0 +1,159 @@
+"""One learner's plugins: who answers which hook, and what wraps the answer.
+
+Providers stand in tiers: core default < backend < algorithm < the learner's class. For each `firstresult` hook one
+provider is chosen here, at build; wrappers go around the learner's method, listeners are called beside it.
+Knows pluggy and the specifications, no learner and no framework.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pluggy
+
+from plugrad.errors import PluginConflictError, PluginError, did_you_mean
+from plugrad.hooks.algorithm_spec import AlgorithmSpec
+from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.learner_spec import LearnerSpec
+from plugrad.hooks.listener_spec import ListenerSpec
+from plugrad.hooks.markers import PROJECT
+
+TIERS = ("core", "backend", "algorithm", "listener")
+_OPTIONS = f"{PROJECT}_impl"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin with its name and place.
+
+    Args:
+        tier: "core", "backend", "algorithm" or "listener".
+        name: what errors call it.
+        implementation: object or module with functions marked `@hookimpl`.
+    """
+
+    tier: str
+    name: str
+    implementation: Any
+
+    def __str__(self) -> str:
+        return f"{self.tier} {self.name!r}"
+
+
+def specifications() -> dict[str, Callable[..., Any]]:
+    """`{hook name: specification function}`, all of them."""
+    return {
+        name: function
+        for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
+        for name, function in vars(spec).items()
+        if hasattr(function, f"{PROJECT}_spec")
+    }
+
+
+def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
+    """`{hook name: function}` of a plugin, after checking that each can be called as the contract says.
+
+    Raises:
+        PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or
+            keyword-only and variadic arguments, which pluggy would register and then call wrongly.
+    """
+    found = {}
+    for name in dir(plugin.implementation):
+        function = getattr(plugin.implementation, name, None)
+        if inspect.isroutine(function) and hasattr(function, _OPTIONS):
+            _check_signature(plugin, name, function)
+            found[name] = function
+    return found
+
+
+def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
+    spec = specifications().get(name)
+    if spec is None:
+        hint = did_you_mean(name, specifications())
+        raise PluginError(f"{plugin} implements {name!r}, which is no hook of plugrad.{hint}", hook=name)
+    allowed = list(inspect.signature(spec).parameters)[1:]
+    for argument in inspect.signature(function).parameters.values():
+        where = f"{plugin}, hook {name!r}, argument {argument.name!r}"
+        if argument.kind is not argument.POSITIONAL_OR_KEYWORD:
+            raise PluginError(f"{where}: keyword-only and variadic arguments do not work in a hook", hook=name)
+        if argument.default is not argument.empty:
+            raise PluginError(f"{where}: a hook argument cannot have a default; remove '={argument.default!r}'", hook=name)
+        if argument.name not in allowed:
+            raise PluginError(f"{where}: the hook's arguments are ({', '.join(allowed)})", hook=name)
+
+
+class HookManager:
+    """The plugins of one learner.
+
+    Args:
+        plugins: all of them, in tier order; later ones wrap earlier ones.
+        innermost: `{hook name: function}`, what stands at the end of the chain of each wrapped hook (the learner's
+            method, so that a subclass's override is wrapped too).
+
+    Raises:
+        PluginError: a plugin does not fit the specifications.
+        PluginConflictError: two plugins answer where one is meant.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin], innermost: Mapping[str, Callable[..., Any]]) -> None:
+        self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
+        self._pluggy = pluggy.PluginManager(PROJECT)
+        for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
+            self._pluggy.add_hookspecs(spec)
+        self._pluggy.register(SimpleNamespace(**innermost), name="learner")
+        for plugin in plugins:
+            self._admit(plugin)
+        self._pluggy.check_pending()
+
+    def _admit(self, plugin: Plugin) -> None:
+        beside = {}
+        for name, function in implementations(plugin).items():
+            spec_options = getattr(specifications()[name], f"{PROJECT}_spec")
+            if getattr(function, _OPTIONS)["wrapper"] or not spec_options["firstresult"]:
+                beside[name] = function
+            else:
+                self._provide(plugin, name, function)
+        try:
+            self._pluggy.register(SimpleNamespace(**beside), name=f"{plugin.tier}:{plugin.name}")
+        except ValueError as error:
+            raise PluginConflictError(f"{plugin} is registered twice on one learner") from error
+
+    def _provide(self, plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
+        if plugin.tier == "listener":
+            raise PluginConflictError(
+                f"{plugin} answers {name!r}, which has one answer only: wrap it with @hookimpl(wrapper=True)"
+            )
+        present = self._providers.get(name)
+        if present and present[0].tier != "core":
+            raise PluginConflictError(f"{present[0]} and {plugin} both answer {name!r}, where one is meant", hook=name)
+        self._providers[name] = plugin, function, tuple(inspect.signature(function).parameters)
+
+    def has_provider(self, name: str) -> bool:
+        """Whether the core, the backend or the algorithm answers this hook."""
+        return name in self._providers
+
+    def provide(self, name: str, **arguments: Any) -> Any:
+        """The provider's answer: no wrapper, no override.
+
+        Raises:
+            PluginError: nobody answers.
+        """
+        try:
+            _, function, wanted = self._providers[name]
+        except KeyError:
+            raise PluginError(f"no plugin answers the hook {name!r}", hook=name) from None
+        return function(*[arguments[argument] for argument in wanted])
+
+    def is_wrapped(self, name: str) -> bool:
+        """Whether a call of this hook has to run the whole chain."""
+        return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
+
+    def relay(self, name: str, **arguments: Any) -> Any:
+        """The whole chain: wrappers, outermost the last registered, around the learner's own method."""
+        return getattr(self._pluggy.hook, name)(**arguments)
+
+    def provider_of(self, name: str) -> str:
+        """Who answers a hook, in words."""
+        return str(self._providers[name][0]) if name in self._providers else "nobody"

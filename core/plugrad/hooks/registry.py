@@ -1,0 +1,192 @@
+"""Finding plugins by name: entry points, read as metadata, loaded one at a time and only when named.
+
+Importing plugrad, listing plugins and printing help load no plugin. A plugin that fails to load is reported with its
+distribution and does not disturb the others.
+"""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.util import find_spec
+from typing import Any
+
+from plugrad.errors import (
+    AlgorithmNotFoundError,
+    BackendNotFoundError,
+    MissingFrameworkError,
+    PluginConflictError,
+    PluginError,
+    did_you_mean,
+)
+from plugrad.hooks.manager import Plugin, implementations
+
+GROUPS = {"backend": "plugrad.backends", "algorithm": "plugrad.algorithms", "plugin": "plugrad.plugins"}
+PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
+_NOT_FOUND = {"backend": BackendNotFoundError, "algorithm": AlgorithmNotFoundError, "plugin": PluginError}
+
+
+@dataclass(frozen=True)
+class PluginRecord:
+    """What metadata says about a plugin; nothing of it was imported.
+
+    Args:
+        name: the entry point's name.
+        kind: "backend", "algorithm" or "plugin" (listeners, loggers, commands).
+        distribution: who brings it.
+        version: of the distribution.
+        value: the entry point, `package:object`.
+        requires: the package that the distribution's extra of the same name asks for, such as "tensorflow", or None.
+        installed: whether that package can be found.
+    """
+
+    name: str
+    kind: str
+    distribution: str
+    version: str
+    value: str
+    requires: str | None
+    installed: bool
+
+
+def list_plugins() -> list[PluginRecord]:
+    """All installed plugins, by kind and name. Reads metadata only."""
+    records = [_record(kind, entry, owner) for kind in GROUPS for entry, owner in _entries(kind)]
+    return sorted(records, key=lambda record: (list(GROUPS).index(record.kind), record.name))
+
+
+def load_backend(name: str) -> Plugin:
+    """The backend with this name, loaded.
+
+    Raises:
+        BackendNotFoundError: no such backend, with the closest name.
+        MissingFrameworkError: it is installed and its framework is not.
+        PluginError: it fails to import or its hooks do not fit.
+    """
+    return _load("backend", name)
+
+
+def load_algorithm(name: str) -> Plugin:
+    """The algorithm with this name, loaded.
+
+    Raises:
+        AlgorithmNotFoundError: no such algorithm, with the closest name.
+        PluginError: it fails to import or its hooks do not fit.
+    """
+    plugin = _load("algorithm", name)
+    if "get_config_class" not in implementations(plugin):
+        raise PluginError(f"{plugin} lacks the hook 'get_config_class': return your AlgorithmConfig subclass in it")
+    return plugin
+
+
+def get_algorithm(name: str) -> type[Any]:
+    """The config class of an algorithm: `get_algorithm("ppo")` is `PPOConfig`."""
+    config_class: type[Any] = load_algorithm(name).implementation.get_config_class()
+    return config_class
+
+
+def algorithm_of(config_class: type[Any]) -> Plugin | None:
+    """The algorithm whose config class this is, or that it derives from; None for a plain `AlgorithmConfig`.
+
+    Loads only algorithms that live in the same top-level package as one of the class's bases.
+    """
+    for cls in config_class.__mro__:
+        package = cls.__module__.split(".")[0]
+        for entry, _ in _entries("algorithm"):
+            if entry.module.split(".")[0] == package and get_algorithm(entry.name) is cls:
+                return load_algorithm(entry.name)
+    return None
+
+
+def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
+    """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
+
+    A listener asked for by name must load; with `PLUGRAD_PLUGINS=all` a broken one is a warning.
+    """
+    asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
+    listeners = [_load("plugin", name) for name in names]
+    if asked == "all":
+        return listeners + list(_all_listeners(without=names))
+    more = [name.strip() for name in asked.split(",") if name.strip() not in ("", "none", *names)]
+    return listeners + [_load("plugin", name) for name in more]
+
+
+def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
+    for entry, owner in _entries("plugin"):
+        if entry.name in without:
+            continue
+        try:
+            yield _load("plugin", entry.name)
+        except PluginError as error:
+            warnings.warn(f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3)
+
+
+def _load(kind: str, name: str) -> Plugin:
+    entry, owner = _find(kind, name)
+    record = _record(kind, entry, owner)
+    if not record.installed:
+        raise MissingFrameworkError(
+            f'{kind} {name!r} needs {record.requires}: pip install "{owner.name}[{name}]"', requires=record.requires
+        )
+    plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(kind, entry, owner))
+    implementations(plugin)
+    return plugin
+
+
+def _import(kind: str, entry: EntryPoint, owner: Distribution) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:
+        raise PluginError(
+            f"{kind} {entry.name!r} of {owner.name} {owner.version} fails to load ({entry.value}): "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
+    found = [(entry, owner) for entry, owner in _entries(kind) if entry.name == name]
+    if not found:
+        known = sorted({entry.name for entry, _ in _entries(kind)})
+        raise _NOT_FOUND[kind](
+            f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}", known=known
+        )
+    if len(found) > 1:
+        owners = " and ".join(f"{owner.name} {owner.version}" for _, owner in found)
+        raise PluginConflictError(f"{kind} {name!r} is claimed by {owners}: uninstall all but one")
+    return found[0]
+
+
+def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
+    requires = _requirement(owner, entry.name)
+    installed = requires is None or find_spec(requires) is not None
+    return PluginRecord(entry.name, kind, owner.name, owner.version, entry.value, requires, installed)
+
+
+def _requirement(owner: Distribution, extra: str) -> str | None:
+    marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    for requirement in owner.requires or ():
+        if marked.search(requirement):
+            return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].replace("-", "_")
+    return None
+
+
+def _entries(kind: str) -> tuple[tuple[EntryPoint, Distribution], ...]:
+    # A new site directory must be seen, so the cache is keyed by the search path.
+    return _scan(GROUPS[kind], tuple(sys.path))
+
+
+@cache
+def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribution], ...]:
+    seen: set[str] = set()
+    found = []
+    for owner in distributions():
+        name = re.sub(r"[-_.]+", "-", owner.name or "").lower()
+        if name in seen:  # the same distribution further down the path is shadowed by this one
+            continue
+        seen.add(name)
+        found += [(entry, owner) for entry in owner.entry_points if entry.group == group]
+    return tuple(found)
