@@ -1,0 +1,244 @@
+"""`Ops` with numpy: the oracle that the backends are tested against, and what acting uses.
+
+Full reductions give numpy scalars. No gradients, no tracing.
+Each function is documented in `plugrad.ops.Ops`.
+"""
+
+# ruff: noqa: D103
+# Names of the Array API hide builtins here: below, `abs`, `max`, `min` and `sum` are this module's.
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad.ops import Axis, Shape
+from plugrad.types import Tensor
+
+
+def exp(x: Tensor) -> Tensor:
+    return np.exp(x)
+
+
+def log(x: Tensor) -> Tensor:
+    return np.log(x)
+
+
+def log1p(x: Tensor) -> Tensor:
+    return np.log1p(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    return np.sqrt(x)
+
+
+def square(x: Tensor) -> Tensor:
+    return np.square(x)
+
+
+def abs(x: Tensor) -> Tensor:
+    return np.abs(x)
+
+
+def sign(x: Tensor) -> Tensor:
+    return np.sign(x)
+
+
+def power(x: Tensor, y: Tensor) -> Tensor:
+    return np.power(x, y)
+
+
+def minimum(x: Tensor, y: Tensor) -> Tensor:
+    return np.minimum(x, y)
+
+
+def maximum(x: Tensor, y: Tensor) -> Tensor:
+    return np.maximum(x, y)
+
+
+def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    return np.clip(x, min, max)
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return np.where(condition, x, y)
+
+
+def isfinite(x: Tensor) -> Tensor:
+    return np.isfinite(x)
+
+
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    return np.logical_and(x, y)
+
+
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    return np.logical_or(x, y)
+
+
+def logical_not(x: Tensor) -> Tensor:
+    return np.logical_not(x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    return np.logaddexp(x, 0)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return np.exp(-np.logaddexp(-x, 0))
+
+
+def tanh(x: Tensor) -> Tensor:
+    return np.tanh(x)
+
+
+def relu(x: Tensor) -> Tensor:
+    return np.maximum(x, 0)
+
+
+def huber(x: Tensor, delta: float = 1.0) -> Tensor:
+    inside = np.minimum(np.abs(x), delta)
+    return 0.5 * inside * inside + delta * (np.abs(x) - inside)
+
+
+def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.sum(x, axis=axis, keepdims=keepdims)
+
+
+def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.mean(x, axis=axis, keepdims=keepdims)
+
+
+def var(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.var(x, axis=axis, keepdims=keepdims)
+
+
+def std(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.std(x, axis=axis, keepdims=keepdims)
+
+
+def max(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.max(x, axis=axis, keepdims=keepdims)
+
+
+def min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    return np.min(x, axis=axis, keepdims=keepdims)
+
+
+def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    return np.argmax(x, axis=axis, keepdims=keepdims)
+
+
+def norm(x: Tensor) -> Tensor:
+    return np.sqrt(np.sum(np.square(x)))
+
+
+def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
+    return np.cumsum(x, axis=axis)
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    return np.exp(log_softmax(x, axis))
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+
+
+def logsumexp(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
+    largest = np.max(x, axis=axis, keepdims=True)
+    result = largest + np.log(np.sum(np.exp(x - largest), axis=axis, keepdims=True))
+    return result if keepdims else np.squeeze(result, axis)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    return np.matmul(x, y)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return np.matmul(x, weight) + bias
+
+
+def one_hot(indices: Tensor, depth: int) -> Tensor:
+    return np.asarray(indices[..., None] == np.arange(depth), dtype=np.float32)
+
+
+def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    return np.take(x, indices, axis=axis)
+
+
+def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
+    return np.take_along_axis(x, indices, axis=axis)
+
+
+def reshape(x: Tensor, shape: Shape) -> Tensor:
+    return np.reshape(x, shape)
+
+
+def expand_dims(x: Tensor, axis: int) -> Tensor:
+    return np.expand_dims(x, axis)
+
+
+def squeeze(x: Tensor, axis: int) -> Tensor:
+    return np.squeeze(x, axis)
+
+
+def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return np.stack(xs, axis)
+
+
+def concat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return np.concatenate(xs, axis)
+
+
+def split(x: Tensor, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
+    return np.broadcast_to(x, shape)
+
+
+def shape(x: Tensor) -> Shape:
+    return np.shape(x)
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    return np.zeros_like(x)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    return np.ones_like(x)
+
+
+def zeros(shape: Shape, dtype: str = "float32") -> Tensor:
+    return np.zeros(shape, dtype)
+
+
+def ones(shape: Shape, dtype: str = "float32") -> Tensor:
+    return np.ones(shape, dtype)
+
+
+def asarray(x: Any, dtype: str | None = None) -> Tensor:
+    array = np.asarray(x, dtype)
+    python_floats = dtype is None and array.dtype == np.float64 and not hasattr(x, "dtype")
+    return array.astype(np.float32) if python_floats else array
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    return np.asarray(x, dtype)
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    return x
+
+
+def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+    carry, ys = init, []
+    for x in zip(*xs, strict=True) if isinstance(xs, tuple) else xs:
+        carry, y = f(carry, x)
+        ys.append(y)
+    if isinstance(ys[0], tuple):
+        return carry, tuple(np.stack(parts) for parts in zip(*ys, strict=True))
+    return carry, np.stack(ys)

@@ -1,0 +1,248 @@
+"""`Ops`: the tensor functions that neutral code may use, and `Variable`: what lives between two updates.
+
+A loss, a distribution or an optimizer that is written over `Ops` runs on every backend. A namespace of ops is
+a module with these functions: `plugrad.numpy_ops` is the oracle that each backend's is tested against, values
+and gradients. Names follow the Array API standard where it has one (https://data-apis.org/array-api/latest/).
+
+The rules for who calls them:
+
+- Functional only: nothing is changed in place, and no boolean mask is used as an index.
+- No Python `if` on the value of a tensor: it works in eager torch and fails in every traced mode.
+- float32 unless said otherwise, and dtypes are never mixed: `cast` first. A Python number adapts to its tensor.
+- Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[..., 1:]`.
+- Shapes broadcast by numpy's rules. Nothing is checked per call: these functions are the innermost of a step.
+
+The rules for who writes a backend: where a function has a kink the gradient is fixed too, or two backends drift
+apart. At a tie `minimum` and `maximum` pass all of it to `x`; `clip` passes it at its bounds; `abs`, `relu` and
+`sign` have 0 at 0; `min` and `max` share it evenly among equal entries; `norm` and `std` have 0 where they are 0.
+
+This room knows nothing of any framework.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from plugrad.types import Array, Tensor
+
+Axis: TypeAlias = int | tuple[int, ...] | None
+"""One axis, several, or None for all; a negative one counts from the last."""
+Shape: TypeAlias = tuple[int, ...]
+
+
+@runtime_checkable
+class Variable(Protocol):
+    """A tensor that keeps its place between updates: weights, learning rates, coefficients.
+
+    A traced program reads and assigns it like any other; nothing is retraced when its value changes.
+    """
+
+    def read(self) -> Tensor:
+        """The present value as a tensor of the backend."""
+
+    def assign(self, value: Tensor) -> None:
+        """Replace the value by `value`: a tensor, numpy array or number of the same shape."""
+
+    def numpy(self) -> Array:
+        """A copy of the value; never a view of the live buffer."""
+
+
+class Ops(Protocol):
+    """The functions of a backend's `ops` module. `x` and `y` are its tensors; `y` may be a Python number."""
+
+    # Elementwise.
+
+    def exp(self, x: Tensor) -> Tensor:
+        """`e ** x`."""
+
+    def log(self, x: Tensor) -> Tensor:
+        """Natural logarithm; -inf at 0, NaN below."""
+
+    def log1p(self, x: Tensor) -> Tensor:
+        """`log(1 + x)`, exact for small `x`."""
+
+    def sqrt(self, x: Tensor) -> Tensor:
+        """Square root; NaN below 0. Its gradient at 0 is infinite."""
+
+    def square(self, x: Tensor) -> Tensor:
+        """`x * x`."""
+
+    def abs(self, x: Tensor) -> Tensor:
+        """Absolute value."""
+
+    def sign(self, x: Tensor) -> Tensor:
+        """-1, 0 or 1, in the dtype of `x`."""
+
+    def power(self, x: Tensor, y: Tensor) -> Tensor:
+        """`x ** y`; one of the two may be a Python number."""
+
+    def minimum(self, x: Tensor, y: Tensor) -> Tensor:
+        """The smaller of the two, NaN if either is. At a tie the gradient goes to `x`."""
+
+    def maximum(self, x: Tensor, y: Tensor) -> Tensor:
+        """The larger of the two, NaN if either is. At a tie the gradient goes to `x`."""
+
+    def clip(self, x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+        """`x` within `[min, max]`: two numbers or two tensors; None for no bound, but not twice.
+
+        The gradient is 1 within the bounds and on them, 0 outside.
+        """
+
+    def where(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """`x` where `condition` (bool) holds, else `y`. One of `x` and `y` may be a Python number.
+
+        The branch not taken has gradient 0, but `0 * inf` is NaN: make its argument harmless with a first `where`.
+        """
+
+    def isfinite(self, x: Tensor) -> Tensor:
+        """Bool: neither NaN nor infinite."""
+
+    def logical_and(self, x: Tensor, y: Tensor) -> Tensor:
+        """Both, of bool tensors."""
+
+    def logical_or(self, x: Tensor, y: Tensor) -> Tensor:
+        """Either, of bool tensors."""
+
+    def logical_not(self, x: Tensor) -> Tensor:
+        """The opposite of a bool tensor."""
+
+    def softplus(self, x: Tensor) -> Tensor:
+        """`log(1 + exp(x))`, without overflow."""
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        """`1 / (1 + exp(-x))`, without overflow."""
+
+    def tanh(self, x: Tensor) -> Tensor:
+        """Hyperbolic tangent."""
+
+    def relu(self, x: Tensor) -> Tensor:
+        """`max(x, 0)`."""
+
+    def huber(self, x: Tensor, delta: float = 1.0) -> Tensor:
+        """`0.5 x**2` where `|x| <= delta`, else `delta * (|x| - delta / 2)`: elementwise, not reduced.
+
+        `delta` is a Python number above 0. Source: Huber (1964), "Robust estimation of a location parameter".
+        """
+
+    # Reductions: over `axis`, which stays as a 1 with `keepdims`. Of an empty axis: undefined.
+
+    def sum(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Sum, in the dtype of `x`; cast a bool tensor first."""
+
+    def mean(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Arithmetic mean of a float tensor."""
+
+    def var(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Population variance: divided by N, not N - 1."""
+
+    def std(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Population standard deviation: the square root of `var`."""
+
+    def max(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Largest entry."""
+
+    def min(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Smallest entry."""
+
+    def argmax(self, x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """int64 index of a largest entry, whichever of equals; in the flattened `x` if `axis` is None."""
+
+    def norm(self, x: Tensor) -> Tensor:
+        """L2 norm over all entries: a scalar."""
+
+    # Along one axis.
+
+    def cumulative_sum(self, x: Tensor, axis: int = -1) -> Tensor:
+        """Running sum that includes the entry itself; the shape of `x`."""
+
+    def softmax(self, x: Tensor, axis: int = -1) -> Tensor:
+        """`exp(x) / sum(exp(x))`, without overflow."""
+
+    def log_softmax(self, x: Tensor, axis: int = -1) -> Tensor:
+        """`log(softmax(x))`, without overflow."""
+
+    def logsumexp(self, x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
+        """`log(sum(exp(x)))`, without overflow."""
+
+    # Products.
+
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Matrix product over the last two axes; leading ones broadcast. Both have two axes or more."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """`x @ weight + bias`: `x` (..., in), `weight` (in, out), `bias` (out,) -> (..., out)."""
+
+    # Indices.
+
+    def one_hot(self, indices: Tensor, depth: int) -> Tensor:
+        """float32 (..., depth): 1 at the index, else 0. An index outside `[0, depth)` gives zeros."""
+
+    def take(self, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+        """The entries of `x` at `indices`, one-dimensional integers from 0. Outside of `x`: undefined."""
+
+    def take_along_axis(self, x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
+        """`x[..., indices[..., j], ...]` along `axis`.
+
+        `indices`: int64 from 0, with the rank of `x` and its lengths on all other axes; nothing is broadcast.
+        """
+
+    # Shapes.
+
+    def reshape(self, x: Tensor, shape: Shape) -> Tensor:
+        """The same entries in row-major order; one length may be -1."""
+
+    def expand_dims(self, x: Tensor, axis: int) -> Tensor:
+        """A new axis of length 1 at `axis` of the result."""
+
+    def squeeze(self, x: Tensor, axis: int) -> Tensor:
+        """Without `axis`, whose length must be 1 (torch does not check)."""
+
+    def stack(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Tensors of one shape, joined along a new axis."""
+
+    def concat(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Tensors joined along an axis that they have."""
+
+    def split(self, x: Tensor, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]:
+        """Consecutive parts of these lengths along `axis`; they add up to its length."""
+
+    def broadcast_to(self, x: Tensor, shape: Shape) -> Tensor:
+        """`x` repeated to `shape`."""
+
+    def shape(self, x: Tensor) -> Shape:
+        """The static shape: plain ints, known at trace time (None where a traced program does not know)."""
+
+    # Making tensors: on the framework's default device.
+
+    def zeros_like(self, x: Tensor) -> Tensor:
+        """Zeros in the shape and dtype of `x`."""
+
+    def ones_like(self, x: Tensor) -> Tensor:
+        """Ones in the shape and dtype of `x`."""
+
+    def zeros(self, shape: Shape, dtype: str = "float32") -> Tensor:
+        """Zeros in a shape, of a dtype by its name."""
+
+    def ones(self, shape: Shape, dtype: str = "float32") -> Tensor:
+        """Ones in a shape, of a dtype by its name."""
+
+    def asarray(self, x: Any, dtype: str | None = None) -> Tensor:
+        """A tensor of a number, nested list, numpy array or tensor. It may share memory with `x`.
+
+        Without `dtype` an array keeps its own; Python floats become float32, ints int64, bools bool.
+        """
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """`x` as "float32", "float64", "int32", "int64", "uint8" or "bool"; floats are cut towards 0."""
+
+    # Control.
+
+    def stop_gradient(self, x: Tensor) -> Tensor:
+        """`x` as a constant."""
+
+    def scan(self, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+        """Thread a carry through the entries of `xs` along axis 0, in order (`jax.lax.scan`).
+
+        `f(carry, x) -> (carry, y)`; `init`, `xs` and `y` are tensors or tuples of them; the carry keeps its shapes
+        and dtypes. Returns the last carry and the stacked `y`. `f` may be traced more than once: no side effects.
+        The length is static and at least 1. torch unrolls the loop.
+        """
