@@ -8,13 +8,14 @@ The rules for who calls them:
 
 - Functional only: nothing is changed in place, and no boolean mask is used as an index.
 - No Python `if` on the value of a tensor: it works in eager torch and fails in every traced mode.
-- float32 unless said otherwise, and dtypes are never mixed: `cast` first. A Python number adapts to its tensor.
-- Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[..., 1:]`.
+- float32 unless said otherwise; dtypes are never mixed: `cast` first. A Python number adapts to its tensor.
+- Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[1:]`.
 - Shapes broadcast by numpy's rules. Nothing is checked per call: these functions are the innermost of a step.
 
-The rules for who writes a backend: where a function has a kink the gradient is fixed too, or two backends drift
-apart. At a tie `minimum` and `maximum` pass all of it to `x`; `clip` passes it at its bounds; `abs`, `relu` and
-`sign` have 0 at 0; `min` and `max` share it evenly among equal entries; `norm` and `std` have 0 where they are 0.
+The rules for who writes a backend: where a function has a kink the gradient is fixed too, or two backends
+drift apart. At a tie `minimum` and `maximum` pass all of it to `x`; `clip` passes it at its bounds; `abs`,
+`relu` and `sign` have 0 at 0; `min` and `max` share it evenly among equal entries; `norm` and `std` have 0
+where they are 0.
 
 This room knows nothing of any framework.
 """
@@ -48,6 +49,9 @@ class Variable(Protocol):
 
 class Ops(Protocol):
     """The functions of a backend's `ops` module. `x` and `y` are its tensors; `y` may be a Python number."""
+
+    def __hash__(self) -> int:
+        """Namespaces are told apart by identity, as modules are."""
 
     # Elementwise.
 
@@ -90,7 +94,7 @@ class Ops(Protocol):
     def where(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """`x` where `condition` (bool) holds, else `y`. One of `x` and `y` may be a Python number.
 
-        The branch not taken has gradient 0, but `0 * inf` is NaN: make its argument harmless with a first `where`.
+        The branch not taken has gradient 0, but `0 * inf` is NaN: first make its argument harmless.
         """
 
     def isfinite(self, x: Tensor) -> Tensor:
@@ -242,7 +246,7 @@ class Ops(Protocol):
     def scan(self, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
         """Thread a carry through the entries of `xs` along axis 0, in order (`jax.lax.scan`).
 
-        `f(carry, x) -> (carry, y)`; `init`, `xs` and `y` are tensors or tuples of them; the carry keeps its shapes
-        and dtypes. Returns the last carry and the stacked `y`. `f` may be traced more than once: no side effects.
-        The length is static and at least 1. torch unrolls the loop.
+        `f(carry, x) -> (carry, y)`; `init`, `xs` and `y` are tensors or tuples of them; the carry keeps its
+        shapes and dtypes. Returns the last carry and the stacked `y`. `f` may be traced more than once, so it
+        has no side effects. The length is static and at least 1. torch unrolls the loop.
         """
