@@ -1,0 +1,21 @@
+"""Checkpoints: nested states of numpy arrays and plain values on disk, all or nothing, without pickle.
+
+    save_checkpoint("run/checkpoints", state, metadata={"backend": "torch"})
+    checkpoint = load_checkpoint("run/checkpoints")     # the newest; or "run/checkpoints/save-7"
+    checkpoint.state, checkpoint.metadata
+
+This package knows files and bytes. It does not know what a state means: which names belong to a module or an
+optimizer, and whether they fit a learner, is the learner's business.
+
+The rooms, lower ones first: `strict_json` (the subset of JSON that is read and written), `tree` (a state as
+JSON and a list of arrays), `shards` (arrays as safetensors bytes), `manifest` (`metadata.json`), `layout`
+(names on disk), `disk` (durable writing), `folder` (reading that follows no link), `lock` (one writer per
+path), `writer` and `reader`.
+"""
+
+from plugrad.checkpoint.layout import list_saves
+from plugrad.checkpoint.lock import writer_lock
+from plugrad.checkpoint.reader import Checkpoint, load_checkpoint
+from plugrad.checkpoint.writer import save_checkpoint
+
+__all__ = ["Checkpoint", "list_saves", "load_checkpoint", "save_checkpoint", "writer_lock"]

@@ -1,0 +1,141 @@
+"""`metadata.json`: what a save is, the size and sha256 of each of its other files, and at its end its own
+hash.
+
+The last line is `"sha256":"..."}` over all bytes before it. This tail, and the three keys before `metadata`,
+stay the same in every format to come, so that any plugrad can tell a newer checkpoint from a damaged one.
+"""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plugrad.checkpoint import strict_json, tree
+from plugrad.checkpoint.layout import DATA, is_content_name
+from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVersionError
+
+FORMAT: Final = "plugrad checkpoint"
+FORMAT_VERSION: Final = 1
+MAX_BYTES: Final = 2 * 2**20
+"""Of the whole file. With `data.json`'s limit: what parsing may cost in memory, some twenty times as much."""
+
+_KEYS: Final = {"format", "format_version", "plugrad_version", "metadata", "files"}
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file as the manifest lists it: `size` in bytes, `sha256` in lower-case hexadecimal."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "FileEntry":
+        """The entry of these bytes."""
+        return cls(len(data), hashlib.sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `metadata.json` says.
+
+    Args:
+        metadata: the caller's, as JSON-like data.
+        files: every other file of the save by name.
+        plugrad_version: of the writer.
+    """
+
+    metadata: dict[str, Any]
+    files: dict[str, FileEntry]
+    plugrad_version: str
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any], files: dict[str, FileEntry]) -> "Manifest":
+        """The manifest of a save by this plugrad."""
+        return cls(dict(metadata), files, importlib.metadata.version("plugrad"))
+
+    def to_bytes(self) -> bytes:
+        """The file.
+
+        Raises:
+            CheckpointError: the metadata is not plain data, or more than `MAX_BYTES`.
+        """
+        fields = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "plugrad_version": self.plugrad_version,
+            "metadata": tree.encode(self.metadata, None, "metadata"),
+            "files": {name: {"size": e.size, "sha256": e.sha256} for name, e in self.files.items()},
+        }
+        body = strict_json.dumps(fields).removesuffix(b"}\n") + b",\n"
+        if len(body) > MAX_BYTES - 100:
+            raise CheckpointError(
+                f"the metadata takes {len(body)} bytes as JSON: a checkpoint keeps at most {MAX_BYTES}"
+            )
+        return body + _tail(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Manifest":
+        """Read the file.
+
+        Raises:
+            ValueError: it is damaged or not a manifest.
+            CheckpointVersionError: it is sound, and of a newer format.
+            CheckpointUnsafeError: it lists something that is not a file name of ours.
+        """
+        body = data[: -len(_tail(b""))]
+        if not body or data != body + _tail(body):
+            raise ValueError("its own sha256 does not match")
+        fields = strict_json.loads(data, tree.Decoder())
+        _check_format(fields)
+        if fields.keys() - {"sha256"} != _KEYS:
+            raise ValueError(f"its keys are {sorted(fields)}")
+        return cls(_mapping(fields["metadata"]), _read_files(fields["files"]), str(fields["plugrad_version"]))
+
+
+def _tail(body: bytes) -> bytes:
+    return b'"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'"}\n'
+
+
+def _check_format(fields: Any) -> None:
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise ValueError(f"it does not say that it is a {FORMAT}")
+    version = fields.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ValueError(f"its format_version is {str(version)[:40]}")
+    if version > FORMAT_VERSION:
+        writer = str(fields.get("plugrad_version"))[:40]
+        raise CheckpointVersionError(
+            f"has format version {version}, written by plugrad {writer}; this plugrad "
+            f"{importlib.metadata.version('plugrad')} reads up to {FORMAT_VERSION}: "
+            f'pip install "plugrad>={writer}"',
+            found=version,
+            supported=FORMAT_VERSION,
+        )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"an object is expected, not {str(value)[:40]}")
+    return value
+
+
+def _read_files(value: Any) -> dict[str, FileEntry]:
+    files = {}
+    for name, entry in _mapping(value).items():
+        if not is_content_name(name):
+            raise CheckpointUnsafeError(
+                f"lists a file {name[:100]!r}, which is not a name that plugrad gives"
+            )
+        files[name] = _read_entry(_mapping(entry))
+    if DATA not in files:
+        raise ValueError(f"it lists no {DATA}")
+    return files
+
+
+def _read_entry(entry: dict[str, Any]) -> FileEntry:
+    size, sha256 = entry.get("size"), entry.get("sha256")
+    if len(entry) != 2 or type(size) is not int or size < 0 or not isinstance(sha256, str):
+        raise ValueError(f"a file's entry is {str(entry)[:100]}")
+    return FileEntry(size, sha256)

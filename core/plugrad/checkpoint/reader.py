@@ -1,0 +1,149 @@
+"""Loading: every byte is checked against the manifest before it is parsed, and nothing in a file is ever run.
+
+A save that is damaged is an error, never skipped in silence; which older saves there are is for the caller to
+look up with `list_saves`.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plugrad.checkpoint import shards, strict_json
+from plugrad.checkpoint.disk import disk_errors
+from plugrad.checkpoint.folder import Folder, open_folder
+from plugrad.checkpoint.layout import DATA, MANIFEST, StrPath, save_name, save_number, save_numbers
+from plugrad.checkpoint.manifest import MAX_BYTES, FileEntry, Manifest
+from plugrad.checkpoint.tree import Decoder
+from plugrad.checkpoint.writer import MAX_DATA_BYTES
+from plugrad.errors import (
+    CheckpointCorruptError,
+    CheckpointError,
+    CheckpointUnsafeError,
+    CheckpointVersionError,
+)
+from plugrad.types import Array
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A save that was read.
+
+    Args:
+        path: its own directory, `.../save-<n>`.
+        metadata: what the writer said about it.
+        state: what was saved; the arrays are writable and belong to the caller alone.
+        plugrad_version: of the writer.
+    """
+
+    path: Path
+    metadata: Mapping[str, Any]
+    state: dict[str, Any]
+    plugrad_version: str
+
+
+def load_checkpoint(path: StrPath) -> Checkpoint:
+    """Read a save.
+
+    Args:
+        path: a checkpoint directory, of which the newest save is read, or one of its saves, `path/save-<n>`.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it cannot be opened.
+        CheckpointCorruptError: a file is missing or damaged; names it.
+        CheckpointUnsafeError: there is a link, a device or an oversized file where a file of ours should be.
+        CheckpointVersionError: a newer plugrad wrote it; says which.
+    """
+    with disk_errors("load a checkpoint from", path), open_folder(path) as folder:
+        names = folder.names()
+        if not save_numbers(names) and (MANIFEST in names or save_number(folder.path.name)):
+            return _load(folder)
+        while numbers := save_numbers(folder.names()):
+            if found := _load_newest(folder, numbers):
+                return found
+    raise CheckpointError(f"{path} is a directory with no checkpoint in it", path=str(path))
+
+
+def _load_newest(owned: Folder, numbers: list[int]) -> Checkpoint | None:
+    try:
+        with owned.open(save_name(numbers[-1])) as save:
+            return _load(save)
+    except CheckpointCorruptError as error:
+        if save_numbers(owned.names())[-1:] != numbers[-1:]:
+            return None  # A writer with keep=1 replaced the save under our hands: there is a newer one.
+        if len(numbers) == 1:
+            raise
+        before = owned.path / save_name(numbers[-2])
+        raise CheckpointCorruptError(f"{error}; the save before it is {before}", **error.facts) from None
+
+
+def _load(save: Folder) -> Checkpoint:
+    for name in save.names():
+        save.size(name)  # Refuses what is no regular file, whether the manifest lists it or not.
+    manifest = _read_manifest(save)
+    arrays: dict[int, Array] = {}
+    for name in sorted(manifest.files.keys() - {DATA}):
+        arrays |= _read_shard(save, name, manifest.files[name])
+        if len(arrays) > shards.MAX_ARRAYS:
+            raise CheckpointUnsafeError(
+                f"{save.path} has more than {shards.MAX_ARRAYS} arrays", path=str(save.path)
+            )
+    state = _read_data(save, manifest.files[DATA], arrays)
+    return Checkpoint(save.path, manifest.metadata, state, manifest.plugrad_version)
+
+
+def _read_manifest(save: Folder) -> Manifest:
+    data = _read_limited(save, MANIFEST, save.size(MANIFEST), MAX_BYTES)
+    try:
+        return Manifest.from_bytes(data)
+    except ValueError as error:
+        raise _corrupt(save, MANIFEST, str(error)) from error
+    except (CheckpointVersionError, CheckpointUnsafeError) as error:
+        raise type(error)(
+            f"{save.path / MANIFEST} {error}", path=str(save.path / MANIFEST), **error.facts
+        ) from None
+
+
+def _read_shard(save: Folder, name: str, entry: FileEntry) -> dict[int, Array]:
+    data = _read_listed(save, name, entry)
+    try:
+        return shards.unpack(data)
+    except ValueError as error:
+        raise _corrupt(save, name, str(error)) from error
+    except CheckpointUnsafeError as error:
+        raise CheckpointUnsafeError(f"{save.path / name} has {error}", path=str(save.path / name)) from None
+
+
+def _read_data(save: Folder, entry: FileEntry, arrays: dict[int, Array]) -> dict[str, Any]:
+    data = _read_listed(save, DATA, entry, MAX_DATA_BYTES)
+    decoder = Decoder(arrays)
+    try:
+        state = strict_json.loads(data, decoder)
+    except ValueError as error:
+        raise _corrupt(save, DATA, str(error)) from error
+    if not isinstance(state, dict) or decoder.unused:
+        raise _corrupt(save, DATA, f"{len(decoder.unused)} arrays have no name in it, or it is not an object")
+    return state
+
+
+def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.maxsize) -> bytes:
+    size = save.size(name)
+    if size != entry.size:
+        raise _corrupt(save, name, f"it has {size} bytes where the manifest says {entry.size}")
+    data = _read_limited(save, name, size, at_most)
+    if FileEntry.of(data) != entry:
+        raise _corrupt(save, name, "its sha256 is not the one in the manifest")
+    return data
+
+
+def _read_limited(save: Folder, name: str, size: int, at_most: int) -> bytes:
+    if size > at_most:
+        raise CheckpointUnsafeError(
+            f"{save.path / name} has {size} bytes; at most {at_most} are read", path=str(save.path / name)
+        )
+    return save.read(name, size)
+
+
+def _corrupt(save: Folder, name: str, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(f"{save.path / name} is damaged: {why}", path=str(save.path / name))

@@ -1,0 +1,80 @@
+"""The subset of JSON that checkpoints are made of: ASCII, finite numbers, unique keys, at most 32 levels
+deep.
+
+What is read may come from a stranger, so the depth is measured before a parser recurses and every departure
+from the subset is a `ValueError` with a reason. Which file was being read is known only to the caller, who
+adds it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+MAX_DEPTH: Final = 32
+"""Levels of objects and lists in one file."""
+
+# The closing quote is optional so that an unclosed string is one token and the scan stays linear in the text.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+
+def dumps(value: Any) -> bytes:
+    """Write one value, one line, in ASCII.
+
+    Raises:
+        ValueError: a float is not finite; `tree.encode` has a notation for those.
+    """
+    return (json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n").encode("ascii")
+
+
+def loads(data: bytes, on_object: Callable[[dict[str, Any]], Any] = lambda found: found) -> Any:
+    """Read one value.
+
+    Args:
+        data: the whole file.
+        on_object: called with each object, innermost first; what it returns takes the object's place.
+
+    Raises:
+        ValueError: the bytes are not of the subset, or `on_object` said so.
+    """
+    text = data.decode("ascii")
+    _check_depth(text)
+    return json.loads(
+        text,
+        object_pairs_hook=lambda pairs: on_object(_unique(pairs)),
+        parse_float=_finite,
+        parse_constant=_refuse_constant,
+    )
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text):
+        first = text[token.start()]
+        if first in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"more than {MAX_DEPTH} levels of objects and lists")
+        elif first in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} occurs twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,139 @@
+"""A nested state as a JSON value and a flat list of arrays, and back.
+
+Plain values are written as themselves. What JSON has no exact notation for becomes an object with one key
+that begins with `$`:
+
+    an array or numpy scalar            {"$array": 17}          its number in the list of arrays
+    a float that is inf, -inf or nan    {"$float": "-inf"}
+    an int beyond 64 bits               {"$int": "-0x1f..."}    hexadecimal; numpy's PCG64 counts in 128 bits
+
+A key of the state that itself begins with `$` is written with one `$` more. This room knows nothing of files.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from plugrad.errors import CheckpointError
+from plugrad.types import Array
+
+MAX_NESTING: Final = 30
+"""Levels of a state. The marker of a leaf and the manifest around it make `strict_json.MAX_DEPTH` of them."""
+
+_DTYPES: Final = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+    | {"float16", "float32", "float64", "complex64"}
+)
+_FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def encode(tree: Mapping[str, Any], arrays: list[Array] | None, name: str) -> Any:
+    """The JSON value of a tree.
+
+    Args:
+        tree: nested dicts with string keys and lists, of arrays, None, bool, int, float and str.
+        arrays: where arrays are appended, as they are: no copy, any strides. None where no arrays are
+            allowed.
+        name: what errors call the tree, such as `state`.
+
+    Raises:
+        CheckpointError: a key or a value that would not come back as it is, named by its place in the tree.
+    """
+    return _encode(dict(tree), arrays, name, 1)
+
+
+def _encode(value: Any, arrays: list[Array] | None, place: str, level: int) -> Any:
+    # Exact types: a subclass (a tuple with names, a string enum) would come back as another type than it
+    # went.
+    kind = type(value)
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else {"$int": hex(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": str(value)}
+    if kind is dict or kind is list:
+        return _encode_container(value, arrays, place, level)
+    if kind is np.ndarray or isinstance(value, np.generic):
+        return _encode_array(np.asarray(value), arrays, place)
+    raise _refusal(place, f"a value of type {kind.__module__}.{kind.__qualname__}")
+
+
+def _encode_container(value: Any, arrays: list[Array] | None, place: str, level: int) -> Any:
+    if level > MAX_NESTING:
+        raise _refusal(place, f"something nested more than {MAX_NESTING} levels deep")
+    if isinstance(value, list):
+        return [_encode(item, arrays, f"{place}[{i}]", level + 1) for i, item in enumerate(value)]
+    for key in value:
+        if type(key) is not str:
+            raise _refusal(place, f"the key {key!r}, which is not a string,")
+    return {
+        _escape(key): _encode(item, arrays, f"{place}[{key!r}]", level + 1) for key, item in value.items()
+    }
+
+
+def _escape(key: str) -> str:
+    return "$" + key if key.startswith("$") else key
+
+
+def _encode_array(value: Array, arrays: list[Array] | None, place: str) -> Any:
+    if arrays is None:
+        raise _refusal(place, "an array; arrays belong in the state, which")
+    if value.dtype.name not in _DTYPES:
+        raise _refusal(place, f"an array of dtype {value.dtype}")
+    arrays.append(value)
+    return {"$array": len(arrays) - 1}
+
+
+def _refusal(place: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"{place[:400]} holds {what} that a checkpoint cannot keep exactly: it takes dicts with string keys, "
+        f"lists, None, bool, int, float, str and arrays of {', '.join(sorted(_DTYPES))}",
+        place=place,
+    )
+
+
+class Decoder:
+    """Turns the objects of an encoded tree back into what they stand for: the `on_object` of
+    `strict_json.loads`.
+
+    Args:
+        arrays: the arrays by number. Each is handed out once, so that no two leaves share memory; `unused`
+            has the rest.
+    """
+
+    def __init__(self, arrays: Mapping[int, Array] | None = None) -> None:
+        self.unused = dict(arrays or {})
+
+    def __call__(self, found: dict[str, Any]) -> Any:
+        """The value of one JSON object.
+
+        Raises:
+            ValueError: a marker that `encode` does not write, or an array that is not there.
+        """
+        if not any(key.startswith("$") for key in found):
+            return found
+        if len(found) == 1:
+            ((key, value),) = found.items()
+            if not key.startswith("$$"):
+                return self._leaf(key, value)
+        return {_unescape(key): value for key, value in found.items()}
+
+    def _leaf(self, marker: str, value: Any) -> Any:
+        if marker == "$array" and type(value) is int and value in self.unused:
+            return self.unused.pop(value)
+        if marker == "$float" and isinstance(value, str) and value in _FLOATS:
+            return _FLOATS[value]
+        if marker == "$int" and isinstance(value, str):
+            return int(value, 16)
+        raise ValueError(f"unknown or repeated marker {marker[:40]!r}: {str(value)[:40]}")
+
+
+def _unescape(key: str) -> str:
+    if not key.startswith("$"):
+        return key
+    if not key.startswith("$$"):
+        raise ValueError(f"unknown marker {key[:40]!r}")
+    return key[1:]
