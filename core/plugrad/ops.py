@@ -43,6 +43,9 @@ class Variable(Protocol):
     def assign(self, value: Tensor) -> None:
         """Replace the value by `value`: a tensor, numpy array or number of the same shape."""
 
+    def snapshot(self) -> Tensor:
+        """A copy of the value on its device, which `assign` takes back."""
+
     def numpy(self) -> Array:
         """A copy of the value; never a view of the live buffer."""
 
