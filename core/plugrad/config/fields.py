@@ -1,0 +1,145 @@
+"""How a setting is declared, and what its one declaration says to everybody else.
+
+The fluent methods, `--help`, the sections of a TOML file, the checks at the call and the scheduled coefficients of a
+loss are all read from here. This room knows no algorithm and checks no value.
+"""
+
+import copy
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+SECTIONS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "environment": "what is learned in",
+        "framework": "which backend runs the update, and how",
+        "training": "the update: batch, optimizer, gradients, and the algorithm's own settings",
+        "learners": "who runs the update: this process, or remote learners",
+        "rl_module": "the networks",
+        "multi_agent": "which agents use which modules, and which modules learn",
+        "env_runners": "how experience is collected",
+        "evaluation": "when and how long the policy is evaluated",
+        "debugging": "reproducibility",
+        "plugins": "listeners to load",
+    }
+)
+
+_PLAIN_KINDS = (bool, int, float, str)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FieldInfo:
+    """What is known about one setting of a config class.
+
+    Attributes:
+        name: the attribute, and the argument of the fluent method `section`.
+        kinds: the plain types that a value may have (`bool`, `int`, `float`, `str`, `dict`, `list`); empty: any value.
+        nullable: None is a value.
+        schedulable: a number, or `[[timestep, value], ...]`.
+        variable: a number that the algorithm changes by itself while training.
+        importable: a class or function, kept as `"package.module:Name"`.
+        check: the field's own rule, `check(info, value) -> normalised value`; it raises `ConfigError`.
+    """
+
+    name: str
+    make_default: Callable[[], Any]
+    kinds: frozenset[type]
+    nullable: bool
+    section: str = "training"
+    help: str = ""
+    schedulable: bool = False
+    variable: bool = False
+    importable: bool = False
+    choices: tuple[str, ...] | None = None
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    check: Callable[["FieldInfo", Any], Any] | None = None
+
+
+def field(default: Any, **declared: Any) -> Any:
+    """Declare a setting of an `AlgorithmConfig` subclass.
+
+    Args:
+        default: its default value; lists and dicts are copied for every config.
+        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`, `choices`, `minimum`,
+            `above`, `maximum`, `check`; see `FieldInfo`. What a redeclaration leaves out it inherits, so that a
+            subclass may write just `lr: float = field(5e-5)`.
+
+    Raises:
+        TypeError: an argument has another name.
+    """
+    known = {f.name for f in dataclasses.fields(FieldInfo)} - {"name", "make_default", "kinds", "nullable"}
+    if unknown := sorted(set(declared) - known):
+        raise TypeError(f"field() has no argument {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    if isinstance(default, list | dict | set):
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(default), metadata=declared)
+    return dataclasses.field(default=default, metadata=declared)
+
+
+@functools.cache
+def config_fields(cls: type) -> Mapping[str, FieldInfo]:
+    """The settings of a config class by name, in order of declaration."""
+    hints = _type_hints(cls)
+    return types.MappingProxyType(
+        {f.name: _field_info(cls, f, hints.get(f.name, Any)) for f in dataclasses.fields(cls)}
+    )
+
+
+def _field_info(cls: type, declared: "dataclasses.Field[Any]", hint: Any) -> FieldInfo:
+    kinds, nullable = _kinds(hint)
+    return FieldInfo(
+        name=declared.name,
+        make_default=_default_factory(declared),
+        kinds=kinds,
+        nullable=nullable,
+        **_inherited_metadata(cls, declared.name),
+    )
+
+
+def _default_factory(declared: "dataclasses.Field[Any]") -> Callable[[], Any]:
+    if declared.default_factory is not dataclasses.MISSING:
+        return declared.default_factory
+    return lambda: declared.default
+
+
+def _inherited_metadata(cls: type, name: str) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        fields = base.__dict__.get("__dataclass_fields__", {})
+        merged.update(fields[name].metadata if name in fields else {})
+    return merged
+
+
+def _type_hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except NameError:
+        # A stranger's annotation may name what only a type checker imports: such a class is not checked by kind.
+        return {}
+
+
+def _kinds(hint: Any) -> tuple[frozenset[type], bool]:
+    members = [typing.get_origin(m) or m for m in _union_members(hint)]
+    kinds = [_kind(m) for m in members if m is not types.NoneType]
+    nullable = types.NoneType in members or Any in members
+    return frozenset() if None in kinds else frozenset(k for k in kinds if k), nullable
+
+
+def _union_members(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
+
+
+def _kind(member: Any) -> type | None:
+    if member in _PLAIN_KINDS:
+        return typing.cast(type, member)
+    if not isinstance(member, type):
+        return None
+    if issubclass(member, Mapping):
+        return dict
+    return list if issubclass(member, Collection) else None

@@ -1,0 +1,122 @@
+"""Frozen settings with fluent changes: each change is a new object, and forgetting to keep it is noticed.
+
+RLlib's configs are changed in place, so its users write `config.training(lr=...)` on a line of its own. Here that line
+would do nothing; so an assignment raises, and a changed copy that nobody ever looked at warns when it dies. This room
+knows how settings change, not which settings there are.
+"""
+
+import dataclasses
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from plugrad.config.checks import checked
+from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
+from plugrad.config.names import importable_name, resolve_name
+from plugrad.errors import ConfigError, did_you_mean
+
+
+class FluentConfig:
+    """What every config class can do; `AlgorithmConfig` adds the settings."""
+
+    def __new__(cls, **settings: Any) -> Self:
+        refuse_unknown(cls, settings, call=f"{cls.__name__}()")
+        # The dataclass decorator writes its own __setattr__, without a hint, into each class that it freezes.
+        if cls.__dict__.get("__setattr__") is not _refuse_assignment:
+            cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, info in config_fields(type(self)).items():
+            object.__setattr__(self, name, checked(info, self.__dict__[name]))
+
+    @classmethod
+    def fields(cls) -> Mapping[str, FieldInfo]:
+        """Every setting by name: its section, help, default and rules."""
+        return config_fields(cls)
+
+    def changed(self, **settings: Any) -> Self:
+        """A copy with other values; the fluent methods are this, by section.
+
+        Raises:
+            ConfigError: an unknown name, or a value that the setting refuses.
+        """
+        refuse_unknown(type(self), settings, call="changed()")
+        return dataclasses.replace(self, **settings)  # type: ignore[type-var]
+
+    def copy(self) -> Self:
+        """An equal config."""
+        return self.changed()
+
+    def _change(self, section: str, settings: dict[str, Any]) -> Self:
+        refuse_unknown(type(self), settings, call=f"{section}()", section=section)
+        changed = self.changed(**settings)
+        if settings:
+            example = "..." if section == "plugins" else f"{next(iter(settings))}=..."
+            object.__setattr__(changed, "_unused", f"config = config.{section}({example})")
+        return changed
+
+    def __getattribute__(self, name: str) -> Any:
+        if name[0] != "_":
+            object.__getattribute__(self, "__dict__").pop("_unused", None)
+        return object.__getattribute__(self, name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = did_you_mean(name, config_fields(type(self)))
+            raise AttributeError(f"{type(self).__name__} has no setting {name!r}.{hint}")
+
+    def __del__(self) -> None:
+        hint = self.__dict__.get("_unused")
+        if hint is None or sys.is_finalizing():
+            return
+        warnings.warn(f"a changed config was dropped unused: write `{hint}`", UserWarning, stacklevel=2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What lives in __main__ has its name in this process only: across a process border the object itself travels.
+        return {name: _in_main_by_value(name, self.__dict__[name]) for name in config_fields(type(self))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            info = config_fields(type(self)).get(name)
+            named = importable_name(value) if info and info.importable and callable(value) else None
+            object.__setattr__(self, name, named or value)
+
+
+def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section: str | None = None) -> None:
+    """Raise `ConfigError` for the first name that is no setting of `cls`, or one of another section."""
+    fields = config_fields(cls)
+    here = [name for name, info in fields.items() if section in (None, info.section)]
+    for name in settings:
+        if name in here:
+            continue
+        if name in fields:
+            raise ConfigError(f"{call}: {name!r} is set by .{fields[name].section}({name}=...)", field=name)
+        hint = did_you_mean(name, here) or _elsewhere(name, fields)
+        raise ConfigError(f"{call} has no setting {name!r}.{hint}", field=name)
+
+
+def _elsewhere(name: str, fields: Mapping[str, FieldInfo]) -> str:
+    hint = did_you_mean(name, fields)
+    close = next((known for known in fields if f"{known!r}" in hint), None) if hint else None
+    return f" Did you mean .{fields[close].section}({close}=...)?" if close else ""
+
+
+def _refuse_assignment(config: FluentConfig, name: str, value: Any) -> NoReturn:
+    fields = config_fields(type(config))
+    if name not in fields:
+        hint = did_you_mean(name, fields)
+        raise ConfigError(f"{type(config).__name__} has no setting {name!r}.{hint}", field=name)
+    section = fields[name].section
+    argument = "..." if section not in SECTIONS or section == "plugins" else f"{name}=..."
+    raise ConfigError(
+        f"a config cannot be changed in place: write `config = config.{section}({argument})`", field=name
+    )
+
+
+def _in_main_by_value(name: str, value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("__main__:"):
+        return resolve_name(value, where=name)
+    return value

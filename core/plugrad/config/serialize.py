@@ -1,0 +1,229 @@
+"""A config as data: `to_dict` / `from_dict`, JSON and TOML.
+
+`to_dict` is flat and strict JSON. TOML has the same values under one table per section. Both keep what their format
+has no word for as a word: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and in TOML None (`"none"`). A text that
+would read as such a word is written with a backslash in front. Spaces and module specs are tagged dicts
+(`"__space__"`, see `plugrad.config.spaces`; `"__spec__"`). No class is looked up by what a file says.
+"""
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import tomli_w
+
+from plugrad.config.fields import SECTIONS, FieldInfo
+from plugrad.config.names import importable_name
+from plugrad.config.spaces import SPACE_KEY, space_from_dict, space_to_dict
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+
+SPEC_KEY = "__spec__"
+ALGORITHM_KEY = "algorithm"
+NONE = "none"
+
+_SPECS: dict[str, type[Any]] = {spec.__name__: spec for spec in (RLModuleSpec, MultiRLModuleSpec)}
+_FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def encode(value: Any, where: str) -> Any:
+    """`value` as strict JSON data.
+
+    Args:
+        value: a setting's value.
+        where: its path in the config, for the error.
+
+    Raises:
+        ConfigError: something in it is neither data, nor a space, a module spec, or an importable class.
+    """
+    if isinstance(value, str):
+        return _escape(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, list | tuple):
+        return [encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {_key(key, where): encode(item, f"{where}[{key!r}]") for key, item in value.items()}
+    return _encode_object(value, where)
+
+
+def decode(value: Any) -> Any:
+    """What `encode` wrote."""
+    if isinstance(value, str):
+        return _FLOATS.get(value, _unescape(value))
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if SPACE_KEY in value:
+        return space_from_dict({key: _decode_space_entry(item) for key, item in value.items()})
+    if SPEC_KEY in value:
+        return _decode_spec(value)
+    return {key: decode(item) for key, item in value.items()}
+
+
+def with_none_words(value: Any) -> Any:
+    """JSON data as TOML data: None becomes the word `"none"`."""
+    if isinstance(value, list):
+        return [with_none_words(item) for item in value]
+    if isinstance(value, dict):
+        return {key: with_none_words(item) for key, item in value.items()}
+    return NONE if value is None else value
+
+
+def without_none_words(value: Any) -> Any:
+    """TOML data as JSON data: the word `"none"` becomes None."""
+    if isinstance(value, list):
+        return [without_none_words(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_none_words(item) for key, item in value.items()}
+    return None if value == NONE else value
+
+
+def decode_field(info: FieldInfo, value: Any, *, none_words: bool) -> Any:
+    """One setting's value from JSON data or, with `none_words`, from TOML data."""
+    if info.choices is not None and value in info.choices:
+        return value  # `compile = "none"` is a choice, not None
+    return decode(without_none_words(value) if none_words else value)
+
+
+def encode_field(info: FieldInfo, value: Any) -> Any:
+    """One setting's value as JSON data."""
+    return value if info.choices is not None and value in info.choices else encode(value, info.name)
+
+
+def to_json(data: Mapping[str, Any]) -> str:
+    """Strict JSON text of what `to_dict` gave."""
+    return json.dumps(data, indent=2, allow_nan=False)
+
+
+def to_toml(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
+    """TOML text of what `to_dict` gave: the algorithm, then a table per section."""
+    tables: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for name, info in fields.items():
+        choice = info.choices is not None and data[name] in info.choices
+        tables.setdefault(info.section, {})[name] = data[name] if choice else with_none_words(data[name])
+    top = {ALGORITHM_KEY: with_none_words(data[ALGORITHM_KEY])}
+    return tomli_w.dumps({**top, **{name: table for name, table in tables.items() if table}})
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """The dict in a JSON text.
+
+    Raises:
+        ConfigError: it is no JSON, or no dict.
+    """
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not a JSON config: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"not a JSON config: expected a dict, got {type(data).__name__}")
+    return data
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        ConfigError: it is no TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not a TOML config: {error}") from error
+
+
+def flat(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Settings by name, from a flat dict or one with a table per section.
+
+    Raises:
+        ConfigError: an unknown name or section, or a name in another section than its own.
+    """
+    settings: dict[str, Any] = {}
+    sections = {info.section for info in fields.values()}
+    for key, value in data.items():
+        if key in fields:
+            settings[key] = value
+        elif key in sections and isinstance(value, Mapping):
+            settings.update(_section(key, value, fields))
+        else:
+            hint = did_you_mean(key, [*fields, *sections])
+            raise ConfigError(f"unknown setting {key!r}.{hint}", field=key)
+    return settings
+
+
+def _section(section: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> Mapping[str, Any]:
+    here = [name for name, info in fields.items() if info.section == section]
+    for name in table:
+        if name not in fields:
+            raise ConfigError(f"[{section}] has no setting {name!r}.{did_you_mean(name, here)}", field=name)
+        if name not in here:
+            raise ConfigError(f"[{section}] has no setting {name!r}: it belongs to [{fields[name].section}]")
+    return table
+
+
+def _key(key: Any, where: str) -> str:
+    if isinstance(key, str) and key not in (SPACE_KEY, SPEC_KEY):
+        return key
+    reason = "is reserved" if isinstance(key, str) else "is not a text"
+    raise ConfigError(f"{where} cannot be written: its key {key!r} {reason}")
+
+
+def _encode_object(value: Any, where: str) -> Any:
+    if isinstance(value, gym.Space):
+        # `mode="words"` of a space's own floats only; its texts (a charset) are no words.
+        return _encode_space_entry(space_to_dict(value))
+    if type(value) in _SPECS.values():
+        entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {SPEC_KEY: type(value).__name__} | {k: encode(v, f"{where}.{k}") for k, v in entries.items()}
+    if callable(value) and (name := importable_name(value)) is not None:
+        return name
+    raise ConfigError(
+        f"{where} cannot be written: {value!r} has no name that can be imported; "
+        'move it to a module, or give its name "package.module:Name"',
+        field=where,
+    )
+
+
+def _decode_spec(data: Mapping[str, Any]) -> Any:
+    spec = _SPECS.get(data[SPEC_KEY])
+    if spec is None:
+        raise ConfigError(f"unknown spec {data[SPEC_KEY]!r}; known: {', '.join(_SPECS)}")
+    entries = {key: decode(value) for key, value in data.items() if key != SPEC_KEY}
+    try:
+        return spec(**entries)
+    except TypeError as error:
+        raise ConfigError(f"not a {spec.__name__}: {error}") from error
+
+
+def _encode_space_entry(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list):
+        return [_encode_space_entry(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _encode_space_entry(item) for key, item in value.items()}
+    return value
+
+
+def _decode_space_entry(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode_space_entry(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _decode_space_entry(item) for key, item in value.items()}
+    return _FLOATS.get(value, value) if isinstance(value, str) else value
+
+
+def _escape(text: str) -> str:
+    return "\\" + text if text.lstrip("\\") in (NONE, *_FLOATS) else text
+
+
+def _unescape(text: str) -> str:
+    return text[1:] if text.startswith("\\") and text.lstrip("\\") in (NONE, *_FLOATS) else text

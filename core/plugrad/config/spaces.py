@@ -1,0 +1,110 @@
+"""The JSON form of a Gymnasium space.
+
+A space is a dict with the key `"__space__"`, the name of its class, and the arguments that make it again:
+
+| space | keys |
+| --- | --- |
+| `Box` | `low`, `high` (one number where all are equal, else nested lists), `shape`, `dtype` |
+| `Discrete` | `n`, `start` |
+| `MultiDiscrete` | `nvec`, `start` |
+| `MultiBinary` | `n` (a number or a list) |
+| `Text` | `max_length`, `min_length`, `charset` |
+| `Dict` | `spaces`: `[[key, space], ...]`, in the space's order |
+| `Tuple` | `spaces`: a list |
+
+The state of a space's own random generator is not part of it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.types import Array
+
+SPACE_KEY = "__space__"
+
+
+def space_to_dict(space: "gym.Space[Any]") -> dict[str, Any]:
+    """The space as plain data; infinite bounds stay `float("inf")` for the caller's format to spell.
+
+    Raises:
+        ConfigError: the space is of another class than those listed above.
+    """
+    for cls, write in _WRITERS.items():
+        if type(space) is cls:
+            return {SPACE_KEY: cls.__name__, **write(space)}
+    known = ", ".join(cls.__name__ for cls in _WRITERS)
+    raise ConfigError(f"a space of class {type(space).__name__} cannot be written; known: {known}")
+
+
+def space_from_dict(data: Mapping[str, Any]) -> "gym.Space[Any]":
+    """The space that `space_to_dict` wrote.
+
+    Raises:
+        ConfigError: an unknown class of space, or arguments that make no space.
+    """
+    kind = data.get(SPACE_KEY)
+    if kind not in _READERS:
+        raise ConfigError(
+            f"unknown space {kind!r}; known: {', '.join(_READERS)}.{did_you_mean(str(kind), _READERS)}"
+        )
+    try:
+        return _READERS[kind](data)
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"not a {kind} space: {dict(data)!r} ({type(error).__name__}: {error})") from error
+
+
+def _bound(values: Array) -> Any:
+    first = values.flat[0] if values.size else 0
+    return first.item() if values.size and np.all(values == first) else values.tolist()
+
+
+def _box(space: gym.spaces.Box) -> dict[str, Any]:
+    return {
+        "low": _bound(space.low),
+        "high": _bound(space.high),
+        "shape": list(space.shape),
+        "dtype": str(space.dtype),
+    }
+
+
+def _read_box(data: Mapping[str, Any]) -> gym.spaces.Box:
+    dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
+    low, high = (np.broadcast_to(np.asarray(data[key], dtype=dtype), shape) for key in ("low", "high"))
+    return gym.spaces.Box(low=low.copy(), high=high.copy(), dtype=dtype.type)
+
+
+def _multi_binary(space: gym.spaces.MultiBinary) -> dict[str, Any]:
+    return {"n": list(space.n) if isinstance(space.n, tuple | list | np.ndarray) else int(space.n)}
+
+
+def _text(space: gym.spaces.Text) -> dict[str, Any]:
+    return {
+        "max_length": space.max_length,
+        "min_length": space.min_length,
+        "charset": "".join(sorted(space.character_set)),
+    }
+
+
+_WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    gym.spaces.Box: _box,
+    gym.spaces.Discrete: lambda s: {"n": int(s.n), "start": int(s.start)},
+    gym.spaces.MultiDiscrete: lambda s: {"nvec": s.nvec.tolist(), "start": s.start.tolist()},
+    gym.spaces.MultiBinary: _multi_binary,
+    gym.spaces.Text: _text,
+    gym.spaces.Dict: lambda s: {"spaces": [[key, space_to_dict(sub)] for key, sub in s.spaces.items()]},
+    gym.spaces.Tuple: lambda s: {"spaces": [space_to_dict(sub) for sub in s.spaces]},
+}
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], "gym.Space[Any]"]] = {
+    "Box": _read_box,
+    "Discrete": lambda d: gym.spaces.Discrete(d["n"], start=d["start"]),
+    "MultiDiscrete": lambda d: gym.spaces.MultiDiscrete(np.array(d["nvec"]), start=np.array(d["start"])),
+    "MultiBinary": lambda d: gym.spaces.MultiBinary(d["n"]),
+    "Text": lambda d: gym.spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
+    "Dict": lambda d: gym.spaces.Dict([(key, space_from_dict(sub)) for key, sub in d["spaces"]]),
+    "Tuple": lambda d: gym.spaces.Tuple([space_from_dict(sub) for sub in d["spaces"]]),
+}
