@@ -1,0 +1,238 @@
+"""The environment door: from what a config names to Gymnasium environments that observe plain arrays.
+
+Knows Gymnasium; knows nothing of policies, episodes or learners.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.repeatable import RepeatableEnv
+from plugrad.types import Array
+
+EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
+"""A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
+
+VECTORIZATION_MODES = ("sync", "vector_entry_point")
+
+
+def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
+    """One environment, its observations flattened unless they are a Box.
+
+    Discrete observations become one-hot rows, Dict and Tuple observations one flat row
+    (`gymnasium.wrappers.FlattenObservation`).
+
+    Args:
+        env: see `EnvSource`.
+        env_config: keyword arguments of the environment, as in `gymnasium.make(env, **env_config)`.
+
+    Raises:
+        ConfigError: there is no such environment, or it does not accept `env_config`.
+    """
+    created = _create(env, dict(env_config or {}), gym.make)
+    if not isinstance(created, gym.Env):
+        raise ConfigError(
+            f"{_name(env)} made a {type(created).__name__}, not a gymnasium.Env; "
+            "give a Gymnasium id or a class derived from gymnasium.Env",
+            env=_name(env),
+        )
+    return created if isinstance(created.observation_space, Box) else gym.wrappers.FlattenObservation(created)
+
+
+def make_vector_env(
+    env: EnvSource | None,
+    env_config: Mapping[str, Any] | None = None,
+    *,
+    num_envs: int,
+    vectorization_mode: str = "sync",
+) -> VectorEnv[Any, Any, Any]:
+    """`num_envs` copies of an environment that step together.
+
+    Args:
+        env: see `EnvSource`.
+        env_config: keyword arguments of the environment.
+        num_envs: how many copies, >= 1.
+        vectorization_mode: `"sync"` steps single environments one after the other and resets each in the
+            step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
+            takes the environment's own vectorised version (Gymnasium ids only).
+
+    Raises:
+        ConfigError: see `make_env`; or there is no such vectorised version, or it is not one that we can
+            drive.
+    """
+    if num_envs < 1:
+        raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
+    if vectorization_mode == "sync":
+        copies = [lambda: RepeatableEnv(make_env(env, env_config))] * num_envs
+        # copy=False saves a fifth of a CartPole step: a deep copy of an array that the caller copies anyway.
+        return SyncVectorEnv(copies, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    if vectorization_mode == "vector_entry_point":
+        return _make_native_vector_env(env, dict(env_config or {}), num_envs)
+    raise ConfigError(
+        f"vectorization_mode={vectorization_mode!r}; there is {', '.join(map(repr, VECTORIZATION_MODES))}."
+        + did_you_mean(str(vectorization_mode), VECTORIZATION_MODES)
+    )
+
+
+def get_spaces(
+    env: EnvSource | None,
+    env_config: Mapping[str, Any] | None = None,
+    *,
+    normalize_observations: bool = False,
+) -> tuple[Box, Space[Any]]:
+    """The observation and action space that a module for this environment is built from.
+
+    Makes one environment and closes it. The observation space is that of the stored observations: see
+    `stored_space`.
+    """
+    single = make_env(env, env_config)
+    try:
+        return stored_space(single.observation_space, normalized=normalize_observations), single.action_space
+    finally:
+        single.close()
+
+
+def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
+    """The space of the observations as episodes store them: images stay uint8, everything else is float32.
+
+    Args:
+        space: the Box that `make_env` leads to.
+        normalized: the observations are normalised: float32, with no bounds of their own.
+    """
+    if not isinstance(space, Box):
+        raise ConfigError(
+            f"observations of a {type(space).__name__} space are not arrays; give a Box: {space}"
+        )
+    if normalized:
+        return Box(-np.inf, np.inf, space.shape, np.float32)
+    if space.dtype in (np.uint8, np.float32):
+        return space
+    limit = np.finfo(np.float32).max  # a float64 bound beyond it means "none"
+    low, high = (np.where(np.abs(b) > limit, np.sign(b) * np.inf, b) for b in (space.low, space.high))
+    return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+def action_converter(space: Space[Any]) -> Callable[[Array], Array]:
+    """A function from a policy's actions `[N, ...]` to those that the environments accept.
+
+    Box actions are clipped to the bounds; the 0-based actions of a Discrete or MultiDiscrete space with
+    another start are shifted by it.
+    """
+    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
+        start = space.start
+        return lambda actions: actions + start
+    if isinstance(space, Box):
+        low, high, dtype = space.low, space.high, space.dtype
+        return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
+    return lambda actions: actions
+
+
+def reset_seed(envs: VectorEnv[Any, Any, Any], entropy: tuple[int, ...]) -> Any:
+    """What to give to `envs.reset(seed=...)`: seeds mixed from `entropy`, or None if there is none.
+
+    Not Gymnasium's own `seed, seed + 1, ...`, by which runners with neighbouring seeds would share
+    environments.
+    """
+    if not entropy:
+        return None
+    seeds = [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(envs.num_envs)]
+    return seeds if isinstance(envs, SyncVectorEnv) else seeds[0]
+
+
+def _make_native_vector_env(
+    env: EnvSource | None, env_config: dict[str, Any], num_envs: int
+) -> VectorEnv[Any, Any, Any]:
+    def make(env_id: str, **kwargs: Any) -> Any:
+        return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+
+    if not isinstance(env, str):
+        raise ConfigError(f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {_name(env)}')
+    native = _create(env, env_config, make)
+    if not isinstance(native, VectorEnv):
+        raise ConfigError(
+            f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
+        )
+    modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
+    if native.metadata.get("autoreset_mode") not in modes:
+        raise ConfigError(
+            f"the vectorised {env} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
+            f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
+        )
+    stored_space(native.single_observation_space)
+    return native
+
+
+def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
+    """Call the maker of an environment; `make` is what turns a Gymnasium id into one."""
+    creator = _creator(env, make)
+    try:
+        return creator(**env_config)
+    except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
+        raise _unknown(str(env), error) from error
+    except (gym.error.Error, TypeError, ImportError) as error:
+        given = f" with env_config={env_config}" if env_config else ""
+        raise ConfigError(
+            f"cannot make the environment {_name(env)}{given}: {error}", env=_name(env)
+        ) from error
+
+
+def _creator(env: EnvSource | None, make: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(env, str):
+        found = _import_attribute(env)
+        return found if found is not None else lambda **kwargs: make(env, **kwargs)
+    if callable(env):
+        return env
+    raise ConfigError(
+        f"no environment to make: env={env!r}. Give a Gymnasium id, a class or 'package.module:Class': "
+        "config.environment('CartPole-v1')",
+        env=env,
+    )
+
+
+def _import_attribute(env: str) -> Callable[..., Any] | None:
+    """The class that `"package.module:Class"` names; None if `env` is an id, with or without a module."""
+    module_name, colon, attribute = env.partition(":")
+    if not colon:
+        return None
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(
+            f"environment {env!r}: cannot import {module_name!r}: {error}. Is it installed?",
+            env=env,
+        ) from error
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if found is None and not _is_id(attribute):
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise ConfigError(
+            f"environment {env!r}: {module_name!r} has no {attribute!r} and registers no such id."
+            + did_you_mean(attribute, classes),
+            env=env,
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _is_id(name: str) -> bool:
+    # "Ant-v5" or "namespace/Ant" cannot be the name of a class; "Ant" without a version could be either.
+    return not name.replace(".", "").isidentifier() or name in gym.registry
+
+
+def _unknown(env: str, error: Exception) -> ConfigError:
+    env_id = env.rpartition(":")[2]
+    hint = (
+        did_you_mean(env_id, gym.registry)
+        or " Is the package that registers it imported? 'package.module:Id-v0'"
+    )
+    return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
+
+
+def _name(env: object) -> str:
+    return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))

@@ -1,0 +1,150 @@
+"""Episodes: what an env runner, or a simulator of your own, hands to a learner.
+
+A chunk of a longer episode is an episode that is neither terminated nor truncated. Knows arrays only:
+nothing of environments, networks or batches.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from plugrad.errors import BatchError
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SingleAgentEpisode:
+    """The steps of one agent, in order.
+
+    Args:
+        observations: `[T + 1, ...]`: what was acted on, and last what the last action led to, also when
+            the episode ended there (never the observation of the next reset).
+        actions: `[T, ...]`.
+        rewards: `[T]`.
+        terminated: the environment reached a terminal state: nothing follows, nothing is bootstrapped.
+        truncated: a limit cut the episode; its last observation still has a value.
+        extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`.
+        id_: the same for all chunks of one episode.
+        module_id: the module that acted, and that learns from the steps.
+
+    Anything array-like is accepted and kept as an array without a copy where it is one already.
+
+    Raises:
+        BatchError: the lengths do not fit each other.
+    """
+
+    observations: Array
+    actions: Array
+    rewards: Array
+    terminated: bool = False
+    truncated: bool = False
+    extra_model_outputs: Mapping[str, Array] = field(default_factory=dict)
+    id_: str | None = None
+    module_id: ModuleID = DEFAULT_MODULE_ID
+
+    def __post_init__(self) -> None:
+        for name in ("observations", "actions", "rewards"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name)))
+        extra = {column: np.asarray(values) for column, values in (self.extra_model_outputs or {}).items()}
+        object.__setattr__(self, "extra_model_outputs", extra)
+        object.__setattr__(self, "terminated", bool(self.terminated))
+        object.__setattr__(self, "truncated", bool(self.truncated))
+        self._check_lengths()
+
+    def _check_lengths(self) -> None:
+        steps = len(self.actions)
+        columns = {"observations": self.observations, "rewards": self.rewards, **self.extra_model_outputs}
+        for name, values in columns.items():
+            expected = steps + 1 if name == "observations" else steps
+            if len(values) != expected:
+                raise BatchError(
+                    f"an episode of {steps} actions has {expected} {name}, found {len(values)}"
+                    + (" (the last is what the last action led to)" if name == "observations" else ""),
+                    column=name,
+                    expected=expected,
+                    found=len(values),
+                )
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return len(self.actions)
+
+    @property
+    def is_terminated(self) -> bool:
+        """`terminated`, by RLlib's name."""
+        return self.terminated
+
+    @property
+    def is_truncated(self) -> bool:
+        """`truncated`, by RLlib's name."""
+        return self.truncated
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode ended here; if not, this is a chunk and the environment went on."""
+        return self.terminated or self.truncated
+
+    def get_return(self) -> float:
+        """The sum of the rewards, undiscounted."""
+        return float(np.sum(self.rewards, dtype=np.float64))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MultiAgentEpisode:
+    """The episodes of the agents of one environment.
+
+    Args:
+        agent_episodes: `{agent id: episode}`; agents may have acted in different numbers of steps.
+        agent_to_module: `{agent id: module id}`, or a function of the agent id; an agent that the mapping
+            does not name keeps its episode's `module_id`.
+        env_steps: how often the environment was stepped; by default the longest agent's number of steps,
+            which is right where all agents act at once.
+    """
+
+    agent_episodes: Mapping[str, SingleAgentEpisode]
+    agent_to_module: Mapping[str, ModuleID] | Callable[[str], ModuleID] = field(default_factory=dict)
+    env_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.env_steps is None:
+            longest = max((len(episode) for episode in self.agent_episodes.values()), default=0)
+            object.__setattr__(self, "env_steps", longest)
+
+    def __len__(self) -> int:
+        """The number of environment steps."""
+        return self.env_steps or 0
+
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        """The agents, in the order given."""
+        return tuple(self.agent_episodes)
+
+    def module_for(self, agent_id: str) -> ModuleID:
+        """The module that acted for this agent, and that learns from its steps."""
+        if callable(self.agent_to_module):
+            return self.agent_to_module(agent_id)
+        return self.agent_to_module.get(agent_id, self.agent_episodes[agent_id].module_id)
+
+    def get_return(self) -> float:
+        """The sum of the rewards of all agents, undiscounted."""
+        return sum(episode.get_return() for episode in self.agent_episodes.values())
+
+
+Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+
+
+def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[SingleAgentEpisode]]:
+    """The single-agent episodes that each module learns from, in the order of the rows of its batch.
+
+    Every connector piece that pairs rows with episodes must go by this order.
+    """
+    found: dict[ModuleID, list[SingleAgentEpisode]] = {}
+    for episode in episodes:
+        if isinstance(episode, SingleAgentEpisode):
+            found.setdefault(episode.module_id, []).append(episode)
+            continue
+        for agent_id, agent_episode in episode.agent_episodes.items():
+            found.setdefault(episode.module_for(agent_id), []).append(agent_episode)
+    return found
