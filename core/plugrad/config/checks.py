@@ -1,9 +1,10 @@
 """Is this value good for this setting? Checked when it is given, with an error that names the setting.
 
-`checked` also brings a value to the one form in which configs keep it: plain Python numbers, lists instead of tuples
-(so that a config equals itself when it is read back from a file), copies instead of the caller's containers.
+`checked` also brings a value to the one form in which configs keep it: plain Python numbers, lists instead of
+tuples (so that a config equals itself when it is read back from a file), copies of the caller's containers.
 """
 
+import itertools
 import math
 import numbers
 from collections.abc import Collection, Mapping
@@ -63,12 +64,12 @@ def _of_kind(info: FieldInfo, value: Any) -> Any:
     return _refuse(info, value)
 
 
-def _number(info: FieldInfo, value: numbers.Real) -> float:
+def _number(info: FieldInfo, value: Any) -> float:
     if float in info.kinds:
-        return _refuse(info, value) if math.isnan(float(value)) else float(value)
+        return _refuse(info, value) if math.isnan(value) else float(value)
     # 1e6 is how people write a large count.
     whole = isinstance(value, numbers.Integral) or float(value).is_integer()
-    return int(value) if int in info.kinds and whole else _refuse(info, value)  # type: ignore[call-overload]
+    return int(value) if int in info.kinds and whole else _refuse(info, value)
 
 
 def _in_range(info: FieldInfo, value: Any) -> Any:
@@ -93,7 +94,7 @@ def _schedule(info: FieldInfo, value: list[Any]) -> list[list[float]]:
     if len(pairs) != len(value) or len(value) < 2:
         _refuse(info, value)
     times = [_count(info, pair[0], value) for pair in pairs]
-    if times[0] != 0 or any(a >= b for a, b in zip(times, times[1:], strict=False)):
+    if times[0] != 0 or any(a >= b for a, b in itertools.pairwise(times)):
         _refuse(info, value)
     return [[t, _in_range(info, _level(info, pair[1], value))] for t, pair in zip(times, pairs, strict=True)]
 

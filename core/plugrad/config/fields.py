@@ -1,7 +1,7 @@
 """How a setting is declared, and what its one declaration says to everybody else.
 
-The fluent methods, `--help`, the sections of a TOML file, the checks at the call and the scheduled coefficients of a
-loss are all read from here. This room knows no algorithm and checks no value.
+The fluent methods, `--help`, the sections of a TOML file, the checks at the call and the scheduled
+coefficients of a loss are all read from here. This room knows no algorithm and checks no value.
 """
 
 import copy
@@ -36,7 +36,7 @@ class FieldInfo:
 
     Attributes:
         name: the attribute, and the argument of the fluent method `section`.
-        kinds: the plain types that a value may have (`bool`, `int`, `float`, `str`, `dict`, `list`); empty: any value.
+        kinds: the plain types that a value may have (bool, int, float, str, dict, list); empty: any.
         nullable: None is a value.
         schedulable: a number, or `[[timestep, value], ...]`.
         variable: a number that the algorithm changes by itself while training.
@@ -65,9 +65,9 @@ def field(default: Any, **declared: Any) -> Any:
 
     Args:
         default: its default value; lists and dicts are copied for every config.
-        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`, `choices`, `minimum`,
-            `above`, `maximum`, `check`; see `FieldInfo`. What a redeclaration leaves out it inherits, so that a
-            subclass may write just `lr: float = field(5e-5)`.
+        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`,
+            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. What a redeclaration leaves
+            out it inherits, so that a subclass may write just `lr: float = field(5e-5)`.
 
     Raises:
         TypeError: an argument has another name.
@@ -80,9 +80,13 @@ def field(default: Any, **declared: Any) -> Any:
     return dataclasses.field(default=default, metadata=declared)
 
 
-@functools.cache
-def config_fields(cls: type) -> Mapping[str, FieldInfo]:
+def config_fields(cls: type[Any]) -> Mapping[str, FieldInfo]:
     """The settings of a config class by name, in order of declaration."""
+    return _read_fields(typing.cast(Any, cls))
+
+
+@functools.cache
+def _read_fields(cls: Any) -> Mapping[str, FieldInfo]:
     hints = _type_hints(cls)
     return types.MappingProxyType(
         {f.name: _field_info(cls, f, hints.get(f.name, Any)) for f in dataclasses.fields(cls)}
@@ -118,7 +122,7 @@ def _type_hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError:
-        # A stranger's annotation may name what only a type checker imports: such a class is not checked by kind.
+        # An annotation may name what only a type checker imports: such a class is not checked by kind.
         return {}
 
 

@@ -1,8 +1,8 @@
 """Frozen settings with fluent changes: each change is a new object, and forgetting to keep it is noticed.
 
-RLlib's configs are changed in place, so its users write `config.training(lr=...)` on a line of its own. Here that line
-would do nothing; so an assignment raises, and a changed copy that nobody ever looked at warns when it dies. This room
-knows how settings change, not which settings there are.
+RLlib's configs are changed in place, so its users write `config.training(lr=...)` on a line of its own. Here
+that line would do nothing; so an assignment raises, and a changed copy that nobody ever looked at warns when
+it dies. This room knows how settings change, not which settings there are.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from plugrad.errors import ConfigError, did_you_mean
 
 
 class FluentConfig:
-    """What every config class can do; `AlgorithmConfig` adds the settings."""
+    """What every config class can do; `Settings` adds which there are."""
 
-    def __new__(cls, **settings: Any) -> Self:
+    def __new__(cls, **settings: Any) -> Self:  # noqa: D102
         refuse_unknown(cls, settings, call=f"{cls.__name__}()")
         # The dataclass decorator writes its own __setattr__, without a hint, into each class that it freezes.
         if cls.__dict__.get("__setattr__") is not _refuse_assignment:
@@ -75,7 +75,7 @@ class FluentConfig:
         warnings.warn(f"a changed config was dropped unused: write `{hint}`", UserWarning, stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What lives in __main__ has its name in this process only: across a process border the object itself travels.
+        # What lives in __main__ has its name in this process only: to another one the object itself travels.
         return {name: _in_main_by_value(name, self.__dict__[name]) for name in config_fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Classes and functions by name: `"package.module:Name"`.
 
-A config is data: what it refers to in code it keeps by a name that any other process can import. Names are resolved
-where they are used, never while a file is read.
+A config is data: what it refers to in code it keeps by a name that any other process can import. Names are
+resolved where they are used, never while a file is read.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The setting `optimizer`: a dict that is complete and checked; the optimizers themselves are `plugrad.optimizers`."""
+"""The setting `optimizer`: a dict, complete and checked. The formulas are in `plugrad.optimizers`."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -41,9 +41,11 @@ def default_optimizer(kind: str = "adam") -> dict[str, Any]:
 
 def _hyperparameters(kind: Any) -> dict[str, float | bool]:
     if kind in OPTIMIZERS:
-        return {f.name: f.default for f in fields(OPTIMIZERS[kind]) if f.init}
+        settings: dict[str, Any] = {f.name: f.default for f in fields(OPTIMIZERS[kind]) if f.init}
+        return settings
     raise ConfigError(
-        f"optimizer: unknown type {kind!r}; known: {', '.join(OPTIMIZERS)}.{did_you_mean(str(kind), OPTIMIZERS)} "
+        f"optimizer: unknown type {kind!r}; known: {', '.join(OPTIMIZERS)}."
+        f"{did_you_mean(str(kind), OPTIMIZERS)} "
         "An optimizer of your own is registered by overriding configure_optimizers_for_module."
     )
 

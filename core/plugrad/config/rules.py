@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plugrad.config.checks import checked
-from plugrad.config.fields import FieldInfo
+from plugrad.config.fields import FieldInfo, config_fields
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from plugrad.config.algorithm_config import AlgorithmConfig
-
-OVERRIDABLE_SECTIONS = ("training", "rl_module")
+    from plugrad.config.settings import Settings
 
 
 def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
@@ -22,7 +20,8 @@ def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
     """
     if callable(value):
         raise ConfigError(
-            f"{info.name} is a collection of module ids; for a rule, override Learner.should_module_be_updated",
+            f"{info.name} is a collection of module ids; "
+            "for a rule, override Learner.should_module_be_updated",
             field=info.name,
         )
     if not isinstance(value, list) or not all(isinstance(module_id, str) for module_id in value):
@@ -32,45 +31,48 @@ def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
     return value
 
 
-def check_overrides(
-    overrides: Mapping[str, Any], fields: Mapping[str, FieldInfo]
-) -> dict[str, dict[str, Any]]:
-    """`{module_id: {setting: value}}` with checked settings.
+def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
+    """Names of listeners.
+
+    Raises:
+        ConfigError: objects, or one text instead of a list.
+    """
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(
+            f"{info.name} takes names, got {value!r}; pass objects as Learner(plugins=[...])", field=info.name
+        )
+    return tuple(value)
+
+
+def check_overrides(config: "Settings") -> None:
+    """Check `algorithm_config_overrides_per_module`.
 
     Raises:
         ConfigError: an unknown setting, one that is not a module's own, or a refused value.
     """
-    return {module_id: _module_overrides(module_id, given, fields) for module_id, given in overrides.items()}
+    for module_id, given in config.algorithm_config_overrides_per_module.items():
+        where = f"algorithm_config_overrides_per_module[{module_id!r}]"
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{where} must be a dict {{setting: value}}, got {given!r}")
+        for name, value in given.items():
+            _check_override(config, where, name, value)
 
 
-def _module_overrides(module_id: str, given: Any, fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    where = f"algorithm_config_overrides_per_module[{module_id!r}]"
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{where} must be a dict {{setting: value}}, got {given!r}")
-    own = [
-        name
-        for name, info in fields.items()
-        if info.section in OVERRIDABLE_SECTIONS
-        and name not in ("rl_module_spec", "algorithm_config_overrides_per_module")
-    ]
-    for name in given:
-        if name in fields and name not in own:
-            raise ConfigError(f"{where}: {name!r} is not a setting of one module", field=name)
-        if name not in own:
-            raise ConfigError(f"{where}: no setting {name!r}.{did_you_mean(name, own)}", field=name)
-    return {name: _override(where, fields[name], value) for name, value in given.items()}
-
-
-def _override(where: str, info: FieldInfo, value: Any) -> Any:
+def _check_override(config: "Settings", where: str, name: str, value: Any) -> None:
+    fields = config_fields(type(config))
+    own = [n for n, info in fields.items() if info.section == "training" or n == "model_config"]
+    if name in fields and name not in own:
+        raise ConfigError(f"{where}: {name!r} is not a setting of one module", field=name)
+    if name not in own:
+        raise ConfigError(f"{where} has no setting {name!r}.{did_you_mean(name, own)}", field=name)
     try:
-        checked(info, value)
+        # An override of the optimizer is completed by the config's own, not by the defaults.
+        merged_optimizer(config.optimizer, value) if name == "optimizer" else checked(fields[name], value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}", **error.facts) from error
-    # Kept as given: what an optimizer override leaves out comes from the config, not from the defaults.
-    return dict(value) if info.name == "optimizer" else checked(info, value)
 
 
-def check_consistency(config: "AlgorithmConfig") -> None:
+def check_consistency(config: "Settings") -> None:
     """Raise `ConfigError` for settings that are good one by one and do not fit together."""
     if (config.observation_space is None) != (config.action_space is None):
         given = "action_space" if config.observation_space is None else "observation_space"

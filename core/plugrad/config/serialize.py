@@ -1,9 +1,10 @@
-"""A config as data: `to_dict` / `from_dict`, JSON and TOML.
+"""How the values of settings are spelled in JSON and in TOML.
 
-`to_dict` is flat and strict JSON. TOML has the same values under one table per section. Both keep what their format
-has no word for as a word: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and in TOML None (`"none"`). A text that
-would read as such a word is written with a backslash in front. Spaces and module specs are tagged dicts
-(`"__space__"`, see `plugrad.config.spaces`; `"__spec__"`). No class is looked up by what a file says.
+`to_dict` is flat and strict JSON. TOML has the same values under one table per section. Both keep what their
+format has no word for as a word: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and in TOML None
+(`"none"`). A text that would read as such a word is written with a backslash in front. Spaces and module
+specs are tagged dicts (`"__space__"`, see `plugrad.config.spaces`; `"__spec__"`). No class is looked up by
+what a file says.
 """
 
 import dataclasses
@@ -178,7 +179,7 @@ def _key(key: Any, where: str) -> str:
 
 def _encode_object(value: Any, where: str) -> Any:
     if isinstance(value, gym.Space):
-        # `mode="words"` of a space's own floats only; its texts (a charset) are no words.
+        # Only a space's numbers have words; its texts (keys, a charset) stand as they are.
         return _encode_space_entry(space_to_dict(value))
     if type(value) in _SPECS.values():
         entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

@@ -58,8 +58,8 @@ def space_from_dict(data: Mapping[str, Any]) -> "gym.Space[Any]":
 
 
 def _bound(values: Array) -> Any:
-    first = values.flat[0] if values.size else 0
-    return first.item() if values.size and np.all(values == first) else values.tolist()
+    uniform = values.size > 0 and bool(np.all(values == values.flat[0]))
+    return values.flat[0].item() if uniform else values.tolist()
 
 
 def _box(space: gym.spaces.Box) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""A config as a document: a dict, JSON, TOML. How single values are spelled is the job of `serialize`."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from plugrad.config import serialize
+from plugrad.config.fluent import FluentConfig
+from plugrad.errors import ConfigError
+from plugrad.hooks.registry import algorithm_of, get_algorithm
+
+
+class DocumentConfig(FluentConfig):
+    """A config that can be written and read."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting as strict JSON data, and the algorithm's name.
+
+        Raises:
+            ConfigError: a value that is neither data nor importable, with its name.
+        """
+        algorithm = algorithm_of(type(self))
+        written = {
+            name: serialize.encode_field(info, getattr(self, name))
+            for name, info in type(self).fields().items()
+        }
+        return {serialize.ALGORITHM_KEY: algorithm.name if algorithm else None, **written}
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return serialize.to_json(self.to_dict())
+
+    def to_toml(self) -> str:
+        """`to_dict` as TOML, a table per section."""
+        return serialize.to_toml(self.to_dict(), type(self).fields())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The config that `to_dict` wrote; settings that are not there keep their defaults.
+
+        `AlgorithmConfig.from_dict` gives the config of the algorithm that the data names.
+
+        Raises:
+            ConfigError: an unknown setting, a refused value, or the data of another algorithm.
+        """
+        return cls._from_data(data, none_words=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The config that `to_json` wrote; errors as in `from_dict`."""
+        return cls.from_dict(serialize.parse_json(text))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """The config that `to_toml` wrote; errors as in `from_dict`."""
+        return cls._from_data(serialize.parse_toml(text), none_words=True)
+
+    @classmethod
+    def _from_data(cls, data: Mapping[str, Any], *, none_words: bool) -> Self:
+        settings = dict(data)
+        algorithm = settings.pop(serialize.ALGORITHM_KEY, None)
+        if algorithm not in (None, serialize.NONE):
+            cls = cls._class_for(str(algorithm))
+        fields = cls.fields()
+        values = serialize.flat(settings, fields)
+        return cls(
+            **{k: serialize.decode_field(fields[k], v, none_words=none_words) for k, v in values.items()}
+        )
+
+    @classmethod
+    def _class_for(cls, algorithm: str) -> type[Self]:
+        own = algorithm_of(cls)
+        if own is not None and own.name == algorithm:
+            return cls
+        named: type[Any] = get_algorithm(algorithm)
+        if not issubclass(named, cls):
+            raise ConfigError(
+                f"this config is of algorithm {algorithm!r}, not of {cls.__name__}: use {named.__name__}"
+            )
+        return named
