@@ -1,1 +1,14 @@
-"""In the making."""
+"""The TensorFlow 2 backend of plugrad.
+
+`backend` is what the entry point names; `Tf2Learner` and `Tf2RLModule` are for code written in TensorFlow.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start is a page of notices otherwise
+
+from plugrad_tf2 import backend  # noqa: E402
+from plugrad_tf2.learner import Tf2Learner  # noqa: E402
+from plugrad_tf2.module import Tf2RLModule  # noqa: E402
+
+__all__ = ["Tf2Learner", "Tf2RLModule", "backend"]

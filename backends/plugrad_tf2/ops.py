@@ -44,7 +44,7 @@ def sign(x: Tensor) -> Tensor:
 
 
 def power(x: Tensor, y: Tensor) -> Tensor:
-    return tf.pow(x, y)
+    return x**y  # not tf.pow: in a graph its first argument decides the dtype, even a number
 
 
 def minimum(x: Tensor, y: Tensor) -> Tensor:
@@ -61,6 +61,8 @@ def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Ten
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    if isinstance(x, int | float):
+        x = tf.constant(x, y.dtype)  # in a graph the first argument decides, and 1.0 would be float32
     return tf.where(condition, x, y)
 
 

@@ -9,6 +9,7 @@ The twin of `plugrad_tf2/ops.py`: the same functions in the same order, and the 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
@@ -223,7 +224,8 @@ def ones(shape: Shape, dtype: str = "float32") -> Tensor:
 
 def asarray(x: Any, dtype: str | None = None) -> Tensor:
     if not isinstance(x, Tensor):
-        x = torch.as_tensor(numpy_ops.asarray(x, dtype))
+        # torch takes no negative strides, and warns about memory that it may not write.
+        x = torch.from_numpy(np.require(numpy_ops.asarray(x, dtype), requirements=["C", "W"]))
     return x if dtype is None else cast(x, dtype)
 
 

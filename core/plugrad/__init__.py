@@ -1,1 +1,47 @@
-"""plugrad: the training core of reinforcement learning."""
+"""plugrad: the training core of reinforcement learning.
+
+Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importing plugrad loads no framework and no
+plugin.
+"""
+
+from plugrad.batch import MultiAgentBatch
+from plugrad.columns import Columns
+from plugrad.config import AlgorithmConfig
+from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
+from plugrad.errors import PlugradError
+from plugrad.hooks.markers import hookimpl
+from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.learner import Learner
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.types import (
+    ALL_MODULES,
+    COMPONENT_LEARNER,
+    COMPONENT_OPTIMIZER,
+    COMPONENT_RL_MODULE,
+    DEFAULT_MODULE_ID,
+    DEFAULT_OPTIMIZER,
+)
+
+__all__ = [
+    "ALL_MODULES",
+    "COMPONENT_LEARNER",
+    "COMPONENT_OPTIMIZER",
+    "COMPONENT_RL_MODULE",
+    "DEFAULT_MODULE_ID",
+    "DEFAULT_OPTIMIZER",
+    "AlgorithmConfig",
+    "Columns",
+    "Learner",
+    "MultiAgentBatch",
+    "MultiAgentEpisode",
+    "MultiRLModule",
+    "MultiRLModuleSpec",
+    "PlugradError",
+    "RLModule",
+    "RLModuleSpec",
+    "SingleAgentEpisode",
+    "get_algorithm",
+    "hookimpl",
+    "list_plugins",
+]

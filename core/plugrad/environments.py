@@ -113,9 +113,13 @@ def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
         return Box(-np.inf, np.inf, space.shape, np.float32)
     if space.dtype in (np.uint8, np.float32):
         return space
-    limit = np.finfo(np.float32).max  # a float64 bound beyond it means "none"
-    low, high = (np.where(np.abs(b) > limit, np.sign(b) * np.inf, b) for b in (space.low, space.high))
-    return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return Box(_as_float32(space.low), _as_float32(space.high), dtype=np.float32)
+
+
+def _as_float32(bound: Array) -> Array:
+    limit = np.finfo(np.float32).max  # a float64 bound beyond it means that there is none
+    bound = np.where(bound > limit, np.inf, np.where(bound < -limit, -np.inf, bound))
+    return bound.astype(np.float32)
 
 
 def action_converter(space: Space[Any]) -> Callable[[Array], Array]:

@@ -54,17 +54,17 @@ class SingleAgentEpisode:
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        steps = len(self.actions)
+        steps = _length(self.actions)
         columns = {"observations": self.observations, "rewards": self.rewards, **self.extra_model_outputs}
         for name, values in columns.items():
             expected = steps + 1 if name == "observations" else steps
-            if len(values) != expected:
+            if _length(values) != expected:
                 raise BatchError(
-                    f"an episode of {steps} actions has {expected} {name}, found {len(values)}"
+                    f"an episode of {steps} actions has {expected} {name}, found {_length(values)}"
                     + (" (the last is what the last action led to)" if name == "observations" else ""),
                     column=name,
                     expected=expected,
-                    found=len(values),
+                    found=_length(values),
                 )
 
     def __len__(self) -> int:
@@ -89,6 +89,10 @@ class SingleAgentEpisode:
     def get_return(self) -> float:
         """The sum of the rewards, undiscounted."""
         return float(np.sum(self.rewards, dtype=np.float64))
+
+
+def _length(values: Array) -> int:
+    return len(values) if values.ndim else 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -45,7 +45,11 @@ class BatchError(PlugradError, ValueError):
     """A batch cannot be trained on. Facts: `module_id`, `column`, `expected`, `found`."""
 
 
-class UnknownModuleError(PlugradError, KeyError):
+class MissingColumnError(BatchError, KeyError):
+    """The forward pass or the loss reads a column that the batch does not have. Facts as `BatchError`."""
+
+
+class UnknownModuleError(BatchError, KeyError):
     """A module id is not among the learner's modules. Facts: `module_id`, `known`."""
 
 
@@ -59,6 +63,10 @@ class LossError(PlugradError, ValueError):
 
 class NonFiniteError(PlugradError, FloatingPointError):
     """A loss or a gradient was NaN or infinite; the update that met it was undone."""
+
+
+class NonFiniteBatchError(BatchError, NonFiniteError):
+    """A batch has NaN or infinite values where the loss reads them. Facts as `BatchError`."""
 
 
 class CheckpointError(PlugradError, OSError):

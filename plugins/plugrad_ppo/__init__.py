@@ -1,1 +1,10 @@
-"""In the making."""
+"""Proximal policy optimisation (Schulman et al. 2017) as a plugin of plugrad.
+
+`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users.
+"""
+
+from plugrad_ppo import plugin
+from plugrad_ppo.config import PPOConfig
+from plugrad_ppo.learner import PPOLearner
+
+__all__ = ["PPOConfig", "PPOLearner", "plugin"]

@@ -11,6 +11,7 @@ A hook that nobody wraps has no front; its call costs nothing more than a method
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from plugrad.hooks.manager import HookManager, specifications
@@ -40,15 +41,15 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
         for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
     ]
-    spec = inspect.signature(specifications()[hook])
-    arguments = [parameter for name, parameter in spec.parameters.items() if name != "self"]
+    spec = specifications()[hook]
+    arguments = list(inspect.signature(spec).parameters)[2:]
 
+    @wraps(spec)  # pluggy reads the arguments' names from what is wrapped
     def call(learner: Any, *values: Any) -> Any:
-        named = dict(zip((a.name for a in arguments[1:]), values, strict=True))
+        named = dict(zip(arguments, values, strict=True))
         extra = named.pop("kwargs", {})
         return function(learner, *[named.pop(name) for name in positional], **named, **extra)
 
-    call.__signature__ = spec.replace(parameters=arguments)  # type: ignore[attr-defined]
     return hookimpl(call)
 
 

@@ -8,7 +8,7 @@ Knows pluggy and the specifications, no learner and no framework.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pluggy
@@ -99,10 +99,11 @@ class HookManager:
 
     def __init__(self, plugins: Iterable[Plugin], innermost: Mapping[str, Callable[..., Any]]) -> None:
         self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
+        self._names: set[str] = set()
         self._pluggy = pluggy.PluginManager(PROJECT)
         for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
             self._pluggy.add_hookspecs(spec)
-        self._pluggy.register(SimpleNamespace(**innermost), name="learner")
+        self._pluggy.register(_named("learner", innermost))
         for plugin in plugins:
             self._admit(plugin)
         self._pluggy.check_pending()
@@ -115,10 +116,10 @@ class HookManager:
                 beside[name] = function
             else:
                 self._provide(plugin, name, function)
-        try:
-            self._pluggy.register(SimpleNamespace(**beside), name=f"{plugin.tier}:{plugin.name}")
-        except ValueError as error:
-            raise PluginConflictError(f"{plugin} is registered twice on one learner") from error
+        if str(plugin) in self._names:
+            raise PluginConflictError(f"{plugin} is registered twice on one learner")
+        self._names.add(str(plugin))
+        self._pluggy.register(_named(str(plugin), beside))
 
     def _provide(self, plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
         if plugin.tier == "listener":
@@ -157,3 +158,10 @@ class HookManager:
     def provider_of(self, name: str) -> str:
         """Who answers a hook, in words."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
+
+
+def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:
+    """A plugin object of some functions; a module, because pluggy tells plugins apart by equality."""
+    module = ModuleType(name)
+    vars(module).update(functions)
+    return module

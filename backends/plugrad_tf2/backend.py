@@ -1,0 +1,162 @@
+"""The TensorFlow 2 backend: its answers to the backend hooks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable, Gradients
+from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.rl_module import RLModule
+from plugrad.types import Array, ModuleID, ParamRef
+
+from plugrad_tf2 import differentiation, program
+from plugrad_tf2 import ops as tf2_ops
+from plugrad_tf2.module import Tf2Network, Tf2RLModule
+from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
+
+
+@hookimpl
+def backend_info() -> BackendInfo:
+    """TensorFlow, GPUs first."""
+    gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
+    capabilities = frozenset({"complete_update", "xla", "static_shapes", "user_modules"})
+    return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
+
+
+@hookimpl
+def ops() -> Ops:
+    """`plugrad_tf2.ops`."""
+    return tf2_ops
+
+
+@hookimpl
+def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+    """A `tf.Variable` on the learner's device."""
+    return TensorVariable(value, dtype, learner.device, trainable)
+
+
+@hookimpl
+def build_module(learner: Any, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
+    """The built-in network as a TensorFlow module."""
+    return Tf2Network(module_spec, weights, learner.device)
+
+
+@hookimpl
+def is_module_compatible_with_learner(module: RLModule) -> bool:
+    """Any `Tf2RLModule`."""
+    return isinstance(module, Tf2RLModule)
+
+
+@hookimpl
+def get_parameters(module: Tf2RLModule) -> list[tf.Variable]:
+    """The trainable variables, in canonical order."""
+    return [weight for weight in module.named_weights().values() if weight.trainable]
+
+
+@hookimpl
+def get_param_ref(learner: Any, param: tf.Variable) -> ParamRef:
+    """`<module id>/<name>`."""
+    for module_id in learner.trainable_module_ids:
+        for name, own in learner.module[module_id].named_weights().items():
+            if own is param:
+                return f"{module_id}/{name}"
+    raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
+
+
+@hookimpl
+def flatten_parameters(learner: Any, params: Sequence[tf.Variable]) -> FlatVariable:
+    """One vector, lent in slices to the modules if all of them are built-in networks."""
+    refs = [learner.get_param_ref(param) for param in params]
+    return FlatParameters(refs, params, _lender(learner, refs))
+
+
+def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
+    module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
+    if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in module_ids):
+        return None
+
+    @contextmanager
+    def lend(tensors: Mapping[ParamRef, Any]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for module_id in module_ids:
+                module, prefix = learner.module[module_id], f"{module_id}/"
+                own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
+                stack.enter_context(module.lend({**module.named_weights(), **own}))
+            yield
+
+    return lend
+
+
+@hookimpl
+def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """float64 becomes float32; everything goes to the learner's device."""
+    with tf.device(learner.device):
+        return {
+            key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value)
+            for key, value in batch.items()
+        }
+
+
+def _tensor(value: Any) -> Any:
+    tensor = tf.convert_to_tensor(value)
+    return tf.cast(tensor, tf.float32) if tensor.dtype == tf.float64 else tensor
+
+
+@hookimpl
+def convert_to_numpy(tensors: Any) -> Any:
+    """Copies on the host; a dict of scalars crosses in one piece."""
+    if isinstance(tensors, Mapping):
+        if tensors and all(tf.is_tensor(value) and value.shape.rank == 0 for value in tensors.values()):
+            return dict(zip(tensors, tf.stack(list(tensors.values())).numpy(), strict=True))
+        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+    if isinstance(tensors, list | tuple):
+        return [convert_to_numpy(value) for value in tensors]
+    return np.array(tensors.numpy()) if tf.is_tensor(tensors) else np.asarray(tensors)
+
+
+@hookimpl
+def differentiate(
+    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+) -> tuple[dict[ModuleID, Any], Any, Gradients]:
+    """See `plugrad_tf2.differentiation`."""
+    return differentiation.differentiate(learner, variables, loss_fn)
+
+
+@hookimpl
+def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]) -> Gradients:
+    """See `plugrad_tf2.differentiation`."""
+    return differentiation.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
+    """An optimizer of plugrad and a list of TensorFlow variables."""
+    if not isinstance(params, list) or not all(isinstance(param, tf.Variable) for param in params) or not params:
+        raise OptimizerError(f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}")
+    if not isinstance(optimizer, Optimizer):
+        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+
+
+@hookimpl
+def get_optimizer_lr(optimizer: Optimizer) -> float:
+    """Read the variable."""
+    return float(optimizer.lr.numpy())
+
+
+@hookimpl
+def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
+    """Assign the variable."""
+    optimizer.lr.assign(lr)
+
+
+@hookimpl
+def compile_update(learner: Any, step: program.Step, variables: Sequence[Variable], mode: str) -> Program:
+    """See `plugrad_tf2.program`."""
+    return program.compile_update(learner, step, variables, mode)

@@ -1,0 +1,43 @@
+"""Gradients by TensorFlow's tape, by the flat vector where modules can be lent slices of it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import tensorflow as tf
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.types import ModuleID
+
+from plugrad_tf2 import ops
+from plugrad_tf2.variables import FlatParameters
+
+Losses = dict[ModuleID, Any]
+
+
+def differentiate(
+    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
+) -> tuple[Losses, Any, Gradients]:
+    """Run the losses under a tape and take their gradients."""
+    leaves: list[tuple[FlatParameters, list[Any]]] = []
+    with ExitStack() as stack:
+        tape = stack.enter_context(tf.GradientTape(watch_accessed_variables=False))
+        for variable in variables:
+            assert isinstance(variable, FlatParameters)
+            leaves.append((variable, stack.enter_context(variable.watched(tape))))
+        losses, aux = loss_fn()
+    return losses, aux, learner.compute_gradients(losses, gradient_tape=tape, leaves=leaves)
+
+
+def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+    """Gradients of the sum of the losses by the tape that watched them.
+
+    A user who calls it gives `gradient_tape=`; the result then covers all parameters.
+    """
+    leaves = kwargs.get("leaves") or [
+        (each.optimizer.parameters, each.optimizer.parameters.params)
+        for each in learner.registered_optimizers.values()
+    ]
+    sources = [source for _, each in leaves for source in each]
+    slopes = iter(kwargs["gradient_tape"].gradient(list(loss_per_module.values()), sources))
+    buffers = [(flat.layout, flat.flat_gradient([next(slopes) for _ in each])) for flat, each in leaves]
+    return FlatGradients(ops, buffers)

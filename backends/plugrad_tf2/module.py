@@ -1,0 +1,82 @@
+"""RLModules of TensorFlow: the base of users' modules, and the built-in networks as a module."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import ActorCriticMLP
+from plugrad.ops import Ops
+from plugrad.rl_module import RLModule
+from plugrad.types import Array
+
+from plugrad_tf2 import ops
+
+
+class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
+    """A `tf.Module` that a learner trains: make variables or Keras layers in `setup`, compute columns in `_forward`."""
+
+    framework: ClassVar[str] = "tf2"
+    ops: ClassVar[Ops] = ops
+
+    def __init__(self, **spec: Any) -> None:
+        tf.Module.__init__(self)
+        RLModule.__init__(self, **spec)
+
+    def named_weights(self) -> dict[str, tf.Variable]:
+        """`{name: variable}` in canonical order: by name, since attribute order depends on the class."""
+        found = {getattr(each, "path", each.name).removesuffix(":0"): each for each in self.variables}
+        return dict(sorted(found.items()))
+
+    def get_state(self) -> dict[str, Array]:
+        """`{name: numpy copy}`."""
+        return {name: np.array(weight.numpy()) for name, weight in self.named_weights().items()}
+
+    def _load(self, state: Mapping[str, Array]) -> None:
+        for name, weight in self.named_weights().items():
+            weight.assign(np.asarray(state[name]))
+
+
+class Tf2Network(Tf2RLModule):
+    """A built-in network as a TensorFlow module.
+
+    Args:
+        spec: what to build.
+        weights: `{name: float32 array}` in canonical order.
+        device: where the variables live.
+    """
+
+    network: ActorCriticMLP
+
+    def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array], device: str) -> None:
+        super().__init__(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+            inference_only=spec.inference_only,
+        )
+        self.network = ActorCriticMLP(spec)
+        with tf.device(device):
+            self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
+        self._lent: Mapping[str, Any] | None = None
+
+    def named_weights(self) -> dict[str, tf.Variable]:
+        """In the network's order."""
+        return dict(self._weights)
+
+    @contextmanager
+    def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
+        """Compute with these tensors instead of the variables, and forget them afterwards."""
+        self._lent = tensors
+        try:
+            yield
+        finally:
+            self._lent = None
+
+    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.network.forward(ops, self._lent or self._weights, batch, value=True)
+
+    def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.network.forward(ops, self._lent or self._weights, batch, value=False)

@@ -1,0 +1,146 @@
+"""Variables of TensorFlow: a `tf.Variable`, and the flat vector behind a module's variables."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from plugrad.gradients import Layout
+from plugrad.types import Array, ParamRef
+
+from plugrad_tf2 import ops
+
+Lend = Callable[[Mapping[ParamRef, Any]], AbstractContextManager[None]]
+
+
+class TensorVariable:
+    """A `tf.Variable`.
+
+    Args:
+        value: number, array or tensor.
+        dtype: such as "float32"; None: floats are float32, ints int32.
+        device: where it lives.
+        trainable: whether tapes watch it by themselves.
+    """
+
+    def __init__(self, value: Any, dtype: str | None, device: str, trainable: bool = False) -> None:
+        with tf.device(device):
+            self.value = tf.Variable(np.asarray(value), dtype=dtype or default_dtype(value), trainable=trainable)
+
+    def read(self) -> Any:
+        """The present value as a tensor."""
+        return self.value.read_value()
+
+    def assign(self, value: Any) -> None:
+        """Replace the value."""
+        self.value.assign(ops.asarray(value, self.value.dtype.name))
+
+    def snapshot(self) -> Any:
+        """A copy on the same device."""
+        return tf.identity(self.value)
+
+    def numpy(self) -> Array:
+        """A copy as numpy."""
+        return np.array(self.value.numpy())
+
+
+class FlatParameters:
+    """One flat vector for the variables of one optimizer.
+
+    Outside a program the module's own variables hold the values, and the vector is joined and split on demand. Inside
+    one the vector is *resident*: steps read and assign it alone, and the modules are lent slices of it.
+
+    Args:
+        refs: names of the variables.
+        params: the variables, float32.
+        lend: lets the modules compute with the tensors given, for modules that can; None: they always use `params`.
+    """
+
+    def __init__(self, refs: Sequence[ParamRef], params: Sequence[tf.Variable], lend: Lend | None) -> None:
+        self.layout = Layout(tuple(refs), tuple(tuple(param.shape) for param in params))
+        self._params = list(params)
+        self._lend = lend
+        self._resident = False
+        with tf.device(params[0].device):
+            self._flat = tf.Variable(self._joined(), trainable=False)
+
+    def _joined(self) -> Any:
+        return tf.concat([tf.reshape(param, [-1]) for param in self._params], 0)
+
+    def _split(self, flat: Any) -> None:
+        parts = self.layout.split(ops, flat)
+        for ref, param in zip(self.layout.refs, self._params, strict=True):
+            param.assign(parts[ref])
+
+    @contextmanager
+    def resident(self) -> Iterator[None]:
+        """While it lasts, `read` and `assign` mean the vector; only for modules that can be lent to."""
+        self._resident = self._lend is not None
+        try:
+            yield
+        finally:
+            self._resident = False
+
+    def load(self) -> None:
+        """Parameters into the vector, at the beginning of a program."""
+        self._flat.assign(self._joined())
+
+    def store(self) -> None:
+        """The vector into the parameters, at the end of a program."""
+        if self._resident:
+            self._split(self._flat.read_value())
+
+    @contextmanager
+    def watched(self, tape: tf.GradientTape) -> Iterator[list[Any]]:
+        """Let modules compute with something that the tape watches; yields what to differentiate by."""
+        if not self._resident or self._lend is None:
+            for param in self._params:
+                tape.watch(param)
+            yield self._params
+            return
+        leaf = self._flat.read_value()
+        tape.watch(leaf)
+        with self._lend(self.layout.split(ops, leaf)):
+            yield [leaf]
+
+    def flat_gradient(self, gradients: Sequence[Any]) -> Any:
+        """The flat gradient from those of what `watched` yielded."""
+        if len(gradients) == 1 and len(self._params) != 1:
+            return tf.zeros([self.layout.size]) if gradients[0] is None else gradients[0]
+        return self.layout.join(ops, dict(zip(self.layout.refs, map(_dense, gradients), strict=True)))
+
+    @property
+    def params(self) -> list[tf.Variable]:
+        """The variables behind the vector."""
+        return self._params
+
+    def read(self) -> Any:
+        """The flat vector [size]."""
+        return self._flat.read_value() if self._resident else self._joined()
+
+    def assign(self, value: Any) -> None:
+        """Replace the flat vector."""
+        value = ops.asarray(value, "float32")
+        if self._resident:
+            self._flat.assign(value)
+        else:
+            self._split(value)
+
+    def snapshot(self) -> Any:
+        """A copy on the same device."""
+        return self._joined()
+
+    def numpy(self) -> Array:
+        """A copy as numpy."""
+        return np.array(self._joined().numpy())
+
+
+def _dense(gradient: Any) -> Any:
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def default_dtype(value: Any) -> str:
+    """float32 for floats, int32 for ints, bool for booleans."""
+    kind = np.asarray(value).dtype.kind
+    return {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}[kind]

@@ -1,0 +1,145 @@
+"""The torch backend: its answers to the backend hooks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable, Gradients
+from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.rl_module import RLModule
+from plugrad.types import Array, ModuleID, ParamRef
+
+from plugrad_torch import differentiation, program
+from plugrad_torch import ops as torch_ops
+from plugrad_torch.module import TorchNetwork, TorchRLModule
+from plugrad_torch.variables import FlatParameters, TensorVariable
+
+
+@hookimpl
+def backend_info() -> BackendInfo:
+    """torch, CUDA devices first."""
+    gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
+    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), frozenset({"user_modules"}))
+
+
+@hookimpl
+def ops() -> Ops:
+    """`plugrad_torch.ops`."""
+    return torch_ops
+
+
+@hookimpl
+def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+    """A tensor on the learner's device."""
+    return TensorVariable(value, dtype, learner.device, trainable)
+
+
+@hookimpl
+def build_module(learner: Any, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
+    """The built-in network as a torch module."""
+    return TorchNetwork(module_spec, weights, learner.device)
+
+
+@hookimpl
+def is_module_compatible_with_learner(module: RLModule) -> bool:
+    """Any `TorchRLModule`."""
+    return isinstance(module, TorchRLModule)
+
+
+@hookimpl
+def get_parameters(module: TorchRLModule) -> list[torch.nn.Parameter]:
+    """Those that require gradients, in canonical order."""
+    return [param for param in module.named_weights().values() if param.requires_grad]
+
+
+@hookimpl
+def get_param_ref(learner: Any, param: torch.nn.Parameter) -> ParamRef:
+    """`<module id>/<name>`."""
+    for module_id in learner.trainable_module_ids:
+        for name, own in learner.module[module_id].named_weights().items():
+            if own is param:
+                return f"{module_id}/{name}"
+    raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
+
+
+@hookimpl
+def flatten_parameters(learner: Any, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
+    """One vector; the parameters become views of it."""
+    return FlatParameters([learner.get_param_ref(param) for param in params], params)
+
+
+@hookimpl
+def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """float64 becomes float32; everything goes to the learner's device."""
+    return {
+        key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value, learner.device)
+        for key, value in batch.items()
+    }
+
+
+def _tensor(value: Any, device: str) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        array = np.asarray(value)
+        # torch shares memory with numpy and warns about read-only arrays: such are copied.
+        value = torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
+    return value.to(device, torch.float32 if value.dtype == torch.float64 else value.dtype)
+
+
+@hookimpl
+def convert_to_numpy(tensors: Any) -> Any:
+    """Copies on the host; a dict of scalars crosses in one piece."""
+    if isinstance(tensors, Mapping):
+        scalars = [value for value in tensors.values() if isinstance(value, torch.Tensor) and value.ndim == 0]
+        if len(scalars) == len(tensors) > 0:
+            return dict(zip(tensors, torch.stack(scalars).detach().cpu().numpy(), strict=True))
+        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+    if isinstance(tensors, list | tuple):
+        return [convert_to_numpy(value) for value in tensors]
+    return tensors.detach().cpu().numpy().copy() if isinstance(tensors, torch.Tensor) else np.asarray(tensors)
+
+
+@hookimpl
+def differentiate(
+    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+) -> tuple[dict[ModuleID, Any], Any, Gradients]:
+    """See `plugrad_torch.differentiation`."""
+    return differentiation.differentiate(learner, variables, loss_fn)
+
+
+@hookimpl
+def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]) -> Gradients:
+    """See `plugrad_torch.differentiation`."""
+    return differentiation.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
+    """An optimizer of plugrad and a list of torch parameters."""
+    if not isinstance(params, list) or not all(isinstance(param, torch.Tensor) for param in params) or not params:
+        raise OptimizerError(f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}")
+    if not isinstance(optimizer, Optimizer):
+        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+
+
+@hookimpl
+def get_optimizer_lr(optimizer: Optimizer) -> float:
+    """Read the variable."""
+    return float(optimizer.lr.numpy())
+
+
+@hookimpl
+def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
+    """Assign the variable."""
+    optimizer.lr.assign(lr)
+
+
+@hookimpl
+def compile_update(learner: Any, step: program.Step, mode: str) -> Program:
+    """See `plugrad_torch.program`."""
+    return program.compile_update(learner, step, mode)

@@ -1,0 +1,198 @@
+"""Batches: their three forms made one, and what is checked before anything changes.
+
+Knows spaces and column names, no learner and no framework; a tensor is anything with a shape.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.columns import Columns
+from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError, did_you_mean
+from plugrad.ops import Ops
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
+
+Batch = dict[ModuleID, dict[str, Any]]
+
+
+@dataclass
+class MultiAgentBatch:
+    """Rows of several modules, and how many environment steps they stand for.
+
+    Args:
+        policy_batches: `{module_id: {column: array}}`.
+        env_steps: environment steps; an environment step with two agents makes two rows.
+    """
+
+    policy_batches: Mapping[ModuleID, Mapping[str, Any]]
+    env_steps: int = 0
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = self.env_steps
+
+
+def by_module(batch: Any) -> Batch:
+    """Any of the three forms as `{module_id: {column: array}}`; non-contiguous or read-only arrays stay as they are.
+
+    Raises:
+        BatchError: it is none of the three forms.
+    """
+    if isinstance(batch, MultiAgentBatch):
+        batch = batch.policy_batches
+    if not isinstance(batch, Mapping):
+        raise BatchError(
+            f"a batch is {{module_id: {{column: array}}}}, a MultiAgentBatch or {{column: array}}; "
+            f"found {type(batch).__name__}",
+            expected="mapping",
+            found=type(batch).__name__,
+        )
+    nested = [isinstance(value, Mapping) for value in batch.values()]
+    if all(nested):
+        return {module_id: dict(columns) for module_id, columns in batch.items()}
+    if any(nested):
+        raise BatchError("a batch mixes columns and modules: give {module_id: {column: array}} throughout")
+    return {DEFAULT_MODULE_ID: dict(batch)}
+
+
+def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
+    """Check a batch against the learner's modules and return `{module_id: rows}`.
+
+    Raises:
+        UnknownModuleError: a module id that the learner does not have.
+        BatchError: no rows at all, lengths that differ, a dtype that is no number, a shape that the spaces refuse,
+            an action that is not in a discrete space.
+    """
+    for module_id in batch:
+        if module_id not in modules:
+            known = ", ".join(modules)
+            raise UnknownModuleError(
+                f"the batch has rows of module {module_id!r}; the learner has: {known}."
+                f"{did_you_mean(str(module_id), modules)}",
+                module_id=module_id,
+                known=list(modules),
+            )
+    rows = {module_id: _check_columns(module_id, columns) for module_id, columns in batch.items()}
+    if not any(rows.values()):
+        raise BatchError("the batch has no rows: nothing to train on", expected="at least 1 row", found=rows)
+    for module_id, columns in batch.items():
+        if rows[module_id]:
+            _check_spaces(module_id, columns, modules[module_id])
+    return rows
+
+
+def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
+    lengths: dict[str, int] = {}
+    for column, values in columns.items():
+        columns_array = values if hasattr(values, "shape") else np.asarray(values)
+        dtype = str(columns_array.dtype)
+        if dtype == "object" or dtype.startswith(("<U", "|S", "datetime", "timedelta", "complex")):
+            _refuse(module_id, column, "numbers or booleans", f"dtype {dtype}")
+        if len(columns_array.shape) == 0:
+            _refuse(module_id, column, "a leading dimension of rows", "a scalar")
+        lengths[column] = int(columns_array.shape[0])
+    if len(set(lengths.values()) | {max(lengths.values(), default=0)}) > 1:
+        longest = max(lengths.values())
+        column = next(each for each, length in lengths.items() if length != longest)
+        _refuse(module_id, column, f"{longest} rows like the other columns", f"{lengths[column]} rows")
+    return next(iter(lengths.values()), 0)
+
+
+def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
+    for column, space in ((Columns.OBS, module.observation_space), (Columns.ACTIONS, module.action_space)):
+        if column in columns and space is not None:
+            _check_shape(module_id, column, columns[column], space)
+    if Columns.ACTIONS in columns and isinstance(columns[Columns.ACTIONS], np.ndarray):
+        _check_discrete(module_id, columns[Columns.ACTIONS], module.action_space)
+
+
+def _check_shape(module_id: ModuleID, column: str, values: Any, space: gym.Space[Any]) -> None:
+    if not isinstance(space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        return
+    wanted = tuple(space.shape)
+    shape = tuple(values.shape) if hasattr(values, "shape") else np.shape(values)
+    if shape[len(shape) - len(wanted) :] != wanted or len(shape) - len(wanted) not in (1, 2):
+        _refuse(module_id, column, f"shape [B, {', '.join(map(str, wanted))}]", f"shape {list(shape)}")
+
+
+def _check_discrete(module_id: ModuleID, actions: Any, space: gym.Space[Any] | None) -> None:
+    if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) or not actions.size:
+        return
+    if not np.issubdtype(actions.dtype, np.integer):
+        _refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
+    highest = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+    if (actions < 0).any() or (actions >= highest).any():
+        found = f"values from {actions.min()} to {actions.max()}"
+        _refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
+
+
+def _refuse(module_id: ModuleID, column: str, expected: str, found: str) -> None:
+    raise BatchError(
+        f"module {module_id!r}, column {column!r}: expected {expected}, found {found}",
+        module_id=module_id,
+        column=column,
+        expected=expected,
+        found=found,
+    )
+
+
+def non_finite_columns(batch: Mapping[ModuleID, Mapping[str, Any]]) -> list[tuple[ModuleID, str, int]]:
+    """`[(module_id, column, how many)]` of NaN and infinite values in the numpy columns of a batch."""
+    found = []
+    for module_id, columns in batch.items():
+        for column, values in columns.items():
+            array = np.asarray(values)
+            bad = int((~np.isfinite(array)).sum()) if np.issubdtype(array.dtype, np.floating) else 0
+            if bad:
+                found.append((module_id, column, bad))
+    return found
+
+
+class Rows(Mapping[str, Tensor]):
+    """Some rows of one module's columns, taken when a column is asked for: what is not read costs nothing.
+
+    Args:
+        ops: tensor functions.
+        module_id: for the error.
+        columns: `{column: tensor [rows, ...]}`.
+        indices: int32 [minibatch size].
+    """
+
+    def __init__(self, ops: Ops, module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> None:
+        self._ops = ops
+        self._module_id = module_id
+        self._columns = columns
+        self._indices = indices
+        self._taken: dict[str, Tensor] = {}
+
+    def __getitem__(self, column: str) -> Tensor:
+        if column not in self._taken:
+            if column not in self._columns:
+                raise missing_column(self._module_id, column, self._columns)
+            self._taken[column] = self._ops.take(self._columns[column], self._indices, 0)
+        return self._taken[column]
+
+    def __contains__(self, column: object) -> bool:
+        return column in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def missing_column(module_id: ModuleID, column: str, present: Mapping[str, Any]) -> MissingColumnError:
+    """The error for a column that the forward pass or the loss reads and the batch does not have."""
+    names = ", ".join(sorted(present)) or "none"
+    return MissingColumnError(
+        f"module {module_id!r}, column {column!r}: expected by the forward pass or the loss, found only: {names}."
+        f"{did_you_mean(column, present)}",
+        module_id=module_id,
+        column=column,
+        expected=column,
+        found=sorted(present),
+    )

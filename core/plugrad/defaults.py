@@ -1,0 +1,45 @@
+"""What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.types import ModuleID
+
+
+@hookimpl
+def get_default_rl_module_spec(config: Any) -> RLModuleSpec:
+    """The built-in policy and value networks, as `config.model_config` says."""
+    return RLModuleSpec(model_config=config.model_config)
+
+
+@hookimpl
+def get_learner_connectors(config: Any) -> list[Any]:
+    """None."""
+    return []
+
+
+@hookimpl
+def should_module_be_updated(learner: Any, module_id: ModuleID, multi_agent_batch: Any) -> bool:
+    """`config.policies_to_train`: None means all."""
+    trained = learner.config.policies_to_train
+    return trained is None or module_id in trained
+
+
+@hookimpl
+def before_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+    """Nothing."""
+
+
+@hookimpl
+def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+    """Move learning rates and scheduled coefficients to `num_env_steps_sampled_lifetime`, if it is given."""
+    timestep = timesteps.get("num_env_steps_sampled_lifetime")
+    if timestep is None:
+        return
+    for each in learner.registered_optimizers.values():
+        if each.schedule is not None:
+            learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
+    for coefficients in learner.coefficients.values():
+        coefficients.move_to(timestep)

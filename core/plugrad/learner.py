@@ -1,0 +1,471 @@
+"""The Learner: turns batches into better networks. The conductor: every part has a room of its own.
+
+    learner = PPOConfig().environment(spaces...).build_learner()
+    results = learner.update(batch)
+
+Every method that a user may override is also a hook of the same name (`plugrad.hooks`); a method below asks the
+provider that the plugins agreed on: the algorithm, the backend, or the core. Knows no framework.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from plugrad import defaults, learner_state, optimizer_registry, updates
+from plugrad.errors import ConfigError, NotBuiltError
+from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
+from plugrad.hooks import fronts
+from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.manager import HookManager, Plugin
+from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
+from plugrad.inference import Actor
+from plugrad.learner_build import check_providers, choose_device, make_connectors, make_modules
+from plugrad.metrics import Metrics
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.ops import Ops, Variable
+from plugrad.optimizer_registry import RegisteredOptimizer
+from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.schedules import Coefficients, ConfigView
+from plugrad.streams import fresh_seed, stream
+from plugrad.types import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    DEFAULT_OPTIMIZER,
+    TOTAL_LOSS_KEY,
+    Array,
+    ModuleBatches,
+    ModuleID,
+    ParamRef,
+    Tensor,
+)
+from plugrad.update_call import UpdateCall
+
+CORE = tuple(
+    Plugin("core", room.__name__.split(".")[-1], room) for room in (defaults, optimizer_registry, updates)
+)
+
+
+class Learner:
+    """Trains the modules of one process.
+
+    Args:
+        config: an `AlgorithmConfig`; its class names the algorithm, `config.backend` the backend.
+        module_spec: what to build; default: `config.rl_module_spec`, else the algorithm's.
+        module: finished modules instead of a spec: one `RLModule` or a `MultiRLModule`.
+        plugins: listener objects, beside those that `config.plugins(...)` and PLUGRAD_PLUGINS name.
+    """
+
+    framework: ClassVar[str | None] = None
+    """The backend that a subclass is written for; None: any."""
+    TOTAL_LOSS_KEY: ClassVar[str] = TOTAL_LOSS_KEY
+
+    def __init__(
+        self,
+        *,
+        config: Any,
+        module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
+        module: RLModule | MultiRLModule | None = None,
+        plugins: Sequence[Any] = (),
+    ) -> None:
+        if self.framework not in (None, config.backend):
+            raise ConfigError(
+                f"{type(self).__name__} is written for {self.framework!r} and the config says {config.backend!r}: "
+                f"type config.framework({self.framework!r})"
+            )
+        self.config = config
+        self.seed: int = fresh_seed() if config.seed is None else config.seed
+        self.module: MultiRLModule = MultiRLModule({})
+        self.registered_optimizers: dict[str, RegisteredOptimizer] = {}
+        self.coefficients: dict[ModuleID, Coefficients] = {}
+        self.streams: dict[str, np.random.Generator] = {}
+        self.counters: dict[str, int] = {}
+        self.weights_version = 0
+        self.finite: Tensor | None = None
+        self.update_mode = "not decided before the first update"
+        self._given = (module_spec, module, tuple(plugins))
+        self._is_built = False
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Load the plugins, make modules and optimizers. A second call does nothing.
+
+        Raises:
+            PluginConflictError: two plugins answer where one is meant.
+            PluginError: a hook has no answer, such as the loss of a plain `AlgorithmConfig`.
+            ConfigError: the settings cannot be built.
+        """
+        if self._is_built:
+            return
+        self._hooks = HookManager(self._plugins(), fronts.innermost(self, Learner))
+        check_providers(self, Learner, self._hooks)
+        fronts.wear_fronts(self, Learner, self._hooks)
+        self.backend_info: BackendInfo = self._provide("backend_info")
+        self.device = choose_device(self.config, self.backend_info)
+        self.ops: Ops = self._provide("ops")
+        self.metrics = Metrics(self.ops)
+        self.module = self._make_module()
+        for module_id in (*self.module, ALL_MODULES):
+            config = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
+            self.coefficients[module_id] = Coefficients(config, self._get_tensor_variable)
+        self.configure_optimizers()
+        self.connectors = make_connectors(self)
+        self._actor = Actor(self)
+        self._call = UpdateCall(self)
+        self._is_built = True
+        self.tell("learner_built")
+
+    def _plugins(self) -> list[Plugin]:
+        algorithm = algorithm_of(type(self.config))
+        listeners = [
+            Plugin("listener", getattr(each, "__name__", type(each).__name__), each) for each in self._given[2]
+        ]
+        return [
+            *CORE,
+            load_backend(self.config.backend),
+            *([algorithm] if algorithm else []),
+            *load_listeners(self.config.plugin_names),
+            *listeners,
+        ]
+
+    def _make_module(self) -> MultiRLModule:
+        """The modules: those given, else those that the spec describes."""
+        return make_modules(self, *self._given[:2])
+
+    def _check_is_built(self, error: bool = True) -> bool:
+        """Whether `build()` was called; raises `NotBuiltError` (a ValueError) if not and `error`."""
+        if not self._is_built and error:
+            raise NotBuiltError(f"this {type(self).__name__} is not built: call build() first")
+        return self._is_built
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `func(self, *args, **kwargs)`."""
+        return func(self, *args, **kwargs)
+
+    def shutdown(self) -> None:
+        """Nothing to stop; for subclasses with threads."""
+
+    @property
+    def distributed(self) -> bool:
+        """Whether gradients are averaged over several learners."""
+        return bool(self.config.num_learners > 1)
+
+    @property
+    def trainable_module_ids(self) -> list[ModuleID]:
+        """Modules that the backend can train; others live beside them without an optimizer."""
+        return [each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)]
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """The flat layouts of all optimizers, in registration order."""
+        return [each.layout for each in self.registered_optimizers.values()]
+
+    def stream(self, *names: str) -> np.random.Generator:
+        """This learner's own random generator of these names; part of its state."""
+        key = "/".join(names)
+        if key not in self.streams:
+            self.streams[key] = stream(self.seed, *names)
+        return self.streams[key]
+
+    def _provide(self, hook: str, **arguments: Any) -> Any:
+        return self._hooks.provide(hook, learner=self, **arguments)
+
+    def tell(self, hook: str, **arguments: Any) -> None:
+        """Call a listener hook."""
+        self._hooks.relay(hook, learner=self, **arguments)
+
+    # --- act ----------------------------------------------------------------------------------------------------
+
+    def compute_actions(
+        self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, explore: bool = True, state: Any = None
+    ) -> dict[str, Array]:
+        """Act on a batch of observations: what a simulator of your own needs to make a batch.
+
+        Args:
+            obs: [B, ...], as the module's observation space.
+            module_id: who acts.
+            explore: sample; else the mode of the distribution.
+            state: of a stateful module.
+
+        Returns:
+            Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B].
+        """
+        self._check_is_built()
+        return self._actor.compute_actions(np.asarray(obs), module_id, explore, self.stream(module_id, "actions"))
+
+    def compute_values(self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID) -> Array:
+        """State values, float32 [B], of observations [B, ...]."""
+        self._check_is_built()
+        return self._actor.compute_values(np.asarray(obs), module_id)
+
+    # --- update -------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        timesteps: Mapping[str, int] | None = None,
+        minibatch_size: int | None = None,
+        num_epochs: int | None = None,
+        shuffle_batch_per_epoch: bool | None = None,
+        num_total_minibatches: int = 0,
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """Train on a batch or on episodes. All or nothing: an error leaves everything as it was.
+
+        Args:
+            batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}`.
+            episodes: `SingleAgentEpisode`s instead, made into a batch by the learner connectors.
+            timesteps: `num_env_steps_sampled_lifetime` moves the schedules; without it they stay.
+            minibatch_size: rows per module and gradient step; default from the config; None: the whole batch.
+            num_epochs: passes over the batch; default from the config.
+            shuffle_batch_per_epoch: a new order for each pass; default from the config.
+            num_total_minibatches: exactly so many gradient steps.
+
+        Returns:
+            `{module_id: {name: float or array}, ALL_MODULES: {...}}`.
+
+        Raises:
+            BatchError: the batch cannot be trained on; says where, what was expected and what was found.
+            NonFiniteError: a loss or gradient was not finite and `nonfinite="raise"`.
+        """
+        self._check_is_built()
+        cut = self._call.cut(minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches)
+        return self._call.run(batch, episodes, timesteps, cut)
+
+    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+        """One gradient step on one minibatch -> `(fwd_out, loss_per_module, metrics)`. Traced."""
+        answer: tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]] = self._provide("update", batch=batch)
+        return answer
+
+    def before_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
+        """Once per update, before the first minibatch."""
+        self._provide("before_gradient_based_update", timesteps=timesteps)
+
+    def after_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
+        """Once per update, after the last minibatch: moves the schedules; an override calls super()."""
+        self._provide("after_gradient_based_update", timesteps=timesteps)
+
+    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
+        """Whether a module is trained in this update."""
+        return bool(
+            self._provide("should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch)
+        )
+
+    def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        converted: dict[str, Any] = self._provide("convert_batch_type", batch=batch)
+        return converted
+
+    def _convert_to_numpy(self, tensors: Any) -> Any:
+        return self._provide("convert_to_numpy", tensors=tensors)
+
+    def _compile_update(self, step: Any, variables: Sequence[Variable], mode: str) -> Program:
+        program: Program = self._provide("compile_update", step=step, variables=variables, mode=mode)
+        return program
+
+    # --- loss ---------------------------------------------------------------------------------------------------
+
+    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+        """`{module_id: scalar loss}`; override for joint losses. Traced."""
+        losses: dict[ModuleID, Tensor] = self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
+        return losses
+
+    def compute_loss_for_module(
+        self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The scalar loss of one module on one minibatch. Traced."""
+        return self._provide(
+            "compute_loss_for_module", module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+        )
+
+    def config_view(self, module_id: ModuleID) -> ConfigView:
+        """A module's config with scheduled fields as tensors: what losses get."""
+        return self.coefficients[module_id].view()
+
+    # --- optimizers ---------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> None:
+        """Register the optimizers of all modules."""
+        self._provide("configure_optimizers")
+
+    def configure_optimizers_for_module(self, module_id: ModuleID, config: Any = None) -> None:
+        """Register the optimizers of one module."""
+        config = self.config.get_config_for_module(module_id) if config is None else config
+        self._provide("configure_optimizers_for_module", module_id=module_id, config=config)
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: ModuleID = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+        optimizer: Any,
+        params: Sequence[Any],
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer step these parameters.
+
+        Args:
+            module_id: whose it is; `ALL_MODULES` for one that modules share.
+            optimizer_name: unique within the module.
+            optimizer: of `plugrad.optimizers`.
+            params: a list of the framework's parameters, from `get_parameters`.
+            lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
+
+        Raises:
+            OptimizerError: the name is taken, `params` is no list of parameters, or one of them has an optimizer.
+        """
+        self._provide(
+            "register_optimizer",
+            module_id=module_id,
+            optimizer_name=optimizer_name,
+            optimizer=optimizer,
+            params=params,
+            lr_or_lr_schedule=lr_or_lr_schedule,
+        )
+
+    def get_optimizer(
+        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
+        """An optimizer by module and name; KeyError if there is none."""
+        return self._provide("get_optimizer", module_id=module_id, optimizer_name=optimizer_name)
+
+    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
+        """`[(name, optimizer)]` of a module; of all of them for `ALL_MODULES`."""
+        found: list[tuple[str, Any]] = self._provide("get_optimizers_for_module", module_id=module_id)
+        return found
+
+    def filter_param_dict_for_optimizer(
+        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+    ) -> Mapping[ParamRef, Tensor]:
+        """The entries that belong to one optimizer."""
+        part: Mapping[ParamRef, Tensor] = self._provide(
+            "filter_param_dict_for_optimizer", param_dict=param_dict, optimizer=optimizer
+        )
+        return part
+
+    def get_parameters(self, module: RLModule) -> list[Any]:
+        """The framework's trainable parameters of a module."""
+        params: list[Any] = self._provide("get_parameters", module=module)
+        return params
+
+    def get_param_ref(self, param: Any) -> ParamRef:
+        """`<module id>/<parameter name>` of one of the modules' parameters."""
+        ref: ParamRef = self._provide("get_param_ref", param=param)
+        return ref
+
+    def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable:
+        flat: FlatVariable = self._provide("flatten_parameters", params=params)
+        return flat
+
+    def _is_module_compatible_with_learner(self, module: RLModule) -> bool:
+        return bool(self._provide("is_module_compatible_with_learner", module=module))
+
+    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
+        self._provide("check_registered_optimizer", optimizer=optimizer, params=params)
+
+    def _get_optimizer_lr(self, optimizer: Any) -> float:
+        return float(self._provide("get_optimizer_lr", optimizer=optimizer))
+
+    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
+        self._provide("set_optimizer_lr", optimizer=optimizer, lr=lr)
+
+    def _get_clip_function(self) -> Clip:
+        clip: Clip = self._provide("get_clip_function")
+        return clip
+
+    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
+        variable: Variable = self._provide("get_tensor_variable", value=value, dtype=dtype, trainable=trainable)
+        return variable
+
+    # --- gradients ----------------------------------------------------------------------------------------------
+
+    def _differentiate(
+        self, variables: Sequence[FlatVariable], loss_fn: Callable[[], Any]
+    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
+        answer: tuple[dict[ModuleID, Tensor], Any, Gradients] = self._provide(
+            "differentiate", variables=variables, loss_fn=loss_fn
+        )
+        return answer
+
+    def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
+        """`{param ref: gradient of the summed losses}` for every registered parameter. Traced."""
+        gradients: Gradients = self._provide("compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs)
+        return gradients
+
+    def _reduce_gradients(self, gradients: Gradients) -> Gradients:
+        reduced: Gradients = self._provide("reduce_gradients", gradients=gradients)
+        return reduced
+
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
+        """All gradients on their way to the optimizers. Traced."""
+        gradients: Gradients = self._provide("postprocess_gradients", gradients_dict=gradients_dict)
+        return gradients
+
+    def postprocess_gradients_for_module(
+        self, *, module_id: ModuleID, config: Any = None, module_gradients_dict: Mapping[ParamRef, Tensor]
+    ) -> Mapping[ParamRef, Tensor]:
+        """One module's gradients: clipped as `grad_clip` says. Traced."""
+        gradients: Mapping[ParamRef, Tensor] = self._provide(
+            "postprocess_gradients_for_module",
+            module_id=module_id,
+            config=self.config_view(module_id) if config is None else config,
+            module_gradients_dict=module_gradients_dict,
+        )
+        return gradients
+
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
+        """Step the optimizers of which there are gradients. Traced."""
+        self._provide("apply_gradients", gradients_dict=gradients_dict)
+        self.weights_version += 1
+
+    def guard(self, new: Tensor, old: Tensor) -> Tensor:
+        """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
+        if self.finite is None or self.config.nonfinite != "skip":
+            return new
+        return self.ops.where(self.finite, new, old)
+
+    # --- results and state --------------------------------------------------------------------------------------
+
+    def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
+        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+        self.metrics.register(module_id, key, value)
+
+    def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
+        """Report several values."""
+        for key, value in metrics.items():
+            self.register_metric(module_id, key, value)
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """The whole state, or some components of it, as nested dicts of numpy copies and plain values.
+
+        Args:
+            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; None: all.
+            not_components: left out.
+        """
+        self._check_is_built()
+        return learner_state.get_state(self, learner_state.select(components, not_components))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over every component in `state`, exactly, or nothing.
+
+        Raises:
+            RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
+        """
+        self._check_is_built()
+        learner_state.set_state(self, state)
+        self.weights_version += 1
+
+    def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {parameter name: numpy copy}}`."""
+        return self.module.get_state()
+
+    def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
+        """Load weights of `get_weights`."""
+        self.module.set_state(weights)
+        self.weights_version += 1

@@ -1,0 +1,132 @@
+"""What a Learner does once, at build: checks that every hook has an answer, makes modules and connectors.
+
+Knows hooks and specs, no framework.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.connectors import Piece, make_pipeline
+from plugrad.errors import ConfigError, PluginError
+from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.manager import HookManager
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.networks import ActorCriticMLP
+from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
+
+Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
+
+
+def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
+    """Refuse a learner with a hook that nobody answers; an override in the learner's class is an answer.
+
+    Raises:
+        PluginError: names the hook and who should answer it.
+    """
+    overridden = {hook for name, hook in hooked_methods(base).items() if _is_overridden(type(learner), base, name)}
+    for hook in hooked_methods(base).values():
+        if hooks.has_provider(hook) or hook in overridden:
+            continue
+        if hook == "compute_loss_for_module":
+            if not overridden & {"compute_losses", "update"}:
+                raise PluginError(
+                    f"{type(learner).__name__} has no loss: {type(learner.config).__name__} belongs to no algorithm; "
+                    "use an algorithm's config (plugrad.get_algorithm('ppo')) or override compute_loss_for_module",
+                    hook=hook,
+                )
+        else:
+            raise PluginError(f"backend {learner.config.backend!r} does not answer the hook {hook!r}", hook=hook)
+
+
+def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
+    return getattr(cls, method) is not getattr(base, method)
+
+
+def choose_device(config: Any, info: BackendInfo) -> str:
+    """The device that `config.device` means: `"auto"` is the first that the backend names.
+
+    Raises:
+        ConfigError: the backend does not have it.
+    """
+    if config.device == "auto":
+        return info.devices[0]
+    if config.device not in info.devices:
+        raise ConfigError(f"device {config.device!r}: backend {info.name!r} sees {', '.join(info.devices)}")
+    return str(config.device)
+
+
+def make_connectors(learner: Any) -> list[Piece]:
+    """The learner connector pipeline: the user's pieces, the default ones, the algorithm's."""
+    module = learner.module.get(DEFAULT_MODULE_ID) or next(iter(learner.module.values()))
+    pieces = learner._provide("get_learner_connectors", config=learner.config)
+    return make_pipeline(learner.config, pieces, (module.observation_space, module.action_space))
+
+
+def make_modules(
+    learner: Any,
+    spec: RLModuleSpec | MultiRLModuleSpec | None,
+    module: RLModule | MultiRLModule | None,
+) -> MultiRLModule:
+    """Finished modules, else those of the spec, else of the config's spec, else of the algorithm's."""
+    if isinstance(module, MultiRLModule):
+        return module
+    if module is not None:
+        return MultiRLModule({DEFAULT_MODULE_ID: module})
+    specs = _specs(learner, learner.config.rl_module_spec if spec is None else spec)
+    return MultiRLModule({module_id: build_module(learner, module_id, each) for module_id, each in specs.items()})
+
+
+def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
+    if isinstance(given, MultiRLModuleSpec):
+        return {module_id: _fill(learner, module_id, each) for module_id, each in given.rl_module_specs.items()}
+    ids = [DEFAULT_MODULE_ID] if learner.config.policies is None else list(learner.config.policies)
+    return {module_id: _fill(learner, module_id, given) for module_id in ids}
+
+
+def _fill(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+    config = learner.config.get_config_for_module(module_id)
+    default: RLModuleSpec = learner._provide("get_default_rl_module_spec", config=config)
+    spec = default if given is None else given
+    if spec.module_class is None:
+        spec = replace(spec, module_class=default.module_class)
+    if not spec.model_config:
+        spec = replace(spec, model_config=default.model_config)
+    return spec.complete(config.observation_space, config.action_space)
+
+
+def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+    """One module: the user's class, or the backend's around the built-in network with seeded weights.
+
+    Raises:
+        ConfigError: the spec has no spaces or settings that cannot work.
+    """
+    check_spec_spaces(spec.observation_space, spec.action_space, module_id)
+    if spec.module_class is not None:
+        module: RLModule = spec.module_class(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+            inference_only=spec.inference_only,
+        )
+        return module
+    weights = ActorCriticMLP(spec).initial_weights(learner.stream(module_id, "weights"))
+    built: RLModule = learner._provide("build_module", module_id=module_id, module_spec=spec, weights=weights)
+    return built
+
+
+def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """The spaces of one copy of an environment, vectorised or not.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
+    action = getattr(env, "single_action_space", getattr(env, "action_space", None))
+    if not isinstance(observation, gym.Space) or not isinstance(action, gym.Space):
+        raise ConfigError(f"{env!r} has no observation_space and action_space: give an environment or spaces=")
+    return observation, action

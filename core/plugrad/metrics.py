@@ -1,0 +1,85 @@
+"""What an update reports: scalars collected inside the step, plain values outside it.
+
+Inside a step (eager or traced) a metric is a scalar tensor and comes back as the mean over the minibatches; outside
+it is a number or an array and is reported as it is. Knows no learner and no framework.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import LossError
+from plugrad.ops import Ops
+from plugrad.types import Array, ModuleID, Tensor
+
+SEPARATOR = "\n"
+"""Between module id and key in the flat names of a program's metrics; no module id contains it."""
+
+
+class Metrics:
+    """The metrics of one learner.
+
+    Attributes:
+        results: `{module_id: {key: float or array}}` of the present, then of the last update.
+    """
+
+    def __init__(self, ops: Ops) -> None:
+        self._ops = ops
+        self._step: dict[str, Tensor] | None = None
+        self.results: dict[ModuleID, dict[str, float | Array]] = {}
+
+    def register(self, module_id: ModuleID, key: str, value: Any) -> None:
+        """Report `value` under `results[module_id][key]`.
+
+        Args:
+            module_id: a module id or `ALL_MODULES`.
+            key: name of the metric.
+            value: inside a step a scalar tensor or a number; outside also an array.
+
+        Raises:
+            LossError: inside a step, anything but a scalar.
+        """
+        if self._step is None:
+            self.results.setdefault(module_id, {})[key] = _plain(value)
+        else:
+            self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
+
+    def _scalar(self, module_id: ModuleID, key: str, value: Any) -> Tensor:
+        tensor = self._ops.stop_gradient(self._ops.cast(self._ops.asarray(value), "float32"))
+        shape = tuple(self._ops.shape(tensor))
+        if shape != ():
+            raise LossError(
+                f"metric {key!r} of module {module_id!r} has shape {list(shape)}; inside an update a metric is a "
+                "scalar: take its mean",
+                module_id=module_id,
+            )
+        return tensor
+
+    @contextmanager
+    def step(self) -> Iterator[dict[str, Tensor]]:
+        """Collect the metrics of one minibatch in the dict that is yielded; within a step, in that step's dict."""
+        if self._step is not None:
+            yield self._step
+            return
+        self._step = {}
+        try:
+            yield self._step
+        finally:
+            self._step = None
+
+    def begin_update(self) -> None:
+        """Forget the results of the update before."""
+        self.results = {}
+
+    def take_means(self, means: Mapping[str, Tensor]) -> None:
+        """Take over `{flat name: mean}` of a program, as floats."""
+        for name, value in means.items():
+            module_id, key = name.split(SEPARATOR)
+            self.register(module_id, key, float(value))
+
+
+def _plain(value: Any) -> float | Array:
+    array = np.asarray(value)
+    return array.item() if array.ndim == 0 else array.copy()

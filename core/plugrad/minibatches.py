@@ -1,0 +1,74 @@
+"""Which rows make which minibatch: RLlib's cyclic rule, decided once per update, in numpy.
+
+Every minibatch has exactly `minibatch_size` rows of every module. Each module's rows are walked in passes, shuffled or
+not, without a gap between passes; the last minibatch runs into the next pass. 64 rows in minibatches of 25 make 3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from plugrad.errors import BatchError, ConfigError
+from plugrad.types import Array, ModuleID
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one update cuts its batch.
+
+    Args:
+        minibatch_size: rows per module and minibatch; None for the whole batch at once.
+        num_epochs: passes over the widest module's rows.
+        shuffle: draw a new order for each pass.
+        num_total_minibatches: if > 0, exactly so many minibatches, whatever the epochs.
+    """
+
+    minibatch_size: int | None = None
+    num_epochs: int = 1
+    shuffle: bool = False
+    num_total_minibatches: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("minibatch_size", "num_epochs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}: must be at least 1")
+
+
+def indices(
+    rows: Mapping[ModuleID, int], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
+) -> dict[ModuleID, Array]:
+    """Row numbers `{module_id: int32 [num minibatches, minibatch size]}`.
+
+    Args:
+        rows: number of rows of each module, at least 1.
+        cut: how to cut.
+        streams: the generator of each module; used only to shuffle.
+
+    Raises:
+        BatchError: `minibatch_size` is above the rows of the widest module.
+    """
+    widest = max(rows.values())
+    if cut.minibatch_size is not None and cut.minibatch_size > widest:
+        module_id = max(rows, key=lambda each: rows[each])
+        raise BatchError(
+            f"minibatch_size={cut.minibatch_size} is above the {widest} rows of module {module_id!r}: "
+            "give more rows or a smaller minibatch_size",
+            module_id=module_id,
+            expected=cut.minibatch_size,
+            found=widest,
+        )
+    size = cut.minibatch_size
+    count = cut.num_total_minibatches or (cut.num_epochs if size is None else ceil(cut.num_epochs * widest / size))
+    return {
+        module_id: _walk(number, count, size or number, cut.shuffle and size is not None, streams[module_id])
+        for module_id, number in rows.items()
+    }
+
+
+def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
+    passes = ceil(count * size / rows)
+    order = [stream.permutation(rows) if shuffle else np.arange(rows) for _ in range(passes)]
+    return np.concatenate(order)[: count * size].reshape(count, size).astype(np.int32)

@@ -1,0 +1,64 @@
+"""What a module is to be, before any framework builds it: plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.types import ModuleID
+
+MODEL_CONFIG: dict[str, Any] = {
+    "fcnet_hiddens": (64, 64),
+    "fcnet_activation": "tanh",
+    "vf_share_layers": False,
+    "free_log_std": True,
+}
+"""Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RLModuleSpec:
+    """One module.
+
+    Args:
+        module_class: your own module class of the backend's framework; None builds the backend's network.
+        observation_space: of one observation, without batch dimension.
+        action_space: of one action.
+        model_config: settings of the networks, merged over `MODEL_CONFIG`; passed as given to a `module_class`.
+        inference_only: build without what only training needs (the value network).
+    """
+
+    module_class: Any = None
+    observation_space: gym.Space[Any] | None = None
+    action_space: gym.Space[Any] | None = None
+    model_config: Mapping[str, Any] = field(default_factory=dict)
+    inference_only: bool = False
+
+    def complete(self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None) -> "RLModuleSpec":
+        """A copy with the spaces filled in where this one has none."""
+        return replace(
+            self,
+            observation_space=observation_space if self.observation_space is None else self.observation_space,
+            action_space=action_space if self.action_space is None else self.action_space,
+        )
+
+    def network_config(self) -> dict[str, Any]:
+        """`model_config` over the defaults.
+
+        Raises:
+            ConfigError: for a key that no built-in network reads.
+        """
+        for key in self.model_config:
+            if key not in MODEL_CONFIG:
+                hint = did_you_mean(key, MODEL_CONFIG)
+                raise ConfigError(f"model_config has no key {key!r}; there are {', '.join(MODEL_CONFIG)}.{hint}")
+        return {**MODEL_CONFIG, **self.model_config}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiRLModuleSpec:
+    """Several modules: `{module_id: RLModuleSpec}`."""
+
+    rl_module_specs: Mapping[ModuleID, RLModuleSpec] = field(default_factory=dict)

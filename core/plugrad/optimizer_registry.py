@@ -1,0 +1,169 @@
+"""Which optimizer steps which parameters: the core's answers to the optimizer hooks.
+
+Functions here are hook implementations of the core tier; the records live in `learner.registered_optimizers`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import OptimizerError, did_you_mean
+from plugrad.gradients import FlatGradients, Layout, as_flat
+from plugrad.hooks.markers import hookimpl
+from plugrad.optimizers import Optimizer, make_optimizer
+from plugrad.schedules import Schedule
+from plugrad.types import ALL_MODULES, DEFAULT_OPTIMIZER, ModuleID, ParamRef, Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RegisteredOptimizer:
+    """One optimizer of a learner.
+
+    Args:
+        module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
+        name: short name, unique within the module.
+        optimizer: the optimizer.
+        refs: names of its parameters.
+        schedule: of its learning rate; None leaves the learning rate to the user.
+    """
+
+    module_id: ModuleID
+    name: str
+    optimizer: Optimizer
+    refs: tuple[ParamRef, ...]
+    schedule: Schedule | None
+
+    @property
+    def full_name(self) -> str:
+        """`<module id>_<name>`."""
+        return f"{self.module_id}_{self.name}"
+
+    @property
+    def modules(self) -> set[ModuleID]:
+        """Ids of the modules whose parameters it steps."""
+        return {ref.split("/", 1)[0] for ref in self.refs}
+
+    @property
+    def layout(self) -> Layout:
+        """Of its flat parameters."""
+        return self.optimizer.parameters.layout
+
+
+@hookimpl
+def configure_optimizers(learner: Any) -> None:
+    """One call of `configure_optimizers_for_module` for each module that the backend can train."""
+    for module_id in learner.trainable_module_ids:
+        learner.configure_optimizers_for_module(module_id, config=learner.config.get_config_for_module(module_id))
+
+
+@hookimpl
+def configure_optimizers_for_module(learner: Any, module_id: ModuleID, config: Any) -> None:
+    """One optimizer from `config.optimizer` over all parameters of the module, following `config.lr`."""
+    learner.register_optimizer(
+        module_id=module_id,
+        optimizer=make_optimizer(config.optimizer),
+        params=learner.get_parameters(learner.module[module_id]),
+        lr_or_lr_schedule=config.lr,
+    )
+
+
+@hookimpl
+def register_optimizer(
+    learner: Any,
+    module_id: ModuleID,
+    optimizer_name: str,
+    optimizer: Any,
+    params: Sequence[Any],
+    lr_or_lr_schedule: Any,
+) -> None:
+    """Check, bind to the parameters, and set the learning rate to its value at timestep 0."""
+    learner._check_registered_optimizer(optimizer, params)
+    refs = tuple(learner.get_param_ref(param) for param in params)
+    schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
+    registered = RegisteredOptimizer(module_id, optimizer_name, optimizer, refs, schedule)
+    _check_free(learner, registered)
+    optimizer.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
+    learner.registered_optimizers[registered.full_name] = registered
+    if schedule is not None:
+        learner._set_optimizer_lr(optimizer, schedule.at(0))
+
+
+def _zeros(size: int) -> Any:
+    return np.zeros(size, np.float32)
+
+
+def _check_free(learner: Any, registered: RegisteredOptimizer) -> None:
+    if registered.full_name in learner.registered_optimizers:
+        raise OptimizerError(
+            f"module {registered.module_id!r} has an optimizer {registered.name!r} already: "
+            "give optimizer_name= another name"
+        )
+    if registered.optimizer.is_bound:
+        raise OptimizerError("this optimizer is registered already: make a new one")
+    for other in learner.registered_optimizers.values():
+        shared = set(other.refs) & set(registered.refs)
+        if shared:
+            raise OptimizerError(
+                f"parameter {min(shared)!r} is stepped by optimizer {other.full_name!r} already: "
+                "a parameter has one optimizer"
+            )
+
+
+@hookimpl
+def get_optimizer(learner: Any, module_id: ModuleID, optimizer_name: str) -> Any:
+    """By full name, else by module and short name."""
+    known: Mapping[str, RegisteredOptimizer] = learner.registered_optimizers
+    full_name = f"{module_id}_{optimizer_name}"
+    for name in (optimizer_name, full_name):
+        if name in known:
+            return known[name].optimizer
+    raise UnknownOptimizerError(
+        f"no optimizer {full_name!r}; there are: {', '.join(known) or 'none'}.{did_you_mean(full_name, known)}"
+    )
+
+
+class UnknownOptimizerError(OptimizerError, KeyError):
+    """No optimizer is registered under this name."""
+
+
+@hookimpl
+def get_optimizers_for_module(learner: Any, module_id: ModuleID) -> list[tuple[str, Any]]:
+    """Those of one module; for `ALL_MODULES` every one."""
+    return [
+        (each.name, each.optimizer)
+        for each in learner.registered_optimizers.values()
+        if module_id in (ALL_MODULES, each.module_id)
+    ]
+
+
+@hookimpl
+def filter_param_dict_for_optimizer(
+    learner: Any, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+) -> Mapping[ParamRef, Tensor]:
+    """Flat gradients stay flat; of any other mapping, the entries that are not None."""
+    registered = registration_of(learner, optimizer)
+    if isinstance(param_dict, FlatGradients):
+        return param_dict.only([registered.layout])
+    return {ref: param_dict[ref] for ref in registered.refs if param_dict.get(ref) is not None}
+
+
+def registration_of(learner: Any, optimizer: Any) -> RegisteredOptimizer:
+    """The record of an optimizer object.
+
+    Raises:
+        OptimizerError: it was never registered.
+    """
+    for each in learner.registered_optimizers.values():
+        if each.optimizer is optimizer:
+            return each  # type: ignore[no-any-return]
+    raise UnknownOptimizerError(f"{optimizer!r} is not registered with this learner: call register_optimizer first")
+
+
+def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
+    """Several optimizers' gradients as one mapping, flat where all are."""
+    if all(isinstance(part, FlatGradients) for part in parts):
+        flats = [as_flat(learner.ops, part) for part in parts]
+        return FlatGradients(learner.ops, [(each, part.flat(each)) for part in flats for each in part.layouts])
+    return {ref: gradient for part in parts for ref, gradient in part.items()}

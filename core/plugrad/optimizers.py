@@ -1,0 +1,180 @@
+"""The neutral optimizers: one formula each, over ops and flat vectors, so that all backends agree.
+
+An optimizer is a pure function plus the variables that a learner gives it when it is registered: the flat parameters,
+the slots and the learning rate. Formulas are those of torch.optim; Keras has another Adam. Knows no framework.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.gradients import FlatVariable
+from plugrad.ops import Ops, Variable
+from plugrad.types import Tensor
+
+Slots = dict[str, Tensor]
+SCALAR_SLOTS = frozenset({"correction1", "correction2"})
+"""Slots with one number for all parameters; the others have one entry per parameter entry."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Optimizer:
+    """An optimizer of plugrad; after registration it also carries its variables.
+
+    Attributes:
+        parameters: the flat parameters that it steps.
+        slots: `{slot name: variable}`: vectors [size], or scalars for `SCALAR_SLOTS`.
+        lr: the learning rate, float32 scalar.
+    """
+
+    slot_names: ClassVar[tuple[str, ...]] = ()
+
+    parameters: FlatVariable = field(init=False, repr=False)
+    slots: dict[str, Variable] = field(init=False, repr=False, default_factory=dict)
+    lr: Variable = field(init=False, repr=False)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it was registered with a learner."""
+        return hasattr(self, "parameters")
+
+    def bind(self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]) -> None:
+        """Take the parameters and make the slots (zero) and the learning rate (zero until it is set).
+
+        Args:
+            parameters: what to step.
+            variable: makes a variable of a value.
+            zeros: a float32 vector of zeros of this size.
+        """
+        self.parameters = parameters
+        size = parameters.layout.size
+        self.slots = {name: variable(0.0 if name in SCALAR_SLOTS else zeros(size)) for name in self.slot_names}
+        self.lr = variable(0.0)
+
+    def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Move the parameters by one step. Traced.
+
+        Args:
+            ops: tensor functions.
+            gradient: flat, [size].
+            guard: `guard(new, old)` decides what is kept (see `nonfinite="skip"`).
+        """
+        old = self.parameters.read()
+        slots = {name: slot.read() for name, slot in self.slots.items()}
+        change, new_slots = self.compute(ops, gradient, old, slots, self.lr.read())
+        for name, slot in self.slots.items():
+            slot.assign(guard(new_slots[name], slots[name]))
+        self.parameters.assign(guard(old - change, old))
+
+    def compute(
+        self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """What to subtract from the parameters, and the new slots."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, kw_only=True)
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015, algorithm 1), epsilon outside the root of the bias-corrected second moment.
+
+    m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  change = lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps).
+    """
+
+    slot_names = ("m", "v", "correction1", "correction2")
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def compute(
+        self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """See the class."""
+        m = slots["m"] + (1.0 - self.beta1) * (gradient - slots["m"])
+        v = slots["v"] + (1.0 - self.beta2) * (gradient * gradient - slots["v"])
+        # 1 - b^t by recurrence: in float32 the power would lose four digits to cancellation.
+        correction1 = self.beta1 * slots["correction1"] + (1.0 - self.beta1)
+        correction2 = self.beta2 * slots["correction2"] + (1.0 - self.beta2)
+        change = (lr / correction1) * m / (ops.sqrt(v) / ops.sqrt(correction2) + self.eps)
+        return change, {"m": m, "v": v, "correction1": correction1, "correction2": correction2}
+
+
+@dataclass(eq=False, kw_only=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2): change += lr * weight_decay * p."""
+
+    weight_decay: float = 0.01
+
+    def compute(
+        self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """See the class."""
+        change, new_slots = super().compute(ops, gradient, parameters, slots, lr)
+        return change + lr * self.weight_decay * parameters, new_slots
+
+
+@dataclass(eq=False, kw_only=True)
+class SGD(Optimizer):
+    """Gradient descent: buf = momentum * buf + g;  change = lr * buf, or lr * (g + momentum * buf) for Nesterov.
+
+    Momentum as in Sutskever et al. 2013 in torch's form (the learning rate stands outside the buffer).
+    """
+
+    slot_names = ("momentum",)
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def compute(
+        self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """See the class."""
+        buffer = self.momentum * slots["momentum"] + gradient
+        direction = gradient + self.momentum * buffer if self.nesterov else buffer
+        return lr * direction, {"momentum": buffer}
+
+
+@dataclass(eq=False, kw_only=True)
+class RMSprop(Optimizer):
+    """RMSprop (Hinton, lecture 6e): v = a v + (1-a) g^2;  buf = momentum * buf + g / (sqrt(v) + eps);  change = lr * buf."""
+
+    slot_names = ("v", "momentum")
+
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+
+    def compute(
+        self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """See the class."""
+        v = slots["v"] + (1.0 - self.alpha) * (gradient * gradient - slots["v"])
+        buffer = self.momentum * slots["momentum"] + gradient / (ops.sqrt(v) + self.eps)
+        return lr * buffer, {"v": v, "momentum": buffer}
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
+
+
+def make_optimizer(settings: Mapping[str, Any]) -> Optimizer:
+    """An optimizer from `{"type": "adam", "eps": 1e-5}`.
+
+    Raises:
+        ConfigError: unknown type or hyperparameter, with the closest name.
+    """
+    check_optimizer_settings(settings)
+    return OPTIMIZERS[settings.get("type", "adam")](**{k: v for k, v in settings.items() if k != "type"})
+
+
+def check_optimizer_settings(settings: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` unless `make_optimizer` would accept these settings."""
+    kind = settings.get("type", "adam")
+    if kind not in OPTIMIZERS:
+        hint = did_you_mean(str(kind), OPTIMIZERS)
+        raise ConfigError(f"optimizer type {kind!r}; there are {', '.join(OPTIMIZERS)}.{hint}")
+    known = [each.name for each in fields(OPTIMIZERS[kind]) if each.init]
+    for name in settings:
+        if name != "type" and name not in known:
+            hint = did_you_mean(name, known)
+            raise ConfigError(f"optimizer {kind!r} has no setting {name!r}; it has {', '.join(known)}.{hint}")

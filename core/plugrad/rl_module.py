@@ -1,0 +1,191 @@
+"""RLModule: what every module answers, whatever its framework; MultiRLModule: several of them by id.
+
+A backend joins this class with its framework's module class. Knows no framework.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+
+from plugrad.columns import Columns
+from plugrad.distributions import Distribution, distribution_class
+from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
+from plugrad.networks import ActorCriticMLP
+from plugrad.ops import Ops
+from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID, Tensor
+
+
+class RLModule:
+    """A policy (and value) network: override `setup` and `_forward`, or `_forward_train` and its siblings.
+
+    Args:
+        observation_space: of one observation.
+        action_space: of one action.
+        model_config: the settings of the spec.
+        inference_only: leave out what only training needs.
+    """
+
+    framework: ClassVar[str]
+    ops: ClassVar[Ops]
+    network: ActorCriticMLP | None = None
+    """The neutral network behind this module, if it has one: acting may then run it in numpy."""
+
+    def __init__(
+        self,
+        *,
+        observation_space: gym.Space[Any] | None = None,
+        action_space: gym.Space[Any] | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        inference_only: bool = False,
+    ) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.model_config = dict(model_config or {})
+        self.inference_only = inference_only
+        self.setup()
+
+    def setup(self) -> None:
+        """Make the layers; spaces and `model_config` are set."""
+
+    def forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Columns for acting greedily: at least `ACTION_DIST_INPUTS` [B, inputs]."""
+        return self._forward_inference(batch, **kwargs)
+
+    def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Columns for acting while data is collected."""
+        return self._forward_exploration(batch, **kwargs)
+
+    def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Columns for the loss. Traced in compiled modes."""
+        return self._forward_train(batch, **kwargs)
+
+    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        raise NotImplementedError(f"{type(self).__name__} has no _forward(batch): write it, or _forward_train")
+
+    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self._forward(batch, **kwargs)
+
+    def _forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self._forward(batch, **kwargs)
+
+    def _forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self._forward(batch, **kwargs)
+
+    def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """State values [B]; from `forward_train` unless a module knows better."""
+        return self.forward_train(batch)[Columns.VF_PREDS]
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the module carries a recurrent state."""
+        return bool(self.get_initial_state())
+
+    def get_initial_state(self) -> dict[str, Array]:
+        """The recurrent state at the start of an episode; empty for a module without one."""
+        return {}
+
+    def get_train_action_dist_cls(self) -> type[Distribution]:
+        """The class whose `from_logits` takes `ACTION_DIST_INPUTS`, over this backend's ops."""
+        return distribution_class(self.action_space, self.ops)
+
+    def get_exploration_action_dist_cls(self) -> type[Distribution]:
+        """As `get_train_action_dist_cls`, for acting while data is collected."""
+        return self.get_train_action_dist_cls()
+
+    def get_inference_action_dist_cls(self) -> type[Distribution]:
+        """As `get_train_action_dist_cls`, for acting greedily."""
+        return self.get_train_action_dist_cls()
+
+    def get_state(self) -> dict[str, Array]:
+        """`{parameter name: numpy copy}`, in canonical order."""
+        raise NotImplementedError
+
+    def _load(self, state: Mapping[str, Array]) -> None:
+        raise NotImplementedError
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Load exactly these weights; `{"rl_module": weights}` works too.
+
+        Raises:
+            RestoreMismatchError: names, shapes or dtypes differ; all differences are listed, nothing is changed.
+        """
+        weights = state.get(COMPONENT_RL_MODULE, state)
+        check_same_arrays(self.get_state(), weights, where=type(self).__name__)
+        self._load(weights)
+
+
+def check_same_arrays(have: Mapping[str, Array], given: Mapping[str, Array], *, where: str) -> None:
+    """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped array."""
+    missing = [name for name in have if name not in given]
+    unexpected = [name for name in given if name not in have]
+    mismatched = [
+        f"{name} (expected {have[name].dtype}{list(have[name].shape)}, found {_describe(given[name])})"
+        for name in have
+        if name in given and _describe(given[name]) != _describe(have[name])
+    ]
+    if missing or unexpected or mismatched:
+        parts = {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
+        listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
+        raise RestoreMismatchError(f"the state does not fit {where}: {listed}. Nothing was changed.", **parts)
+
+
+def _describe(array: Any) -> str:
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    return f"{dtype}{list(shape)}" if shape is not None else type(array).__name__
+
+
+class MultiRLModule(Mapping[ModuleID, RLModule]):
+    """Modules by id.
+
+    Args:
+        modules: `{module_id: module}`.
+    """
+
+    def __init__(self, modules: Mapping[ModuleID, RLModule]) -> None:
+        self._modules = dict(modules)
+
+    def __getitem__(self, module_id: ModuleID) -> RLModule:
+        try:
+            return self._modules[module_id]
+        except KeyError:
+            known = ", ".join(self._modules) or "none"
+            raise UnknownModuleError(
+                f"no module {module_id!r}; there are: {known}.{did_you_mean(str(module_id), self._modules)}",
+                module_id=module_id,
+                known=list(self._modules),
+            ) from None
+
+    def __iter__(self) -> Iterator[ModuleID]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def get_state(self) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {parameter name: numpy copy}}`."""
+        return {module_id: module.get_state() for module_id, module in self._modules.items()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Load the weights of the modules named in `state`, or of none of them.
+
+        Raises:
+            UnknownModuleError: a module id that is not here.
+            RestoreMismatchError: as `RLModule.set_state`, before anything is changed.
+        """
+        weights = state.get(COMPONENT_RL_MODULE, state)
+        for module_id, arrays in weights.items():
+            check_same_arrays(self[module_id].get_state(), arrays, where=f"module {module_id!r}")
+        for module_id, arrays in weights.items():
+            self[module_id].set_state(arrays)
+
+
+def check_spec_spaces(observation_space: Any, action_space: Any, module_id: ModuleID) -> None:
+    """Raise `ConfigError` if a module is asked for without spaces."""
+    for name, space in (("observation_space", observation_space), ("action_space", action_space)):
+        if not isinstance(space, gym.Space):
+            raise ConfigError(
+                f"module {module_id!r} has no {name} (found {space!r}): give it in RLModuleSpec, "
+                "config.environment(...), or spaces={module_id: (observation_space, action_space)}"
+            )

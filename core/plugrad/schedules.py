@@ -1,0 +1,94 @@
+"""Values that move with training: piecewise-linear schedules, and the coefficients that a loss reads.
+
+A scheduled field of the config reaches the loss as the tensor of a variable, so that a traced program never freezes
+it. Knows no learner and no framework.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad.config.fields import config_fields
+from plugrad.ops import Variable
+from plugrad.types import Tensor
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Piecewise linear between `[timestep, value]` points, constant after the last; a float is constant.
+
+    Args:
+        points: `((0, value), (timestep, value), ...)`, timesteps increasing.
+    """
+
+    points: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, setting: Any) -> "Schedule":
+        """From a float or a list of points, as the config has checked it."""
+        if isinstance(setting, int | float):
+            return cls(((0, float(setting)),))
+        return cls(tuple((int(timestep), float(value)) for timestep, value in setting))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is nothing to schedule."""
+        return len(self.points) == 1
+
+    def at(self, timestep: int) -> float:
+        """The value at a timestep."""
+        after = bisect_right([point[0] for point in self.points], timestep)
+        if after == len(self.points):
+            return self.points[-1][1]
+        if after == 0:
+            return self.points[0][1]
+        (t0, v0), (t1, v1) = self.points[after - 1], self.points[after]
+        return v0 + (v1 - v0) * (timestep - t0) / (t1 - t0)
+
+
+class Coefficients:
+    """One module's config fields that change between updates, as variables of the backend.
+
+    Args:
+        config: the module's config. Fields declared `schedulable` follow their schedule; those declared `variable`
+            keep what the algorithm assigns (PPO's KL coefficient).
+        variable: makes a variable of a float.
+    """
+
+    def __init__(self, config: Any, variable: Callable[[float], Variable]) -> None:
+        self._config = config
+        self._schedules: dict[str, Schedule] = {}
+        self.variables: dict[str, Variable] = {}
+        for name, info in config_fields(type(config)).items():
+            setting = getattr(config, name)
+            if not (info.schedulable or info.variable) or name == "lr" or setting is None:
+                continue
+            schedule = Schedule.of(setting)
+            self.variables[name] = variable(schedule.at(0))
+            if not schedule.is_constant:
+                self._schedules[name] = schedule
+
+    def __getitem__(self, name: str) -> Variable:
+        return self.variables[name]
+
+    def move_to(self, timestep: int) -> None:
+        """Set every scheduled coefficient to its value at a timestep."""
+        for name, schedule in self._schedules.items():
+            self.variables[name].assign(schedule.at(timestep))
+
+    def view(self) -> "ConfigView":
+        """The config as a loss sees it."""
+        return ConfigView(self._config, self.variables)
+
+
+class ConfigView:
+    """A config whose changing fields read as scalar tensors; all others as they are."""
+
+    def __init__(self, config: Any, variables: Mapping[str, Variable]) -> None:
+        self._config = config
+        self._variables = variables
+
+    def __getattr__(self, name: str) -> Any | Tensor:
+        variable = self._variables.get(name)
+        return getattr(self._config, name) if variable is None else variable.read()

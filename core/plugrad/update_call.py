@@ -1,0 +1,241 @@
+"""One call of `Learner.update`: check, prepare, run, report; and undo, if anything goes wrong.
+
+Everything here happens once per update, outside the compiled program. Knows no framework.
+"""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from plugrad import batch as batches
+from plugrad.connectors import run_pipeline
+from plugrad.errors import BatchError, NonFiniteBatchError, NonFiniteError
+from plugrad.hooks.backend_spec import Program
+from plugrad.metrics import SEPARATOR
+from plugrad.minibatches import Cut, indices
+from plugrad.ops import Variable
+from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
+from plugrad.updates import NONFINITE_KEY, make_step
+
+NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
+
+
+class UpdateCall:
+    """The updates of one learner; keeps the programs that were made for its batches.
+
+    Args:
+        learner: the learner, with modules and optimizers.
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._programs: dict[Any, Program] = {}
+
+    def cut(self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int) -> Cut:
+        """The arguments of one call over the settings of the config."""
+        config = self._learner.config
+        return Cut(
+            config.minibatch_size if minibatch_size is None else minibatch_size,
+            config.num_epochs if num_epochs is None else num_epochs,
+            config.shuffle_batch_per_epoch if shuffle is None else shuffle,
+            total,
+        )
+
+    def run(
+        self, batch: Any, episodes: Sequence[Any] | None, timesteps: Mapping[str, int] | None, cut: Cut
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """See `Learner.update`."""
+        learner, clock = self._learner, _Clock()
+        columns = self._columns(batch, episodes)
+        rows = batches.check(columns, learner.module)
+        columns = self._trained(columns, rows, batch)
+        clock.lap("connectors")
+        learner.tell("update_begun", timesteps=timesteps)
+        undo = _Undo(learner)
+        try:
+            learner.metrics.begin_update()
+            learner.before_gradient_based_update(timesteps=timesteps or {})
+            self._train(columns, {module_id: rows[module_id] for module_id in columns}, cut, clock)
+            self._count(rows, columns, batch)
+            learner.after_gradient_based_update(timesteps=timesteps or {})
+        except BaseException:
+            undo.restore()
+            raise
+        finally:
+            learner.weights_version += 1
+        clock.lap("results")
+        self._report(rows, columns, clock)
+        learner.tell("update_ended", results=learner.metrics.results)
+        return dict(learner.metrics.results)
+
+    def _columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
+        if (batch is None) == (episodes is None):
+            given = "neither" if batch is None else "both"
+            raise BatchError(f"update() takes a batch or episodes; found {given}")
+        if episodes is None:
+            return batches.by_module(batch)
+        learner = self._learner
+        columns: batches.Batch = run_pipeline(learner.connectors, learner, {}, episodes)
+        return columns
+
+    def _trained(self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any) -> batches.Batch:
+        learner = self._learner
+        trainable = learner.trainable_module_ids
+        trained = {
+            module_id: each
+            for module_id, each in columns.items()
+            if rows[module_id] and module_id in trainable and learner.should_module_be_updated(module_id, batch)
+        }
+        if not trained:
+            raise BatchError(
+                f"nothing to train: rows of {', '.join(rows)}, policies_to_train={learner.config.policies_to_train}",
+                found=dict(rows),
+            )
+        return trained
+
+    def _train(self, columns: batches.Batch, rows: Mapping[ModuleID, int], cut: Cut, clock: "_Clock") -> None:
+        learner = self._learner
+        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in rows}
+        order = indices(rows, cut, streams)
+        num_steps = len(next(iter(order.values())))
+        tensors, order_tensors = self._convert(columns, order)
+        clock.lap("convert")
+        program = self._program(columns)
+        learner.update_mode = f"{program.mode}: {program.reason}"
+        means = program.run(tensors, order_tensors, num_steps)
+        numbers = learner._convert_to_numpy(means)
+        self._check_finite(numbers, num_steps, columns)
+        clock.lap("update")
+
+    def _convert(self, columns: batches.Batch, order: Mapping[ModuleID, Array]) -> tuple[Any, Any]:
+        learner = self._learner
+        if "static_shapes" in learner.backend_info.capabilities:
+            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in columns.items()}
+            order = {module_id: _pad(each) for module_id, each in order.items()}
+        return learner._convert_batch_type(columns), learner._convert_batch_type(order)
+
+    def _program(self, columns: batches.Batch) -> Program:
+        learner = self._learner
+        key = tuple(
+            (module_id, tuple((column, str(values.dtype)) for column, values in each.items()))
+            for module_id, each in columns.items()
+        )
+        if key not in self._programs:
+            self._programs[key] = learner._compile_update(make_step(learner), state_variables(learner), learner.config.compile)
+        return self._programs[key]
+
+    def _check_finite(self, means: Mapping[str, Array], num_steps: int, columns: batches.Batch) -> None:
+        learner = self._learner
+        bad = round(float(means[NONFINITE]) * num_steps)
+        if bad and learner.config.nonfinite == "raise":
+            raise _non_finite(bad, num_steps, means, columns)
+        share = (num_steps - bad) / num_steps
+        learner.metrics.take_means(
+            {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
+        )
+        learner.register_metric(ALL_MODULES, NONFINITE_KEY, bad)
+        lifetime = f"{NONFINITE_KEY}_lifetime"
+        learner.counters[lifetime] = learner.counters.get(lifetime, 0) + bad
+        learner.register_metric(ALL_MODULES, lifetime, learner.counters[lifetime])
+
+    def _count(self, rows: Mapping[ModuleID, int], columns: batches.Batch, batch: Any) -> None:
+        steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
+        steps[f"num_env_steps_trained/{ALL_MODULES}"] = getattr(batch, "env_steps", 0) or max(
+            rows[module_id] for module_id in columns
+        )
+        counters = self._learner.counters
+        for key, number in steps.items():
+            name, module_id = key.split("/", 1)
+            lifetime = f"{name}_lifetime/{module_id}"
+            counters[lifetime] = counters.get(lifetime, 0) + number
+            self._learner.register_metric(module_id, name, number)
+            self._learner.register_metric(module_id, f"{name}_lifetime", counters[lifetime])
+        counters["weights_seq_no"] = counters.get("weights_seq_no", 0) + 1
+
+    def _report(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
+        learner = self._learner
+        learner.register_metric(ALL_MODULES, "weights_seq_no", learner.counters["weights_seq_no"])
+        learner.register_metric(ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values()))
+        for module_id in columns:
+            learner.register_metric(module_id, "weights_seq_no", learner.counters["weights_seq_no"])
+            own = [each for each in learner.registered_optimizers.values() if each.module_id == module_id]
+            sizes = [each.layout.size for each in own]
+            learner.register_metric(module_id, "num_trainable_parameters", sum(sizes))
+            for each in own:
+                rate = learner._get_optimizer_lr(each.optimizer)
+                learner.register_metric(module_id, f"{each.name}_learning_rate", rate)
+        for stage, seconds in clock.laps.items():
+            learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
+
+
+def state_variables(learner: Any) -> list[Variable]:
+    """Every variable of a learner: what a program may change and what an undo puts back."""
+    variables: list[Variable] = []
+    for each in learner.registered_optimizers.values():
+        optimizer = each.optimizer
+        variables += [optimizer.parameters, *optimizer.slots.values(), optimizer.lr]
+    for coefficients in learner.coefficients.values():
+        variables += coefficients.variables.values()
+    return variables
+
+
+def _pad(values: Any) -> Any:
+    """Rows up to the next power of two (at least 16): a changing number of rows does not recompile a program."""
+    if not isinstance(values, np.ndarray):
+        return values
+    rows = max(16, 1 << (len(values) - 1).bit_length())
+    if rows == len(values):
+        return values
+    padded = np.zeros((rows, *values.shape[1:]), values.dtype)
+    padded[: len(values)] = values
+    return padded
+
+
+class _Clock:
+    """Seconds of each stage of an update."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = perf_counter()
+        self.laps[stage] = now - self._last
+        self._last = now
+
+
+class _Undo:
+    """Copies of everything that an update changes."""
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._variables: list[tuple[Variable, Tensor]] = [(each, each.snapshot()) for each in state_variables(learner)]
+        self._streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
+        self._counters = dict(learner.counters)
+
+    def restore(self) -> None:
+        for variable, value in self._variables:
+            variable.assign(value)
+        for name in list(self._learner.streams):
+            if name in self._streams:
+                self._learner.streams[name].bit_generator.state = self._streams[name]
+            else:
+                del self._learner.streams[name]
+        self._learner.counters.clear()
+        self._learner.counters.update(self._counters)
+
+
+def _non_finite(bad: int, num_steps: int, means: Mapping[str, Array], columns: batches.Batch) -> NonFiniteError:
+    said = f"{bad} of {num_steps} minibatches had a loss or gradient that is not finite; the update was undone"
+    for module_id, column, count in batches.non_finite_columns(columns):
+        return NonFiniteBatchError(
+            f"module {module_id!r}, column {column!r}: expected finite values, found {count} that are not; {said}",
+            module_id=module_id,
+            column=column,
+            expected="finite values",
+            found=count,
+        )
+    names = [name.replace(SEPARATOR, "/") for name, value in means.items() if not np.isfinite(value)]
+    return NonFiniteError(f"{said}. Not finite: {', '.join(names) or 'gradients'}", metrics=names)

@@ -1,0 +1,158 @@
+"""One gradient step: the core's answers to the hooks of loss and gradients.
+
+Everything here is traced in compiled modes: tensors only, nothing branches on a value.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from plugrad.batch import Rows
+from plugrad.errors import LossError
+from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
+from plugrad.hooks.markers import hookimpl
+from plugrad.optimizer_registry import merge
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
+
+NONFINITE_KEY = "num_nonfinite_minibatches"
+
+
+def make_step(
+    learner: Any,
+) -> Callable[[ModuleBatches, Mapping[ModuleID, Tensor]], dict[str, Tensor]]:
+    """The function of one minibatch that a backend loops over or compiles: `step(columns, indices) -> metrics`."""
+    ops = learner.ops
+
+    def step(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> dict[str, Tensor]:
+        minibatch = {
+            module_id: Rows(ops, module_id, columns[module_id], rows) for module_id, rows in indices.items()
+        }
+        with learner.metrics.step() as metrics:
+            learner._update(minibatch)
+        return metrics
+
+    return step
+
+
+@hookimpl
+def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+    """Forward, losses, gradients, reduce, postprocess, finite check, apply."""
+    variables = [
+        each.optimizer.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
+    ]
+
+    def loss_fn() -> tuple[dict[ModuleID, Tensor], Any]:
+        fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+        losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
+        _check_losses(learner, losses)
+        return losses, fwd_out
+
+    with learner.metrics.step() as metrics:
+        losses, fwd_out, raw = learner._differentiate(variables, loss_fn)
+        gradients = learner.postprocess_gradients(learner._reduce_gradients(raw))
+        learner.finite = _all_finite(learner, losses, raw, gradients)
+        try:
+            learner.apply_gradients(gradients)
+            _register_losses(learner, losses, metrics)
+        finally:
+            learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
+    return fwd_out, losses, metrics
+
+
+def _register_losses(learner: Any, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor]) -> None:
+    for module_id, loss in losses.items():
+        learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
+    for name, value in metrics.items():
+        metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
+    finite = learner.ops.cast(learner.finite, "float32")
+    learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - finite)
+
+
+def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:
+    for module_id, loss in losses.items():
+        shape = tuple(learner.ops.shape(loss))
+        if shape != ():
+            raise LossError(
+                f"the loss of module {module_id!r} has shape {list(shape)}; it must be a scalar: take its mean",
+                module_id=module_id,
+                expected=[],
+                found=list(shape),
+            )
+
+
+def _all_finite(learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients) -> Tensor:
+    """One boolean scalar. Clipping by value hides an infinity, so the gradients before it are looked at too."""
+    total = sum(losses.values())
+    for layout in learner.layouts:
+        flats = [flat_of(learner.ops, each, layout) for each in (raw, gradients) if layouts_in(each, [layout])]
+        for flat in {id(flat): flat for flat in flats}.values():
+            total = total + learner.ops.sum(flat)
+    return learner.ops.isfinite(total)
+
+
+@hookimpl
+def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+    """One `compute_loss_for_module` per module of the batch."""
+    return {
+        module_id: learner.compute_loss_for_module(
+            module_id=module_id, config=learner.config_view(module_id), batch=batch[module_id], fwd_out=outputs
+        )
+        for module_id, outputs in fwd_out.items()
+    }
+
+
+@hookimpl
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """A learner alone: nothing to reduce."""
+    return gradients
+
+
+@hookimpl
+def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
+    """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
+    parts = []
+    for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
+        own = merge(learner, [
+            learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
+            for each in learner.registered_optimizers.values()
+            if each.module_id == module_id
+        ])
+        if len(own):
+            config = learner.config_view(module_id)
+            parts.append(
+                learner.postprocess_gradients_for_module(
+                    module_id=module_id, config=config, module_gradients_dict=own
+                )
+            )
+    return merge(learner, parts)
+
+
+@hookimpl
+def postprocess_gradients_for_module(
+    learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
+) -> Mapping[ParamRef, Tensor]:
+    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it."""
+    clip = learner._get_clip_function()
+    parts = []
+    for each in learner.registered_optimizers.values():
+        if each.module_id == module_id:
+            own = learner.filter_param_dict_for_optimizer(module_gradients_dict, each.optimizer)
+            clipped, norm = clip(own, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by)
+            learner.register_metric(module_id, f"gradients_{each.name}_global_norm", norm)
+            parts.append(clipped)
+    return merge(learner, parts)
+
+
+@hookimpl
+def get_clip_function(learner: Any) -> Clip:
+    """The neutral clips over the backend's ops."""
+    return partial(clip_gradients, learner.ops)
+
+
+@hookimpl
+def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+    """Step every optimizer of which there is a gradient, by the neutral formula."""
+    for each in learner.registered_optimizers.values():
+        if layouts_in(gradients_dict, [each.layout]):
+            gradient = flat_of(learner.ops, gradients_dict, each.layout)
+            each.optimizer.step(learner.ops, gradient, learner.guard)

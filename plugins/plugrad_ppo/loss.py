@@ -1,0 +1,52 @@
+"""The loss of PPO, written once over ops. Equation numbers are of Schulman et al. 2017, arXiv:1707.06347."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad.columns import Columns
+from plugrad.losses import mean_over_rows
+from plugrad.types import ModuleID, Tensor
+
+KL_KEY = "mean_kl_loss"
+
+
+def ppo_loss(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """Clipped surrogate (eq. 7) + value error + KL penalty (eq. 8) - entropy bonus, as combined in eq. 9.
+
+    Args:
+        learner: gives ops and takes metrics.
+        module_id: whose loss.
+        config: clip_param, vf_clip_param, vf_loss_coeff, entropy_coeff, use_kl_loss, kl_coeff.
+        batch: actions, action_logp [B], action_dist_inputs [B, inputs], advantages [B], value_targets [B].
+        fwd_out: action_dist_inputs and vf_preds of the present weights.
+
+    Returns:
+        The scalar loss.
+    """
+    ops = learner.ops
+    dist_class = learner.module[module_id].get_train_action_dist_cls()
+    present = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+    ratio = ops.exp(present.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
+    surrogate = _surrogate(ops, ratio, batch[Columns.ADVANTAGES], config.clip_param)
+    value_error = ops.square(fwd_out[Columns.VF_PREDS] - batch[Columns.VALUE_TARGETS])
+
+    policy_loss = -mean_over_rows(ops, surrogate, batch)
+    vf_loss = mean_over_rows(ops, ops.minimum(value_error, config.vf_clip_param), batch)
+    entropy = mean_over_rows(ops, present.entropy(), batch)
+    loss = policy_loss + config.vf_loss_coeff * vf_loss - config.entropy_coeff * entropy
+    metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, "entropy": entropy}
+    metrics["vf_loss_unclipped"] = mean_over_rows(ops, value_error, batch)
+    if config.use_kl_loss:
+        past = dist_class.from_logits(batch[Columns.ACTION_DIST_INPUTS])
+        metrics[KL_KEY] = mean_over_rows(ops, past.kl(present), batch)
+        loss = loss + config.kl_coeff * metrics[KL_KEY]
+    learner.register_metrics(module_id, metrics)
+    return loss
+
+
+def _surrogate(ops: Any, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
+    """Eq. 7 without the expectation: min(r A, clip(r, 1 - eps, 1 + eps) A)."""
+    clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
+    return ops.minimum(ratio * advantages, clipped * advantages)

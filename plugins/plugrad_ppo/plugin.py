@@ -1,0 +1,55 @@
+"""PPO's answers to the algorithm hooks."""
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from plugrad.hooks.markers import hookimpl
+from plugrad.types import ModuleID, Tensor
+
+from plugrad_ppo.config import PPOConfig
+from plugrad_ppo.connectors import GeneralAdvantageEstimation
+from plugrad_ppo.loss import KL_KEY, ppo_loss
+
+
+@hookimpl
+def get_config_class() -> type[PPOConfig]:
+    """`PPOConfig`."""
+    return PPOConfig
+
+
+@hookimpl
+def get_learner_connectors(config: PPOConfig) -> list[Any]:
+    """Advantages and value targets by GAE."""
+    return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+
+
+@hookimpl
+def compute_loss_for_module(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """See `plugrad_ppo.loss`."""
+    return ppo_loss(learner, module_id, config, batch, fwd_out)
+
+
+@hookimpl(wrapper=True)
+def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+    """Adapt each module's KL coefficient (section 4 of the paper): times 1.5 above twice the target, half below half.
+
+    A learner whose own loss reports no KL keeps its coefficient.
+    """
+    yield
+    for module_id, results in learner.metrics.results.items():
+        if KL_KEY not in results:
+            continue
+        coefficient = learner.coefficients[module_id]["kl_coeff"]
+        target = learner.config.get_config_for_module(module_id).kl_target
+        value = float(coefficient.numpy()) * _factor(results[KL_KEY], target)
+        coefficient.assign(value)
+        learner.register_metric(module_id, "curr_kl_coeff", value)
+
+
+def _factor(kl: float, target: float) -> float:
+    """The paper divides by 1.5 for the bounds and multiplies by 2; RLlib, and so this, the other way round."""
+    if kl > 2.0 * target:
+        return 1.5
+    return 0.5 if kl < 0.5 * target else 1.0
