@@ -76,7 +76,7 @@ class FluentConfig:
 
     def __getstate__(self) -> dict[str, Any]:
         # What lives in __main__ has its name in this process only: to another one the object itself travels.
-        return {name: _in_main_by_value(name, self.__dict__[name]) for name in config_fields(type(self))}
+        return {name: _in_main_by_value(name, getattr(self, name)) for name in config_fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -19,10 +19,11 @@ import tomli_w
 
 from plugrad.config.fields import SECTIONS, FieldInfo
 from plugrad.config.names import importable_name
-from plugrad.config.spaces import SPACE_KEY, space_from_dict, space_to_dict
+from plugrad.config.spaces import make_space, space_arguments, space_kind
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
+SPACE_KEY = "__space__"
 SPEC_KEY = "__spec__"
 ALGORITHM_KEY = "algorithm"
 NONE = "none"
@@ -49,7 +50,7 @@ def encode(value: Any, where: str) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, list | tuple):
         return [encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not isinstance(value, gym.Space):  # a Dict space is both
         return {_key(key, where): encode(item, f"{where}[{key!r}]") for key, item in value.items()}
     return _encode_object(value, where)
 
@@ -63,7 +64,7 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if SPACE_KEY in value:
-        return space_from_dict({key: _decode_space_entry(item) for key, item in value.items()})
+        return make_space(value[SPACE_KEY], {k: decode(v) for k, v in value.items() if k != SPACE_KEY})
     if SPEC_KEY in value:
         return _decode_spec(value)
     return {key: decode(item) for key, item in value.items()}
@@ -179,8 +180,7 @@ def _key(key: Any, where: str) -> str:
 
 def _encode_object(value: Any, where: str) -> Any:
     if isinstance(value, gym.Space):
-        # Only a space's numbers have words; its texts (keys, a charset) stand as they are.
-        return _encode_space_entry(space_to_dict(value))
+        return {SPACE_KEY: space_kind(value)} | encode(space_arguments(value), where)
     if type(value) in _SPECS.values():
         entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {SPEC_KEY: type(value).__name__} | {k: encode(v, f"{where}.{k}") for k, v in entries.items()}
@@ -202,24 +202,6 @@ def _decode_spec(data: Mapping[str, Any]) -> Any:
         return spec(**entries)
     except TypeError as error:
         raise ConfigError(f"not a {spec.__name__}: {error}") from error
-
-
-def _encode_space_entry(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, list):
-        return [_encode_space_entry(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _encode_space_entry(item) for key, item in value.items()}
-    return value
-
-
-def _decode_space_entry(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_decode_space_entry(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _decode_space_entry(item) for key, item in value.items()}
-    return _FLOATS.get(value, value) if isinstance(value, str) else value
 
 
 def _escape(text: str) -> str:

@@ -1,6 +1,6 @@
-"""The JSON form of a Gymnasium space.
+"""A Gymnasium space as data.
 
-A space is a dict with the key `"__space__"`, the name of its class, and the arguments that make it again:
+In a written config a space is a dict of `"__space__"`, the name of its class, and the arguments that make it:
 
 | space | keys |
 | --- | --- |
@@ -12,7 +12,8 @@ A space is a dict with the key `"__space__"`, the name of its class, and the arg
 | `Dict` | `spaces`: `[[key, space], ...]`, in the space's order |
 | `Tuple` | `spaces`: a list |
 
-The state of a space's own random generator is not part of it.
+Numbers and texts are spelled as everywhere in a config (`plugrad.config.serialize`). The state of a space's
+own random generator is not part of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,37 +25,40 @@ import numpy as np
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.types import Array
 
-SPACE_KEY = "__space__"
 
-
-def space_to_dict(space: "gym.Space[Any]") -> dict[str, Any]:
-    """The space as plain data; infinite bounds stay `float("inf")` for the caller's format to spell.
+def space_kind(space: "gym.Space[Any]") -> str:
+    """The name of the space's class.
 
     Raises:
         ConfigError: the space is of another class than those listed above.
     """
-    for cls, write in _WRITERS.items():
+    for cls in _WRITERS:
         if type(space) is cls:
-            return {SPACE_KEY: cls.__name__, **write(space)}
+            return cls.__name__
     known = ", ".join(cls.__name__ for cls in _WRITERS)
     raise ConfigError(f"a space of class {type(space).__name__} cannot be written; known: {known}")
 
 
-def space_from_dict(data: Mapping[str, Any]) -> "gym.Space[Any]":
-    """The space that `space_to_dict` wrote.
+def space_arguments(space: "gym.Space[Any]") -> dict[str, Any]:
+    """The arguments that make the space again; inner spaces are spaces still."""
+    return _WRITERS[type(space)](space)
+
+
+def make_space(kind: str, arguments: Mapping[str, Any]) -> "gym.Space[Any]":
+    """The space that `space_kind` and `space_arguments` described.
 
     Raises:
         ConfigError: an unknown class of space, or arguments that make no space.
     """
-    kind = data.get(SPACE_KEY)
     if kind not in _READERS:
         raise ConfigError(
             f"unknown space {kind!r}; known: {', '.join(_READERS)}.{did_you_mean(str(kind), _READERS)}"
         )
     try:
-        return _READERS[kind](data)
+        return _READERS[kind](arguments)
     except (KeyError, TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(f"not a {kind} space: {dict(data)!r} ({type(error).__name__}: {error})") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"not a {kind} space: {dict(arguments)!r} ({reason})") from error
 
 
 def _bound(values: Array) -> Any:
@@ -95,8 +99,8 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     gym.spaces.MultiDiscrete: lambda s: {"nvec": s.nvec.tolist(), "start": s.start.tolist()},
     gym.spaces.MultiBinary: _multi_binary,
     gym.spaces.Text: _text,
-    gym.spaces.Dict: lambda s: {"spaces": [[key, space_to_dict(sub)] for key, sub in s.spaces.items()]},
-    gym.spaces.Tuple: lambda s: {"spaces": [space_to_dict(sub) for sub in s.spaces]},
+    gym.spaces.Dict: lambda s: {"spaces": [[key, sub] for key, sub in s.spaces.items()]},
+    gym.spaces.Tuple: lambda s: {"spaces": list(s.spaces)},
 }
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], "gym.Space[Any]"]] = {
@@ -105,6 +109,6 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], "gym.Space[Any]"]] = {
     "MultiDiscrete": lambda d: gym.spaces.MultiDiscrete(np.array(d["nvec"]), start=np.array(d["start"])),
     "MultiBinary": lambda d: gym.spaces.MultiBinary(d["n"]),
     "Text": lambda d: gym.spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
-    "Dict": lambda d: gym.spaces.Dict([(key, space_from_dict(sub)) for key, sub in d["spaces"]]),
-    "Tuple": lambda d: gym.spaces.Tuple([space_from_dict(sub) for sub in d["spaces"]]),
+    "Dict": lambda d: gym.spaces.Dict([(key, sub) for key, sub in d["spaces"]]),
+    "Tuple": lambda d: gym.spaces.Tuple(d["spaces"]),
 }
