@@ -1,0 +1,94 @@
+"""What all tests share: the backends they run on, and hypothesis with fixed seeds.
+
+A framework is imported by the tests that run on it, never here: tests/core runs without any.
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from plugrad.ops import Ops
+from plugrad.types import Array, Tensor
+
+FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow"}
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+settings.register_profile("plugrad", derandomize=True, deadline=None, max_examples=25)
+settings.load_profile("plugrad")
+
+
+def backends_under_test() -> list[str]:
+    """Those in PLUGRAD_TEST_BACKENDS ("torch,tf2"), even if missing; without it, the installed ones."""
+    requested = os.environ.get("PLUGRAD_TEST_BACKENDS")
+    if requested is not None:
+        return requested.replace(",", " ").split()
+    return [backend for backend, framework in FRAMEWORKS.items() if find_spec(framework)]
+
+
+@pytest.fixture(scope="session", params=backends_under_test())
+def backend(request: pytest.FixtureRequest) -> str:
+    """The short name of a backend; a test that asks for it runs once per backend."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def ops(backend: str) -> Ops:
+    """The backend's ops."""
+    return importlib.import_module(f"plugrad_{backend}.ops")
+
+
+Gradients = Callable[[Callable[..., Tensor], Sequence[Tensor]], list[Tensor]]
+
+
+@pytest.fixture(scope="session")
+def gradients(backend: str) -> Gradients:
+    """`gradients(f, tensors)`: those of the scalar `f(*tensors)` with respect to the float ones."""
+    return {"torch": _torch_gradients, "tf2": _tf2_gradients}[backend]
+
+
+def _torch_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    import torch
+
+    leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in tensors]
+    floats = [x for x in leaves if x.requires_grad]
+    return list(torch.autograd.grad(f(*leaves), floats, materialize_grads=True))
+
+
+def _tf2_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    import tensorflow as tf
+
+    floats = [x for x in tensors if x.dtype.is_floating]
+    with tf.GradientTape() as tape:
+        tape.watch(floats)
+        value = f(*tensors)
+    found = tape.gradient(value, floats, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+Trace = Callable[[Callable[..., list[Tensor]], Sequence[Array]], list[Array]]
+
+
+@pytest.fixture(scope="session")
+def trace(backend: str) -> Trace:
+    """`trace(f, arrays)`: the results of `f(*tensors)` as one program: torch's make_fx, TensorFlow's XLA."""
+    return {"torch": _torch_trace, "tf2": _tf2_trace}[backend]
+
+
+def _torch_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[Array]:
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    tensors = [torch.tensor(x) for x in arrays]
+    return [np.asarray(x) for x in make_fx(f, tracing_mode="fake")(*tensors)(*tensors)]
+
+
+def _tf2_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[Array]:
+    import tensorflow as tf
+
+    tensors = [tf.constant(x) for x in arrays]
+    return [np.asarray(x) for x in tf.function(f, jit_compile=True, autograph=False)(*tensors)]
