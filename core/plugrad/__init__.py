@@ -11,6 +11,7 @@ from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import MultiRLModule, RLModule
@@ -33,6 +34,7 @@ __all__ = [
     "AlgorithmConfig",
     "Columns",
     "Learner",
+    "LearnerGroup",
     "MultiAgentBatch",
     "MultiAgentEpisode",
     "MultiRLModule",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad import defaults, learner_state, optimizer_registry, updates
+from plugrad import defaults, learner_disk, learner_state, optimizer_registry, updates
 from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
 from plugrad.hooks import fronts
@@ -20,7 +20,14 @@ from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.inference import Actor
-from plugrad.learner_build import check_providers, choose_device, make_connectors, make_modules
+from plugrad.learner_build import (
+    Spaces,
+    check_providers,
+    choose_device,
+    make_connectors,
+    make_modules,
+    with_spaces,
+)
 from plugrad.metrics import Metrics
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops, Variable
@@ -469,3 +476,63 @@ class Learner:
         """Load weights of `get_weights`."""
         self.module.set_state(weights)
         self.weights_version += 1
+
+    def save_to_path(self, path: learner_disk.StrPath, *, keep: int = 2) -> str:
+        """Write the whole state into the directory `path`, as its newest save; returns `path`.
+
+        Raises:
+            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+        """
+        state = self.get_state()
+        learner_disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
+        self.tell("checkpoint_saved", path=str(path))
+        return str(path)
+
+    def restore_from_path(self, path: learner_disk.StrPath, *, component: str | None = None) -> None:
+        """Take over the state, or one component of it, of the newest save in `path`, or of `path/save-<n>`.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            RestoreMismatchError: it does not fit this learner; nothing was changed.
+        """
+        state = learner_disk.load(path, kind="learner").state
+        self.set_state(state if component is None else {component: state[component]})
+        self.tell("checkpoint_restored", path=str(path))
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: learner_disk.StrPath,
+        *,
+        backend: str | None = None,
+        module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
+        module: RLModule | MultiRLModule | None = None,
+        plugins: Sequence[Any] = (),
+    ) -> "Learner":
+        """A built learner with the state of a checkpoint, on the backend that saved it or on another.
+
+        Args:
+            path: a checkpoint directory or one of its saves.
+            backend: such as "tf2" for a checkpoint of torch.
+            module_spec: for modules that were not built from the config.
+            module: your own modules.
+            plugins: listeners; a checkpoint loads none.
+        """
+        config = learner_disk.config_of(learner_disk.load(path, kind="learner"), backend=backend)
+        learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
+        learner.build()
+        learner.restore_from_path(path)
+        return learner
+
+
+def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) -> Learner:
+    """What `config.build_learner()` calls: a built learner of `config.learner_class`.
+
+    Args:
+        config: an `AlgorithmConfig`.
+        env: an environment to take the spaces from.
+        spaces: `{module_id: (observation_space, action_space)}` instead.
+    """
+    learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
+    learner.build()
+    return learner

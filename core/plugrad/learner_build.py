@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.connectors import Piece, make_pipeline
+from plugrad.environments import get_spaces, stored_space
 from plugrad.errors import ConfigError, PluginError
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
@@ -119,14 +120,28 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
     return built
 
 
-def spaces_of(env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
-    """The spaces of one copy of an environment, vectorised or not.
+def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> Any:
+    """The config with the spaces of an environment, or those given by module id, written into it.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: neither the arguments nor the config say what to act in.
     """
+    if spaces is not None:
+        specs = {
+            module_id: RLModuleSpec(observation_space=observation, action_space=action)
+            for module_id, (observation, action) in spaces.items()
+        }
+        return config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+    if env is not None or (config.observation_space is None and config.env is not None):
+        observation, action = _spaces_of(config, env)
+        return config.environment(config.env, observation_space=observation, action_space=action)
+    return config
+
+
+def _spaces_of(config: Any, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
-    if not isinstance(observation, gym.Space) or not isinstance(action, gym.Space):
-        raise ConfigError(f"{env!r} has no observation_space and action_space: give an environment or spaces=")
-    return observation, action
+    if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
+        return stored_space(observation), action
+    source = config.env if env is None else env
+    return get_spaces(source, config.env_config, normalize_observations=config.normalize_observations)

@@ -72,9 +72,9 @@ class ObservationNormalizer:
         if self.frozen or not len(observations):
             return
         rows = np.asarray(observations, dtype=np.float64)
-        mean = np.add.reduce(rows, axis=0) / len(rows)
-        if not np.isfinite(mean).all():
+        if not np.isfinite(rows).all():
             raise _non_finite(rows)
+        mean = np.add.reduce(rows, axis=0) / len(rows)
         self.merge(len(rows), mean, np.add.reduce(np.square(rows - mean), axis=0))
 
     def merge(self, count: int, mean: Array, m2: Array) -> None:

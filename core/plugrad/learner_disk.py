@@ -1,0 +1,45 @@
+"""A learner on disk: its state with what is needed to build it again, on the same backend or another.
+
+Knows the checkpoint package and the plugin registry; no framework.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from plugrad.config import AlgorithmConfig
+from plugrad.errors import CheckpointError
+from plugrad.hooks.registry import get_algorithm
+
+StrPath = str | PathLike[str]
+
+
+def save(path: StrPath, state: Mapping[str, Any], config: Any, module_ids: Sequence[str], *, kind: str, keep: int) -> str:
+    """Write a state with its config; returns `path`."""
+    metadata = {"kind": kind, "backend": config.backend, "module_ids": list(module_ids), "config": config.to_dict()}
+    return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
+
+
+def load(path: StrPath, *, kind: str) -> Checkpoint:
+    """Read a checkpoint that `save` wrote.
+
+    Raises:
+        CheckpointError: it cannot be read, or holds something else.
+    """
+    checkpoint = load_checkpoint(path)
+    found = checkpoint.metadata.get("kind")
+    if found != kind:
+        raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
+    return checkpoint
+
+
+def config_of(checkpoint: Checkpoint, *, backend: str | None = None) -> Any:
+    """The config that a checkpoint was saved with, for another backend if one is named.
+
+    Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
+    """
+    data = checkpoint.metadata["config"]
+    config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else AlgorithmConfig
+    config = config_class.from_dict(data)
+    return config if backend is None else config.framework(backend)
