@@ -7,8 +7,8 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start is a page of notices otherwise
 
-from plugrad_tf2 import backend  # noqa: E402
-from plugrad_tf2.learner import Tf2Learner  # noqa: E402
-from plugrad_tf2.module import Tf2RLModule  # noqa: E402
+from plugrad_tf2 import backend
+from plugrad_tf2.learner import Tf2Learner
+from plugrad_tf2.module import Tf2RLModule
 
 __all__ = ["Tf2Learner", "Tf2RLModule", "backend"]

@@ -130,7 +130,9 @@ def differentiate(
 
 
 @hookimpl
-def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]) -> Gradients:
+def compute_gradients(
+    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+) -> Gradients:
     """See `plugrad_tf2.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
@@ -138,8 +140,14 @@ def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
     """An optimizer of plugrad and a list of TensorFlow variables."""
-    if not isinstance(params, list) or not all(isinstance(param, tf.Variable) for param in params) or not params:
-        raise OptimizerError(f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}")
+    if (
+        not isinstance(params, list)
+        or not all(isinstance(param, tf.Variable) for param in params)
+        or not params
+    ):
+        raise OptimizerError(
+            f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}"
+        )
     if not isinstance(optimizer, Optimizer):
         raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
 

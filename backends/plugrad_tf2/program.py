@@ -72,7 +72,9 @@ def whole_update(step: Step, flats: Sequence[FlatParameters], *, xla: bool) -> R
     traced = TracedStep(step)
 
     def program(columns: ModuleBatches, indices: Mapping[ModuleID, Any], num_steps: Any) -> Any:
-        first = traced.function.get_concrete_function(columns, {module_id: rows[0] for module_id, rows in indices.items()})
+        first = traced.function.get_concrete_function(
+            columns, {module_id: rows[0] for module_id, rows in indices.items()}
+        )
         for flat in flats:
             flat.load()
 

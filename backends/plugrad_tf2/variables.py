@@ -26,7 +26,9 @@ class TensorVariable:
 
     def __init__(self, value: Any, dtype: str | None, device: str, trainable: bool = False) -> None:
         with tf.device(device):
-            self.value = tf.Variable(np.asarray(value), dtype=dtype or default_dtype(value), trainable=trainable)
+            self.value = tf.Variable(
+                np.asarray(value), dtype=dtype or default_dtype(value), trainable=trainable
+            )
 
     def read(self) -> Any:
         """The present value as a tensor."""

@@ -78,7 +78,9 @@ def flatten_parameters(learner: Any, params: Sequence[torch.nn.Parameter]) -> Fl
 def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     """float64 becomes float32; everything goes to the learner's device."""
     return {
-        key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value, learner.device)
+        key: convert_batch_type(learner, value)
+        if isinstance(value, Mapping)
+        else _tensor(value, learner.device)
         for key, value in batch.items()
     }
 
@@ -87,8 +89,11 @@ def _tensor(value: Any, device: str) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         array = np.asarray(value)
         # torch shares memory with numpy and warns about read-only arrays: such are copied.
-        value = torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
-    return value.to(device, torch.float32 if value.dtype == torch.float64 else value.dtype)
+        value = torch.from_numpy(
+            array if array.flags.writeable and array.flags.c_contiguous else array.copy()
+        )
+    tensor: torch.Tensor = value
+    return tensor.to(device, torch.float32 if tensor.dtype == torch.float64 else tensor.dtype)
 
 
 @hookimpl
@@ -113,7 +118,9 @@ def differentiate(
 
 
 @hookimpl
-def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]) -> Gradients:
+def compute_gradients(
+    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+) -> Gradients:
     """See `plugrad_torch.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
@@ -121,8 +128,14 @@ def compute_gradients(learner: Any, loss_per_module: dict[ModuleID, Any], kwargs
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
     """An optimizer of plugrad and a list of torch parameters."""
-    if not isinstance(params, list) or not all(isinstance(param, torch.Tensor) for param in params) or not params:
-        raise OptimizerError(f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}")
+    if (
+        not isinstance(params, list)
+        or not all(isinstance(param, torch.Tensor) for param in params)
+        or not params
+    ):
+        raise OptimizerError(
+            f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}"
+        )
     if not isinstance(optimizer, Optimizer):
         raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
 

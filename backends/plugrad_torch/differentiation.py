@@ -32,7 +32,9 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
     Inside a step (`leaves=`) the result is the live buffer; called by a user it is a copy, over all parameters.
     """
     inside = "leaves" in kwargs
-    leaves = kwargs.get("leaves") or [each.optimizer.parameters for each in learner.registered_optimizers.values()]
+    leaves = kwargs.get("leaves") or [
+        each.optimizer.parameters for each in learner.registered_optimizers.values()
+    ]
     for leaf in leaves:
         leaf.attach()
         leaf.gradient.zero_()

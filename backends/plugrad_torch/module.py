@@ -59,7 +59,9 @@ class TorchNetwork(TorchRLModule):
         )
         self.network = ActorCriticMLP(spec)
         # A plain dict keeps the canonical names, which have dots; registration makes `parameters()` and `to()` work.
-        self._weights = {name: torch.nn.Parameter(torch.tensor(w, device=device)) for name, w in weights.items()}
+        self._weights = {
+            name: torch.nn.Parameter(torch.tensor(w, device=device)) for name, w in weights.items()
+        }
         for name, param in self._weights.items():
             self.register_parameter(name.replace(".", "/"), param)
 

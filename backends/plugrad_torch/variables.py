@@ -62,12 +62,14 @@ class FlatParameters:
     def _adopt(self) -> None:
         self._flat = torch.cat([param.detach().reshape(-1) for param in self._params])
         self.gradient = torch.zeros_like(self._flat)
-        for param, view, slope in zip(self._params, self._views(self._flat), self._views(self.gradient), strict=True):
+        for param, view, slope in zip(
+            self._params, self._views(self._flat), self._views(self.gradient), strict=True
+        ):
             param.data = view
             param.grad = slope
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        parts = flat.split(list(self.layout.sizes))
+        parts = torch.split(flat, list(self.layout.sizes))
         return [part.view(shape) for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
     def attach(self) -> None:

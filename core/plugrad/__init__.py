@@ -9,9 +9,9 @@ from plugrad.columns import Columns
 from plugrad.config import AlgorithmConfig
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import PlugradError
+from plugrad.group import LearnerGroup
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.registry import get_algorithm, list_plugins
-from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import MultiRLModule, RLModule

@@ -87,7 +87,9 @@ class Algorithm:
         if self._runner.normalizer is not None:
             self._evaluator.normalizer = self._runner.normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
-        found = evaluate(self._evaluator, num_episodes=number, seed=self.config.seed if seed is None else seed)
+        found = evaluate(
+            self._evaluator, num_episodes=number, seed=self.config.seed if seed is None else seed
+        )
         return {
             "episode_return_mean": sum(found.returns) / number,
             "episode_return_min": min(found.returns),
@@ -103,7 +105,9 @@ class Algorithm:
             "env_runner": self._runner.get_state(),
             "training_iteration": self.iteration,
         }
-        return learner_disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
+        return learner_disk.save(
+            path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep
+        )
 
     def restore_from_path(self, path: learner_disk.StrPath) -> None:
         """Go on exactly where the checkpoint was saved."""

@@ -112,7 +112,7 @@ def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) 
 def _check_shape(module_id: ModuleID, column: str, values: Any, space: gym.Space[Any]) -> None:
     if not isinstance(space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         return
-    wanted = tuple(space.shape)
+    wanted = tuple(space.shape or ())
     shape = tuple(values.shape) if hasattr(values, "shape") else np.shape(values)
     if shape[len(shape) - len(wanted) :] != wanted or len(shape) - len(wanted) not in (1, 2):
         _refuse(module_id, column, f"shape [B, {', '.join(map(str, wanted))}]", f"shape {list(shape)}")

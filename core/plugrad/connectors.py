@@ -60,13 +60,20 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
     users = [users] if callable(users) else list(users)
     for piece in users:
         if not callable(piece):
-            raise ConfigError(f"learner_connector returned {piece!r}: return a callable piece or a list of them")
-    defaults: list[Piece] = [add_columns_from_episodes, *algorithm_pieces] if config.add_default_connectors else []
+            raise ConfigError(
+                f"learner_connector returned {piece!r}: return a callable piece or a list of them"
+            )
+    defaults: list[Piece] = (
+        [add_columns_from_episodes, *algorithm_pieces] if config.add_default_connectors else []
+    )
     return [*users, *defaults]
 
 
 def run_pipeline(
-    pieces: Sequence[Piece], learner: Any, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
+    pieces: Sequence[Piece],
+    learner: Any,
+    batch: Mapping[ModuleID, Mapping[str, Array]],
+    episodes: Sequence[Any],
 ) -> dict[ModuleID, dict[str, Array]]:
     """Run the pieces one after the other."""
     columns = {module_id: dict(given) for module_id, given in batch.items()}

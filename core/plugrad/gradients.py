@@ -81,7 +81,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
 
     def __init__(self, ops: Ops, buffers: Sequence[tuple[Layout, Tensor]]) -> None:
         self._ops = ops
-        self._flats = {layout: flat for layout, flat in buffers}
+        self._flats = dict(buffers)
         self._owner = {ref: layout for layout, _ in buffers for ref in layout.refs}
         self._views: dict[Layout, dict[ParamRef, Tensor]] = {}
         self._edited: set[Layout] = set()
@@ -95,7 +95,9 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         self._edited.add(layout)
 
     def __delitem__(self, ref: ParamRef) -> None:
-        raise TypeError(f"the gradient of {ref!r} cannot be removed: set it to zeros, or return a dict without it")
+        raise TypeError(
+            f"the gradient of {ref!r} cannot be removed: set it to zeros, or return a dict without it"
+        )
 
     def __iter__(self) -> Iterator[ParamRef]:
         return iter(self._owner)

@@ -54,13 +54,19 @@ class Actor:
         values: Array = self._learner._convert_to_numpy(module.compute_values(batch))
         return values
 
-    def _forward(self, module: Any, module_id: ModuleID, batch: dict[str, Array], *, explore: bool) -> dict[str, Array]:
+    def _forward(
+        self, module: Any, module_id: ModuleID, batch: dict[str, Array], *, explore: bool
+    ) -> dict[str, Array]:
         if module.network is not None:
             weights = self._weights_of(module, module_id)
-            outputs: dict[str, Array] = module.network.forward(numpy_ops, weights, _float32(batch), value=explore)
+            outputs: dict[str, Array] = module.network.forward(
+                numpy_ops, weights, _float32(batch), value=explore
+            )
             return outputs
         forward = module.forward_exploration if explore else module.forward_inference
-        converted: dict[str, Array] = self._learner._convert_to_numpy(forward(self._learner._convert_batch_type(batch)))
+        converted: dict[str, Array] = self._learner._convert_to_numpy(
+            forward(self._learner._convert_batch_type(batch))
+        )
         return converted
 
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
@@ -72,5 +78,6 @@ class Actor:
 
 def _float32(batch: Mapping[str, Array]) -> dict[str, Array]:
     return {
-        column: values.astype(np.float32) if values.dtype == np.float64 else values for column, values in batch.items()
+        column: values.astype(np.float32) if values.dtype == np.float64 else values
+        for column, values in batch.items()
     }

@@ -15,11 +15,12 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, int], gain: float) ->
     gaussian = rng.standard_normal((max(shape), min(shape)))
     q, r = np.linalg.qr(gaussian)
     q = q * np.sign(np.diag(r))
-    return (gain * (q if rows >= columns else q.T)).astype(np.float32)
+    matrix: Array = np.asarray(gain * (q if rows >= columns else q.T), np.float32)
+    return matrix
 
 
 def variance_scaling(rng: np.random.Generator, shape: tuple[int, int], gain: float) -> Array:
-    """A Gaussian matrix [in, out] with standard deviation `gain / sqrt(in)` (He et al. 2015, eq. 10, for gain sqrt(2))."""
+    """A Gaussian matrix [in, out] with standard deviation `gain / sqrt(in)` (He et al. 2015, eq. 10: gain sqrt(2))."""
     return (rng.standard_normal(shape) * gain / np.sqrt(shape[0])).astype(np.float32)
 
 

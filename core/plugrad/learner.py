@@ -126,7 +126,8 @@ class Learner:
     def _plugins(self) -> list[Plugin]:
         algorithm = algorithm_of(type(self.config))
         listeners = [
-            Plugin("listener", getattr(each, "__name__", type(each).__name__), each) for each in self._given[2]
+            Plugin("listener", getattr(each, "__name__", type(each).__name__), each)
+            for each in self._given[2]
         ]
         return [
             *CORE,
@@ -161,7 +162,9 @@ class Learner:
     @property
     def trainable_module_ids(self) -> list[ModuleID]:
         """Modules that the backend can train; others live beside them without an optimizer."""
-        return [each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)]
+        return [
+            each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)
+        ]
 
     @property
     def layouts(self) -> list[Layout]:
@@ -199,7 +202,9 @@ class Learner:
             Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B].
         """
         self._check_is_built()
-        return self._actor.compute_actions(np.asarray(obs), module_id, explore, self.stream(module_id, "actions"))
+        return self._actor.compute_actions(
+            np.asarray(obs), module_id, explore, self.stream(module_id, "actions")
+        )
 
     def compute_values(self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID) -> Array:
         """State values, float32 [B], of observations [B, ...]."""
@@ -257,7 +262,9 @@ class Learner:
     def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
         """Whether a module is trained in this update."""
         return bool(
-            self._provide("should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch)
+            self._provide(
+                "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
+            )
         )
 
     def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -382,7 +389,9 @@ class Learner:
         return clip
 
     def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
-        variable: Variable = self._provide("get_tensor_variable", value=value, dtype=dtype, trainable=trainable)
+        variable: Variable = self._provide(
+            "get_tensor_variable", value=value, dtype=dtype, trainable=trainable
+        )
         return variable
 
     # --- gradients ----------------------------------------------------------------------------------------------
@@ -397,7 +406,9 @@ class Learner:
 
     def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
         """`{param ref: gradient of the summed losses}` for every registered parameter. Traced."""
-        gradients: Gradients = self._provide("compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs)
+        gradients: Gradients = self._provide(
+            "compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs
+        )
         return gradients
 
     def _reduce_gradients(self, gradients: Gradients) -> Gradients:

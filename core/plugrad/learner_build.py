@@ -29,7 +29,9 @@ def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
     Raises:
         PluginError: names the hook and who should answer it.
     """
-    overridden = {hook for name, hook in hooked_methods(base).items() if _is_overridden(type(learner), base, name)}
+    overridden = {
+        hook for name, hook in hooked_methods(base).items() if _is_overridden(type(learner), base, name)
+    }
     for hook in hooked_methods(base).values():
         if hooks.has_provider(hook) or hook in overridden:
             continue
@@ -41,7 +43,9 @@ def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
                     hook=hook,
                 )
         else:
-            raise PluginError(f"backend {learner.config.backend!r} does not answer the hook {hook!r}", hook=hook)
+            raise PluginError(
+                f"backend {learner.config.backend!r} does not answer the hook {hook!r}", hook=hook
+            )
 
 
 def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
@@ -79,12 +83,16 @@ def make_modules(
     if module is not None:
         return MultiRLModule({DEFAULT_MODULE_ID: module})
     specs = _specs(learner, learner.config.rl_module_spec if spec is None else spec)
-    return MultiRLModule({module_id: build_module(learner, module_id, each) for module_id, each in specs.items()})
+    return MultiRLModule(
+        {module_id: build_module(learner, module_id, each) for module_id, each in specs.items()}
+    )
 
 
 def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
     if isinstance(given, MultiRLModuleSpec):
-        return {module_id: _fill(learner, module_id, each) for module_id, each in given.rl_module_specs.items()}
+        return {
+            module_id: _fill(learner, module_id, each) for module_id, each in given.rl_module_specs.items()
+        }
     ids = [DEFAULT_MODULE_ID] if learner.config.policies is None else list(learner.config.policies)
     return {module_id: _fill(learner, module_id, given) for module_id in ids}
 

@@ -15,9 +15,16 @@ from plugrad.hooks.registry import get_algorithm
 StrPath = str | PathLike[str]
 
 
-def save(path: StrPath, state: Mapping[str, Any], config: Any, module_ids: Sequence[str], *, kind: str, keep: int) -> str:
+def save(
+    path: StrPath, state: Mapping[str, Any], config: Any, module_ids: Sequence[str], *, kind: str, keep: int
+) -> str:
     """Write a state with its config; returns `path`."""
-    metadata = {"kind": kind, "backend": config.backend, "module_ids": list(module_ids), "config": config.to_dict()}
+    metadata = {
+        "kind": kind,
+        "backend": config.backend,
+        "module_ids": list(module_ids),
+        "config": config.to_dict(),
+    }
     return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
 
 

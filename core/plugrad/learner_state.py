@@ -66,7 +66,8 @@ def _optimizer(learner: Any, optimizer: Optimizer) -> State:
     return {
         "learning_rate": np.asarray(learner._get_optimizer_lr(optimizer), np.float32),
         "slots": {
-            name: value if name in SCALAR_SLOTS else _by_name(optimizer, value) for name, value in slots.items()
+            name: value if name in SCALAR_SLOTS else _by_name(optimizer, value)
+            for name, value in slots.items()
         },
     }
 
@@ -75,7 +76,8 @@ def _by_name(optimizer: Optimizer, flat: Any) -> State:
     layout = optimizer.parameters.layout
     parts = np.split(flat, np.cumsum(layout.sizes)[:-1])
     return {
-        ref: part.reshape(shape).copy() for ref, shape, part in zip(layout.refs, layout.shapes, parts, strict=True)
+        ref: part.reshape(shape).copy()
+        for ref, shape, part in zip(layout.refs, layout.shapes, parts, strict=True)
     }
 
 
@@ -108,7 +110,9 @@ def _flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return flat
 
 
-def select(components: str | Collection[str] | None, not_components: str | Collection[str] | None) -> list[str]:
+def select(
+    components: str | Collection[str] | None, not_components: str | Collection[str] | None
+) -> list[str]:
     """The component names that a caller of `get_state` means.
 
     Raises:
@@ -124,5 +128,7 @@ def _names(given: str | Collection[str]) -> tuple[str, ...]:
     for name in names:
         if name not in COMPONENTS:
             known = ", ".join(COMPONENTS)
-            raise ConfigError(f"no state component {name!r}; there are {known}.{did_you_mean(name, COMPONENTS)}")
+            raise ConfigError(
+                f"no state component {name!r}; there are {known}.{did_you_mean(name, COMPONENTS)}"
+            )
     return names

@@ -61,7 +61,9 @@ def indices(
             found=widest,
         )
     size = cut.minibatch_size
-    count = cut.num_total_minibatches or (cut.num_epochs if size is None else ceil(cut.num_epochs * widest / size))
+    count = cut.num_total_minibatches or (
+        cut.num_epochs if size is None else ceil(cut.num_epochs * widest / size)
+    )
     return {
         module_id: _walk(number, count, size or number, cut.shuffle and size is not None, streams[module_id])
         for module_id, number in rows.items()

@@ -36,7 +36,9 @@ class RLModuleSpec:
     model_config: Mapping[str, Any] = field(default_factory=dict)
     inference_only: bool = False
 
-    def complete(self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None) -> "RLModuleSpec":
+    def complete(
+        self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None
+    ) -> "RLModuleSpec":
         """A copy with the spaces filled in where this one has none."""
         return replace(
             self,
@@ -53,7 +55,9 @@ class RLModuleSpec:
         for key in self.model_config:
             if key not in MODEL_CONFIG:
                 hint = did_you_mean(key, MODEL_CONFIG)
-                raise ConfigError(f"model_config has no key {key!r}; there are {', '.join(MODEL_CONFIG)}.{hint}")
+                raise ConfigError(
+                    f"model_config has no key {key!r}; there are {', '.join(MODEL_CONFIG)}.{hint}"
+                )
         return {**MODEL_CONFIG, **self.model_config}
 
 

@@ -6,13 +6,14 @@ A backend wraps a network into a module of its framework; numpy ops run the very
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod, sqrt
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from plugrad import initializers
+from plugrad import initializers, numpy_ops
 from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
 from plugrad.errors import ConfigError
@@ -104,7 +105,7 @@ class ActorCriticMLP:
         widths = (self._inputs, *self._hiddens)
         return [
             parameter
-            for n, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False))
+            for n, (inputs, outputs) in enumerate(pairwise(widths))
             for parameter in _layer(f"{name}.{n}", inputs, outputs, _HIDDEN_GAIN)
         ]
 
@@ -137,9 +138,9 @@ class ActorCriticMLP:
 
 def action_inputs(action_space: gym.Space[Any] | None) -> int:
     """Number of columns of `ACTION_DIST_INPUTS` that an action space needs."""
-    import plugrad.numpy_ops
-
-    return distribution_class(action_space, plugrad.numpy_ops).input_dim
+    if action_space is None:
+        raise ConfigError("a policy needs an action space: give action_space=")
+    return distribution_class(action_space, numpy_ops).input_dim
 
 
 def _layer(name: str, inputs: int, outputs: int, gain: float) -> list[Parameter]:

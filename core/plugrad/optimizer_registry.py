@@ -14,7 +14,7 @@ from plugrad.gradients import FlatGradients, Layout, as_flat
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
-from plugrad.types import ALL_MODULES, DEFAULT_OPTIMIZER, ModuleID, ParamRef, Tensor
+from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,9 @@ class RegisteredOptimizer:
 def configure_optimizers(learner: Any) -> None:
     """One call of `configure_optimizers_for_module` for each module that the backend can train."""
     for module_id in learner.trainable_module_ids:
-        learner.configure_optimizers_for_module(module_id, config=learner.config.get_config_for_module(module_id))
+        learner.configure_optimizers_for_module(
+            module_id, config=learner.config.get_config_for_module(module_id)
+        )
 
 
 @hookimpl
@@ -158,12 +160,16 @@ def registration_of(learner: Any, optimizer: Any) -> RegisteredOptimizer:
     for each in learner.registered_optimizers.values():
         if each.optimizer is optimizer:
             return each  # type: ignore[no-any-return]
-    raise UnknownOptimizerError(f"{optimizer!r} is not registered with this learner: call register_optimizer first")
+    raise UnknownOptimizerError(
+        f"{optimizer!r} is not registered with this learner: call register_optimizer first"
+    )
 
 
 def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
     """Several optimizers' gradients as one mapping, flat where all are."""
     if all(isinstance(part, FlatGradients) for part in parts):
         flats = [as_flat(learner.ops, part) for part in parts]
-        return FlatGradients(learner.ops, [(each, part.flat(each)) for part in flats for each in part.layouts])
+        return FlatGradients(
+            learner.ops, [(each, part.flat(each)) for part in flats for each in part.layouts]
+        )
     return {ref: gradient for part in parts for ref, gradient in part.items()}

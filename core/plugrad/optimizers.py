@@ -39,7 +39,9 @@ class Optimizer:
         """Whether it was registered with a learner."""
         return hasattr(self, "parameters")
 
-    def bind(self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]) -> None:
+    def bind(
+        self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
+    ) -> None:
         """Take the parameters and make the slots (zero) and the learning rate (zero until it is set).
 
         Args:
@@ -49,7 +51,9 @@ class Optimizer:
         """
         self.parameters = parameters
         size = parameters.layout.size
-        self.slots = {name: variable(0.0 if name in SCALAR_SLOTS else zeros(size)) for name in self.slot_names}
+        self.slots = {
+            name: variable(0.0 if name in SCALAR_SLOTS else zeros(size)) for name in self.slot_names
+        }
         self.lr = variable(0.0)
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -137,7 +141,7 @@ class SGD(Optimizer):
 
 @dataclass(eq=False, kw_only=True)
 class RMSprop(Optimizer):
-    """RMSprop (Hinton, lecture 6e): v = a v + (1-a) g^2;  buf = momentum * buf + g / (sqrt(v) + eps);  change = lr * buf."""
+    """RMSprop (Hinton, lecture 6e): v = a v + (1-a) g^2;  buf = momentum buf + g / (sqrt(v) + eps);  change = lr buf."""
 
     slot_names = ("v", "momentum")
 

@@ -9,7 +9,9 @@ class Results(dict[str, Any]):
 
     def __missing__(self, key: str) -> "Results":
         prefix = f"{key}/"
-        part = Results({path.removeprefix(prefix): value for path, value in self.items() if path.startswith(prefix)})
+        part = Results(
+            {path.removeprefix(prefix): value for path, value in self.items() if path.startswith(prefix)}
+        )
         if not part:
             raise KeyError(key)
         return part

@@ -62,7 +62,9 @@ class RLModule:
         return self._forward_train(batch, **kwargs)
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        raise NotImplementedError(f"{type(self).__name__} has no _forward(batch): write it, or _forward_train")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no _forward(batch): write it, or _forward_train"
+        )
 
     def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self._forward(batch, **kwargs)
@@ -88,6 +90,8 @@ class RLModule:
 
     def get_train_action_dist_cls(self) -> type[Distribution]:
         """The class whose `from_logits` takes `ACTION_DIST_INPUTS`, over this backend's ops."""
+        if self.action_space is None:
+            raise ConfigError(f"{type(self).__name__} has no action_space to make a distribution for")
         return distribution_class(self.action_space, self.ops)
 
     def get_exploration_action_dist_cls(self) -> type[Distribution]:

@@ -1,6 +1,6 @@
 """Random streams that depend on a seed and on names, never on the order in which things were made.
 
-Module `b` has its own stream whatever happens to module `a`; Python's hash seed, the clock and the process play no part.
+Module `b` has its own stream whatever happens to module `a`; hash seed, clock and process play no part.
 """
 
 import hashlib

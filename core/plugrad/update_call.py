@@ -33,7 +33,9 @@ class UpdateCall:
         self._learner = learner
         self._programs: dict[Any, Program] = {}
 
-    def cut(self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int) -> Cut:
+    def cut(
+        self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
+    ) -> Cut:
         """The arguments of one call over the settings of the config."""
         config = self._learner.config
         return Cut(
@@ -86,7 +88,9 @@ class UpdateCall:
         trained = {
             module_id: each
             for module_id, each in columns.items()
-            if rows[module_id] and module_id in trainable and learner.should_module_be_updated(module_id, batch)
+            if rows[module_id]
+            and module_id in trainable
+            and learner.should_module_be_updated(module_id, batch)
         }
         if not trained:
             raise BatchError(
@@ -123,7 +127,9 @@ class UpdateCall:
             for module_id, each in columns.items()
         )
         if key not in self._programs:
-            self._programs[key] = learner._compile_update(make_step(learner), state_variables(learner), learner.config.compile)
+            self._programs[key] = learner._compile_update(
+                make_step(learner), state_variables(learner), learner.config.compile
+            )
         return self._programs[key]
 
     def _check_finite(self, means: Mapping[str, Array], num_steps: int, columns: batches.Batch) -> None:
@@ -157,7 +163,9 @@ class UpdateCall:
     def _report(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
         learner = self._learner
         learner.register_metric(ALL_MODULES, "weights_seq_no", learner.counters["weights_seq_no"])
-        learner.register_metric(ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values()))
+        learner.register_metric(
+            ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values())
+        )
         for module_id in columns:
             learner.register_metric(module_id, "weights_seq_no", learner.counters["weights_seq_no"])
             own = [each for each in learner.registered_optimizers.values() if each.module_id == module_id]
@@ -211,7 +219,9 @@ class _Undo:
 
     def __init__(self, learner: Any) -> None:
         self._learner = learner
-        self._variables: list[tuple[Variable, Tensor]] = [(each, each.snapshot()) for each in state_variables(learner)]
+        self._variables: list[tuple[Variable, Tensor]] = [
+            (each, each.snapshot()) for each in state_variables(learner)
+        ]
         self._streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
         self._counters = dict(learner.counters)
 
@@ -227,8 +237,12 @@ class _Undo:
         self._learner.counters.update(self._counters)
 
 
-def _non_finite(bad: int, num_steps: int, means: Mapping[str, Array], columns: batches.Batch) -> NonFiniteError:
-    said = f"{bad} of {num_steps} minibatches had a loss or gradient that is not finite; the update was undone"
+def _non_finite(
+    bad: int, num_steps: int, means: Mapping[str, Array], columns: batches.Batch
+) -> NonFiniteError:
+    said = (
+        f"{bad} of {num_steps} minibatches had a loss or gradient that is not finite; the update was undone"
+    )
     for module_id, column, count in batches.non_finite_columns(columns):
         return NonFiniteBatchError(
             f"module {module_id!r}, column {column!r}: expected finite values, found {count} that are not; {said}",

@@ -27,6 +27,7 @@ def make_step(
         minibatch = {
             module_id: Rows(ops, module_id, columns[module_id], rows) for module_id, rows in indices.items()
         }
+        metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics:
             learner._update(minibatch)
         return metrics
@@ -38,11 +39,15 @@ def make_step(
 def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
     """Forward, losses, gradients, reduce, postprocess, finite check, apply."""
     variables = [
-        each.optimizer.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
+        each.optimizer.parameters
+        for each in learner.registered_optimizers.values()
+        if each.modules & set(batch)
     ]
 
     def loss_fn() -> tuple[dict[ModuleID, Tensor], Any]:
-        fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+        fwd_out = {
+            module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()
+        }
         losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
         _check_losses(learner, losses)
         return losses, fwd_out
@@ -80,11 +85,15 @@ def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:
             )
 
 
-def _all_finite(learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients) -> Tensor:
+def _all_finite(
+    learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
+) -> Tensor:
     """One boolean scalar. Clipping by value hides an infinity, so the gradients before it are looked at too."""
     total = sum(losses.values())
     for layout in learner.layouts:
-        flats = [flat_of(learner.ops, each, layout) for each in (raw, gradients) if layouts_in(each, [layout])]
+        flats = [
+            flat_of(learner.ops, each, layout) for each in (raw, gradients) if layouts_in(each, [layout])
+        ]
         for flat in {id(flat): flat for flat in flats}.values():
             total = total + learner.ops.sum(flat)
     return learner.ops.isfinite(total)
@@ -95,7 +104,10 @@ def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -
     """One `compute_loss_for_module` per module of the batch."""
     return {
         module_id: learner.compute_loss_for_module(
-            module_id=module_id, config=learner.config_view(module_id), batch=batch[module_id], fwd_out=outputs
+            module_id=module_id,
+            config=learner.config_view(module_id),
+            batch=batch[module_id],
+            fwd_out=outputs,
         )
         for module_id, outputs in fwd_out.items()
     }
@@ -112,11 +124,14 @@ def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
     """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
     parts = []
     for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
-        own = merge(learner, [
-            learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
-            for each in learner.registered_optimizers.values()
-            if each.module_id == module_id
-        ])
+        own = merge(
+            learner,
+            [
+                learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
+                for each in learner.registered_optimizers.values()
+                if each.module_id == module_id
+            ],
+        )
         if len(own):
             config = learner.config_view(module_id)
             parts.append(

@@ -10,14 +10,20 @@ from plugrad.config import AlgorithmConfig, field
 class PPOConfig(AlgorithmConfig):
     """Settings of PPO beside those of every algorithm; all are arguments of `.training(...)`."""
 
-    lr: float | list[list[float]] = field(3e-4, help="learning rate: a float or [[timestep, value], ...]", schedulable=True)
+    lr: float | list[list[float]] = field(
+        3e-4, help="learning rate: a float or [[timestep, value], ...]", schedulable=True
+    )
     train_batch_size: int = field(2048, help="environment steps per update")
     minibatch_size: int | None = field(64, help="rows per gradient step; none: the whole batch")
     num_epochs: int = field(10, help="passes over each batch")
     grad_clip: float | None = field(0.5, help="limit on the gradient; none: no limit")
     lambda_: float = field(0.95, help="lambda of GAE: 0 trusts the values, 1 the rewards")
-    clip_param: float | list[list[float]] = field(0.2, help="epsilon of the clipped surrogate (eq. 7)", schedulable=True)
-    entropy_coeff: float | list[list[float]] = field(0.0, help="weight of the entropy bonus", schedulable=True)
+    clip_param: float | list[list[float]] = field(
+        0.2, help="epsilon of the clipped surrogate (eq. 7)", schedulable=True
+    )
+    entropy_coeff: float | list[list[float]] = field(
+        0.0, help="weight of the entropy bonus", schedulable=True
+    )
     vf_loss_coeff: float = field(0.5, help="weight of the value error")
     vf_clip_param: float = field(inf, help="cap on the squared value error; inf: off")
     use_kl_loss: bool = field(False, help="add a KL penalty whose coefficient adapts (eq. 8)")

@@ -76,7 +76,9 @@ class LearnerGroup:
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
         """Weights of all modules or of those named."""
         weights = self._learner.get_weights()
-        return {module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)}
+        return {
+            module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)
+        }
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
         """Set every learner's weights."""

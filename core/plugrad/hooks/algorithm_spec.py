@@ -22,9 +22,9 @@ class AlgorithmSpec:
     def get_config_class(self) -> type[Any]:
         """The algorithm's `AlgorithmConfig` subclass. Called when the algorithm is looked up by name.
 
-            @hookimpl
-            def get_config_class():
-                return MyConfig
+        @hookimpl
+        def get_config_class():
+            return MyConfig
         """
         raise NotImplementedError
 
@@ -32,9 +32,9 @@ class AlgorithmSpec:
     def get_default_rl_module_spec(self, config: Any) -> RLModuleSpec:
         """The module to build when the user gave none. Default: policy and value networks from `model_config`.
 
-            @hookimpl
-            def get_default_rl_module_spec(config):
-                return RLModuleSpec(model_config={"fcnet_hiddens": [256]})
+        @hookimpl
+        def get_default_rl_module_spec(config):
+            return RLModuleSpec(model_config={"fcnet_hiddens": [256]})
         """
         raise NotImplementedError
 
@@ -76,12 +76,12 @@ class AlgorithmSpec:
     def configure_optimizers_for_module(self, learner: Any, module_id: ModuleID, config: Any) -> None:
         """Register the module's optimizers. Default: one, from `config.optimizer`, over all its parameters.
 
-            @hookimpl
-            def configure_optimizers_for_module(learner, module_id, config):
-                params = learner.get_parameters(learner.module[module_id])
-                learner.register_optimizer(
-                    module_id=module_id, optimizer=Adam(), params=params, lr_or_lr_schedule=config.lr
-                )
+        @hookimpl
+        def configure_optimizers_for_module(learner, module_id, config):
+            params = learner.get_parameters(learner.module[module_id])
+            learner.register_optimizer(
+                module_id=module_id, optimizer=Adam(), params=params, lr_or_lr_schedule=config.lr
+            )
         """
         raise NotImplementedError
 
@@ -91,9 +91,9 @@ class AlgorithmSpec:
     ) -> Mapping[ParamRef, Tensor]:
         """One module's gradients before they are applied. Default: clip by `config.grad_clip`, log the norm. Traced.
 
-            @hookimpl
-            def postprocess_gradients_for_module(module_gradients_dict):
-                return {ref: gradient * 0.5 for ref, gradient in module_gradients_dict.items()}
+        @hookimpl
+        def postprocess_gradients_for_module(module_gradients_dict):
+            return {ref: gradient * 0.5 for ref, gradient in module_gradients_dict.items()}
         """
         raise NotImplementedError
 
@@ -101,9 +101,9 @@ class AlgorithmSpec:
     def before_gradient_based_update(self, learner: Any, timesteps: Mapping[str, int]) -> None:
         """Called once per `update`, before anything else. Default: nothing. Wrap it (`wrapper=True`) to add to it.
 
-            @hookimpl(wrapper=True)
-            def before_gradient_based_update(learner, timesteps):
-                return (yield)
+        @hookimpl(wrapper=True)
+        def before_gradient_based_update(learner, timesteps):
+            return (yield)
         """
         raise NotImplementedError
 

@@ -62,9 +62,9 @@ class BackendSpec:
     def backend_info(self) -> BackendInfo:
         """Name, version, devices and capabilities. Called by the learner at build and by `plugrad doctor`.
 
-            @hookimpl
-            def backend_info():
-                return BackendInfo("mine", mine.__version__)
+        @hookimpl
+        def backend_info():
+            return BackendInfo("mine", mine.__version__)
         """
         raise NotImplementedError
 
@@ -72,9 +72,9 @@ class BackendSpec:
     def ops(self, learner: Any) -> Ops:
         """The tensor functions of this framework (`plugrad.ops.Ops`). Called once, at build.
 
-            @hookimpl
-            def ops():
-                return plugrad_mine.ops
+        @hookimpl
+        def ops():
+            return plugrad_mine.ops
         """
         raise NotImplementedError
 
@@ -91,7 +91,9 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def build_module(self, learner: Any, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
+    def build_module(
+        self, learner: Any, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]
+    ) -> RLModule:
         """The module that a spec without `module_class` describes, as this framework's module.
 
         Args:
@@ -108,9 +110,9 @@ class BackendSpec:
     def is_module_compatible_with_learner(self, learner: Any, module: RLModule) -> bool:
         """Whether this backend can train the module; others live beside the trained ones without an optimizer.
 
-            @hookimpl
-            def is_module_compatible_with_learner(module):
-                return isinstance(module, mine.Module)
+        @hookimpl
+        def is_module_compatible_with_learner(module):
+            return isinstance(module, mine.Module)
         """
         raise NotImplementedError
 
@@ -118,9 +120,9 @@ class BackendSpec:
     def get_parameters(self, learner: Any, module: RLModule) -> list[Any]:
         """The module's trainable parameters, the framework's own objects, in the module's order.
 
-            @hookimpl
-            def get_parameters(module):
-                return list(module.parameters())
+        @hookimpl
+        def get_parameters(module):
+            return list(module.parameters())
         """
         raise NotImplementedError
 
@@ -128,9 +130,9 @@ class BackendSpec:
     def get_param_ref(self, learner: Any, param: Any) -> ParamRef:
         """The stable key of a parameter of this learner: `<module id>/<parameter name>`.
 
-            @hookimpl
-            def get_param_ref(learner, param):
-                return names_of(learner)[id(param)]
+        @hookimpl
+        def get_param_ref(learner, param):
+            return names_of(learner)[id(param)]
         """
         raise NotImplementedError
 
@@ -150,9 +152,9 @@ class BackendSpec:
     def convert_batch_type(self, learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """A (nested) dict of numpy arrays as this framework's tensors on the learner's device: float64 becomes float32.
 
-            @hookimpl
-            def convert_batch_type(batch):
-                return tree_map(mine.from_numpy, batch)
+        @hookimpl
+        def convert_batch_type(batch):
+            return tree_map(mine.from_numpy, batch)
         """
         raise NotImplementedError
 
@@ -160,9 +162,9 @@ class BackendSpec:
     def convert_to_numpy(self, learner: Any, tensors: Any) -> Any:
         """A (nested) dict or list of tensors as numpy copies: the only crossing back.
 
-            @hookimpl
-            def convert_to_numpy(tensors):
-                return tree_map(mine.to_numpy, tensors)
+        @hookimpl
+        def convert_to_numpy(tensors):
+            return tree_map(mine.to_numpy, tensors)
         """
         raise NotImplementedError
 
@@ -209,9 +211,9 @@ class BackendSpec:
     def reduce_gradients(self, learner: Any, gradients: Gradients) -> Gradients:
         """The rows-weighted mean of the gradients over all learners of a group; alone, the gradients. Traced.
 
-            @hookimpl
-            def reduce_gradients(learner, gradients):
-                return learner.collective.mean(gradients)
+        @hookimpl
+        def reduce_gradients(learner, gradients):
+            return learner.collective.mean(gradients)
         """
         raise NotImplementedError
 
@@ -219,9 +221,9 @@ class BackendSpec:
     def get_clip_function(self, learner: Any) -> Clip:
         """The function that clips one optimizer's gradients (`plugrad.gradients.Clip`). Called once per step, traced.
 
-            @hookimpl
-            def get_clip_function(learner):
-                return functools.partial(clip_gradients, learner.ops)
+        @hookimpl
+        def get_clip_function(learner):
+            return functools.partial(clip_gradients, learner.ops)
         """
         raise NotImplementedError
 
@@ -229,10 +231,10 @@ class BackendSpec:
     def check_registered_optimizer(self, learner: Any, optimizer: Any, params: Sequence[Any]) -> None:
         """Refuse what cannot be stepped: raise `OptimizerError`.
 
-            @hookimpl
-            def check_registered_optimizer(optimizer, params):
-                if not isinstance(optimizer, (plugrad.optimizers.Optimizer, mine.Optimizer)):
-                    raise OptimizerError(...)
+        @hookimpl
+        def check_registered_optimizer(optimizer, params):
+            if not isinstance(optimizer, (plugrad.optimizers.Optimizer, mine.Optimizer)):
+                raise OptimizerError(...)
         """
         raise NotImplementedError
 
@@ -240,9 +242,9 @@ class BackendSpec:
     def get_optimizer_lr(self, learner: Any, optimizer: Any) -> float:
         """The learning rate of an optimizer, neutral or native, as a float.
 
-            @hookimpl
-            def get_optimizer_lr(optimizer):
-                return float(optimizer.lr.numpy())
+        @hookimpl
+        def get_optimizer_lr(optimizer):
+            return float(optimizer.lr.numpy())
         """
         raise NotImplementedError
 
@@ -250,9 +252,9 @@ class BackendSpec:
     def set_optimizer_lr(self, learner: Any, optimizer: Any, lr: float) -> None:
         """Set the learning rate of an optimizer, neutral or native. Must not cause a new trace.
 
-            @hookimpl
-            def set_optimizer_lr(optimizer, lr):
-                optimizer.lr.assign(lr)
+        @hookimpl
+        def set_optimizer_lr(optimizer, lr):
+            optimizer.lr.assign(lr)
         """
         raise NotImplementedError
 

@@ -31,7 +31,10 @@ def hooked_methods(cls: type[Any]) -> dict[str, str]:
 
 def innermost(learner: Any, base: type[Any]) -> dict[str, Callable[..., Any]]:
     """`{hook name: implementation}` that calls the class's method: what wrappers are wrapped around."""
-    return {hook: _implementation(type(learner), base, method, hook) for method, hook in hooked_methods(base).items()}
+    return {
+        hook: _implementation(type(learner), base, method, hook)
+        for method, hook in hooked_methods(base).items()
+    }
 
 
 def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
@@ -55,6 +58,7 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
 
 def wear_fronts(learner: Any, base: type[Any], manager: HookManager) -> None:
     """Put a front on the learner for each of its hooks that a plugin wraps."""
+    manager.check_wrappable(hooked_methods(base).values())
     for method, hook in hooked_methods(base).items():
         if manager.is_wrapped(hook):
             setattr(learner, method, _front(learner, getattr(base, method), hook, manager))

@@ -21,61 +21,61 @@ class ListenerSpec:
     def learner_built(self, learner: Any) -> None:
         """A learner has its modules and optimizers.
 
-            @hookimpl
-            def learner_built(learner):
-                print(learner.module)
+        @hookimpl
+        def learner_built(learner):
+            print(learner.module)
         """
 
     @hookspec
     def update_begun(self, learner: Any, timesteps: Mapping[str, int] | None) -> None:
         """`update()` was called with a good batch; nothing has changed yet.
 
-            @hookimpl
-            def update_begun(learner):
-                start_clock()
+        @hookimpl
+        def update_begun(learner):
+            start_clock()
         """
 
     @hookspec
     def update_ended(self, learner: Any, results: Mapping[str, Mapping[str, Any]]) -> None:
         """`update()` is about to return these results: plain floats and numpy arrays.
 
-            @hookimpl
-            def update_ended(results):
-                log(results)
+        @hookimpl
+        def update_ended(results):
+            log(results)
         """
 
     @hookspec
     def module_added(self, learner: Any, module_id: ModuleID) -> None:
         """`add_module()` is done.
 
-            @hookimpl
-            def module_added(module_id):
-                print("new:", module_id)
+        @hookimpl
+        def module_added(module_id):
+            print("new:", module_id)
         """
 
     @hookspec
     def module_removed(self, learner: Any, module_id: ModuleID) -> None:
         """`remove_module()` is done.
 
-            @hookimpl
-            def module_removed(module_id):
-                print("gone:", module_id)
+        @hookimpl
+        def module_removed(module_id):
+            print("gone:", module_id)
         """
 
     @hookspec
     def checkpoint_saved(self, learner: Any, path: str) -> None:
         """A checkpoint is complete on disk.
 
-            @hookimpl
-            def checkpoint_saved(path):
-                upload(path)
+        @hookimpl
+        def checkpoint_saved(path):
+            upload(path)
         """
 
     @hookspec
     def checkpoint_restored(self, learner: Any, path: str) -> None:
         """The learner has exactly the state of this checkpoint.
 
-            @hookimpl
-            def checkpoint_restored(path):
-                print("back at", path)
+        @hookimpl
+        def checkpoint_restored(path):
+            print("back at", path)
         """

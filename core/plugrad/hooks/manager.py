@@ -59,7 +59,7 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
         PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or
             keyword-only and variadic arguments, which pluggy would register and then call wrongly.
     """
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for name in dir(plugin.implementation):
         function = getattr(plugin.implementation, name, None)
         if inspect.isroutine(function) and hasattr(function, _OPTIONS):
@@ -77,9 +77,13 @@ def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) ->
     for argument in inspect.signature(function).parameters.values():
         where = f"{plugin}, hook {name!r}, argument {argument.name!r}"
         if argument.kind is not argument.POSITIONAL_OR_KEYWORD:
-            raise PluginError(f"{where}: keyword-only and variadic arguments do not work in a hook", hook=name)
+            raise PluginError(
+                f"{where}: keyword-only and variadic arguments do not work in a hook", hook=name
+            )
         if argument.default is not argument.empty:
-            raise PluginError(f"{where}: a hook argument cannot have a default; remove '={argument.default!r}'", hook=name)
+            raise PluginError(
+                f"{where}: a hook argument cannot have a default; remove '={argument.default!r}'", hook=name
+            )
         if argument.name not in allowed:
             raise PluginError(f"{where}: the hook's arguments are ({', '.join(allowed)})", hook=name)
 
@@ -128,7 +132,9 @@ class HookManager:
             )
         present = self._providers.get(name)
         if present and present[0].tier != "core":
-            raise PluginConflictError(f"{present[0]} and {plugin} both answer {name!r}, where one is meant", hook=name)
+            raise PluginConflictError(
+                f"{present[0]} and {plugin} both answer {name!r}, where one is meant", hook=name
+            )
         self._providers[name] = plugin, function, tuple(inspect.signature(function).parameters)
 
     def has_provider(self, name: str) -> bool:
@@ -150,6 +156,18 @@ class HookManager:
     def is_wrapped(self, name: str) -> bool:
         """Whether a call of this hook has to run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
+
+    def check_wrappable(self, fronted: Iterable[str]) -> None:
+        """Refuse wrappers that nothing would ever run.
+
+        Raises:
+            PluginError: a plugin wraps a hook that is asked once, at build, and has no front.
+        """
+        for name in set(self._providers) - set(fronted):
+            if self.is_wrapped(name) or getattr(self._pluggy.hook, name).get_hookimpls():
+                raise PluginError(
+                    f"the hook {name!r} cannot be wrapped: it is asked once, at build", hook=name
+                )
 
     def relay(self, name: str, **arguments: Any) -> Any:
         """The whole chain: wrappers, outermost the last registered, around the learner's own method."""

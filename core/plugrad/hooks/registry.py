@@ -79,7 +79,9 @@ def load_algorithm(name: str) -> Plugin:
     """
     plugin = _load("algorithm", name)
     if "get_config_class" not in implementations(plugin):
-        raise PluginError(f"{plugin} lacks the hook 'get_config_class': return your AlgorithmConfig subclass in it")
+        raise PluginError(
+            f"{plugin} lacks the hook 'get_config_class': return your AlgorithmConfig subclass in it"
+        )
     return plugin
 
 
@@ -122,7 +124,9 @@ def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
         try:
             yield _load("plugin", entry.name)
         except PluginError as error:
-            warnings.warn(f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3)
+            warnings.warn(
+                f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3
+            )
 
 
 def _load(kind: str, name: str) -> Plugin:
@@ -130,7 +134,8 @@ def _load(kind: str, name: str) -> Plugin:
     record = _record(kind, entry, owner)
     if not record.installed:
         raise MissingFrameworkError(
-            f'{kind} {name!r} needs {record.requires}: pip install "{owner.name}[{name}]"', requires=record.requires
+            f'{kind} {name!r} needs {record.requires}: pip install "{owner.name}[{name}]"',
+            requires=record.requires,
         )
     plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(kind, entry, owner))
     implementations(plugin)
@@ -152,7 +157,8 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
     if not found:
         known = sorted({entry.name for entry, _ in _entries(kind)})
         raise _NOT_FOUND[kind](
-            f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}", known=known
+            f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",
+            known=known,
         )
     if len(found) > 1:
         owners = " and ".join(f"{owner.name} {owner.version}" for _, owner in found)
