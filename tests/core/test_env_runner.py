@@ -1,0 +1,431 @@
+"""The env runner: every row of a chunk is what happened, chunks join to episodes, and a state continues."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import counting
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from hypothesis import given
+from hypothesis import strategies as st
+from plugrad.checkpoint import load_checkpoint, save_checkpoint
+from plugrad.config import AlgorithmConfig
+from plugrad.env_runner import EnvRunner
+from plugrad.errors import BatchError, ConfigError, RestoreMismatchError
+
+MODES = ("sync", "vector_entry_point")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The fields that an env runner reads."""
+
+    env: Any = counting.ID
+    env_config: dict[str, Any] = field(default_factory=dict)
+    num_env_runners: int = 0
+    num_envs_per_env_runner: int = 3
+    rollout_fragment_length: int | None = 10
+    train_batch_size: int = 64
+    normalize_observations: bool = False
+    vectorization_mode: str = "sync"
+
+
+def make_runner(act=counting.policy, seed=0, **settings) -> EnvRunner:
+    return EnvRunner(config=Sampling(**settings), act=act, seed=seed)
+
+
+def balance(observations: np.ndarray) -> dict[str, np.ndarray]:
+    """Keeps CartPole up for about 200 steps and more."""
+    return {"actions": (observations[:, 2] + 0.5 * observations[:, 3] > 0).astype(np.int64)}
+
+
+def swing(observations: np.ndarray) -> dict[str, np.ndarray]:
+    return {"actions": 5.0 * observations[:, 2:3]}
+
+
+def check_chunk(episode) -> None:
+    """All that a chunk says, against what the counting environment does."""
+    key, first = (int(number) for number in episode.observations[0, :2])
+    steps = np.arange(first, first + len(episode) + 1)
+    expected = counting.policy(episode.observations[:-1])
+    np.testing.assert_array_equal(episode.observations[:, 0], key)
+    np.testing.assert_array_equal(episode.observations[:, 1], steps)
+    np.testing.assert_array_equal(episode.observations[1:, 2], episode.actions)
+    np.testing.assert_array_equal(episode.rewards, [counting.reward_of(key, step) for step in steps[1:]])
+    np.testing.assert_array_equal(episode.actions, expected["actions"])
+    for column in ("action_logp", "action_dist_inputs"):
+        np.testing.assert_array_equal(episode.extra_model_outputs[column], expected[column])
+    assert set(episode.extra_model_outputs) == {"action_logp", "action_dist_inputs"}
+    assert episode.is_done == (steps[-1] == counting.length_of(key))
+    assert episode.truncated == (episode.is_done and counting.ends_in_truncation(key))
+    assert episode.terminated == (episode.is_done and not counting.ends_in_truncation(key))
+    assert episode.observations.dtype == episode.rewards.dtype == np.float32
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(
+    num_envs=st.integers(1, 4),
+    fragments=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    seed=st.integers(0),
+)
+def test_every_row_of_every_chunk_is_what_happened(mode, num_envs, fragments, seed):
+    runner = make_runner(num_envs_per_env_runner=num_envs, vectorization_mode=mode, seed=seed)
+    open_chunks: dict[str, Any] = {}
+    for num_steps in fragments:
+        chunks = runner.sample(num_steps)
+        steps = sum(len(chunk) for chunk in chunks)
+        assert steps == runner.get_metrics()["num_env_steps_sampled"]
+        assert steps == num_envs * num_steps if mode == "sync" else steps <= num_envs * num_steps
+        for chunk in chunks:
+            check_chunk(chunk)
+            if chunk.id_ in open_chunks:
+                np.testing.assert_array_equal(
+                    open_chunks.pop(chunk.id_).observations[-1], chunk.observations[0]
+                )
+            else:
+                assert chunk.observations[0, 1] == 0
+            if not chunk.is_done:
+                open_chunks[chunk.id_] = chunk
+        assert len(open_chunks) <= num_envs
+    runner.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_metrics_are_of_whole_episodes_not_of_chunks(mode):
+    runner = make_runner(vectorization_mode=mode)
+    finished, total = [], 0
+    for _ in range(40):
+        chunks = runner.sample(3)
+        ended = [int(chunk.observations[0, 0]) for chunk in chunks if chunk.is_done]
+        finished += ended
+        total += sum(map(len, chunks))
+        assert runner.get_metrics()["num_episodes"] == len(ended)
+        assert runner.total_steps == total
+    metrics, window = runner.get_metrics(), finished[-20:]
+    returns = [counting.return_of(key) for key in window]
+    assert len(finished) > 20
+    assert metrics["episode_return_mean"] == pytest.approx(np.mean(returns))
+    assert (metrics["episode_return_min"], metrics["episode_return_max"]) == (min(returns), max(returns))
+    assert metrics["episode_len_mean"] == pytest.approx(np.mean([counting.length_of(key) for key in window]))
+
+
+def test_metrics_have_no_returns_before_an_episode_has_finished():
+    runner = make_runner(balance, env="CartPole-v1")
+    runner.sample(3)
+    assert runner.get_metrics() == {"num_env_steps_sampled": 9, "num_episodes": 0}
+
+
+def test_the_policy_is_called_once_per_vector_step_with_all_environments():
+    shapes = []
+
+    def act(observations):
+        shapes.append(observations.shape)
+        return counting.policy(observations)
+
+    make_runner(act).sample(17)
+    assert shapes == [(3, 3)] * 17
+
+
+def test_a_time_limit_truncates_and_leaves_the_true_last_observation():
+    """Pendulum never terminates: 200 steps, and all successors obey the equations of motion, also the last."""
+    runner = make_runner(swing, env="Pendulum-v1", rollout_fragment_length=70)
+    chunks = [chunk for _ in range(6) for chunk in runner.sample()]
+    assert sum(chunk.truncated for chunk in chunks) == 6
+    assert not any(chunk.terminated for chunk in chunks)
+    assert runner.get_metrics()["episode_len_mean"] == 200
+    for chunk in chunks:
+        _, sin, speed = chunk.observations[:-1].T
+        torque = np.clip(chunk.actions[:, 0], -2, 2)
+        np.testing.assert_allclose(
+            chunk.observations[1:, 2], np.clip(speed + (15 * sin + 3 * torque) * 0.05, -8, 8), atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cartpole_is_truncated_at_500_or_terminated_before(mode):
+    runner = make_runner(balance, env="CartPole-v1", rollout_fragment_length=600, vectorization_mode=mode)
+    ended = [chunk for chunk in runner.sample() if chunk.is_done]
+    assert ended
+    for episode in ended:
+        upright = abs(episode.observations[-1, 2]) < 0.2095 and abs(episode.observations[-1, 0]) < 2.4
+        assert episode.truncated == (len(episode) == 500)
+        assert episode.terminated != upright
+        assert episode.get_return() == len(episode)
+
+
+class Echo(gym.Env):
+    """Observes what it was told, as floats; one step per episode."""
+
+    def __init__(self, space):
+        self.action_space = space
+        self.observation_space = Box(-np.inf, np.inf, (int(np.prod(space.shape)),), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(self.observation_space.shape, np.float32), {}
+
+    def step(self, action):
+        return np.ravel(action).astype(np.float32), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "told"),
+    [
+        (Box(-2.0, 1.0, (3,), np.float32), np.float32([-5, 0.5, 9]), [-2, 0.5, 1]),
+        (Discrete(4, start=-1), np.int64(3), [2]),
+        (Discrete(4), np.int64(3), [3]),
+        (gym.spaces.MultiDiscrete([3, 4], start=[0, 10]), np.array([2, 3]), [2, 13]),
+        (gym.spaces.MultiBinary(2), np.array([0, 1], np.int8), [0, 1]),
+    ],
+)
+def test_stored_actions_are_the_policys_and_the_environment_gets_legal_ones(space, action, told):
+    runner = make_runner(
+        lambda observations: {"actions": np.stack([action] * len(observations))},
+        env=Echo,
+        env_config={"space": space},
+    )
+    for episode in runner.sample(2):
+        np.testing.assert_array_equal(episode.actions, [action])
+        np.testing.assert_array_equal(episode.observations[-1], told)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_seed_gives_the_same_episodes_and_neighbours_share_none(mode):
+    def keys(runner):
+        return [int(chunk.observations[0, 0]) for chunk in runner.sample(20)]
+
+    first = make_runner(vectorization_mode=mode, seed=7)
+    begun = keys(first)
+    assert begun == keys(make_runner(vectorization_mode=mode, seed=7))
+    assert not set(begun) & set(keys(make_runner(vectorization_mode=mode, seed=8)))
+    assert keys(first) != begun
+    first.reset(7)
+    assert keys(first) == begun
+    unseeded = [keys(make_runner(vectorization_mode=mode, seed=None)) for _ in range(2)]
+    assert unseeded[0] != unseeded[1]
+
+
+def assert_same(left: Any, right: Any) -> None:
+    """Nested states, or lists of episodes, bit for bit; states are dicts of arrays and plain values only."""
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert isinstance(key, str)
+            assert_same(left[key], right[key])
+    elif isinstance(left, np.ndarray):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+    else:
+        assert left is None or type(left) in (int, float, str)
+        assert left == right
+
+
+def assert_same_episodes(left: list[Any], right: list[Any]) -> None:
+    assert [chunk.id_ for chunk in left] == [chunk.id_ for chunk in right]
+    for one, other in zip(left, right, strict=True):
+        assert one.is_done == other.is_done
+        for name in ("observations", "actions", "rewards"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    ("env", "act"), [(counting.ID, counting.policy), ("CartPole-v1", balance), ("Pendulum-v1", swing)]
+)
+def test_a_state_continues_in_the_middle_of_the_episodes_bit_for_bit(env, act, normalize):
+    settings = {"env": env, "normalize_observations": normalize}
+    whole = make_runner(act, seed=3, **settings)
+    for num_steps in (55, 1, 6):
+        whole.sample(num_steps)
+    state = whole.get_state()
+    resumed = make_runner(act, seed=3, **settings)
+    resumed.set_state(state)
+    assert_same(state, resumed.get_state())
+    for num_steps in (5, 150):
+        assert_same_episodes(whole.sample(num_steps), resumed.sample(num_steps))
+        assert whole.get_metrics() == resumed.get_metrics()
+    assert_same(whole.get_state(), resumed.get_state())
+
+
+def test_a_state_survives_the_disk(tmp_path):
+    runner = make_runner(swing, env="Pendulum-v1", normalize_observations=True)
+    runner.sample(210)
+    save_checkpoint(tmp_path / "runner", runner.get_state(), metadata={})
+    resumed = make_runner(swing, env="Pendulum-v1", normalize_observations=True)
+    resumed.set_state(load_checkpoint(tmp_path / "runner").state)
+    assert_same_episodes(runner.sample(210), resumed.sample(210))
+    assert_same(runner.get_state(), resumed.get_state())
+
+
+def test_an_older_state_takes_a_runner_back():
+    runner = make_runner(normalize_observations=True)
+    runner.sample(50)
+    state = runner.get_state()
+    first = runner.sample(50)
+    runner.set_state(state)
+    assert_same(state, runner.get_state())
+    assert_same_episodes(runner.sample(50), first)
+
+
+def test_a_state_is_a_copy():
+    runner = make_runner(normalize_observations=True)
+    runner.sample()
+    state = runner.get_state()
+    before = repr(state)
+    runner.sample()
+    assert repr(state) == before
+
+
+def test_a_state_from_before_the_first_sample_begins_as_a_new_runner_does():
+    state = make_runner(seed=5).get_state()
+    resumed = make_runner(seed=5)
+    resumed.set_state(state)
+    assert_same_episodes(resumed.sample(), make_runner(seed=5).sample())
+
+
+@pytest.mark.parametrize(
+    "changed", [{"num_envs_per_env_runner": 5}, {"vectorization_mode": "vector_entry_point"}]
+)
+def test_where_episodes_cannot_be_continued_new_ones_begin_that_were_not_seen_before(changed):
+    runner = make_runner(seed=2)
+    seen = {int(chunk.observations[0, 0]) for chunk in runner.sample(20)}
+    resumed = make_runner(seed=2, **changed)
+    resumed.set_state(runner.get_state())
+    chunks = resumed.sample(20)
+    assert {int(chunk.observations[0, 0]) for chunk in chunks}.isdisjoint(seen)
+    assert min(int(chunk.id_) for chunk in chunks) == runner.num_episodes_begun + 1
+    assert resumed.total_steps == runner.total_steps + sum(map(len, chunks))
+    for chunk in chunks:
+        check_chunk(chunk)
+
+
+def test_an_environment_that_does_not_repeat_itself_begins_anew_and_says_so():
+    runner = make_runner(env=counting.UnrepeatableEnv, num_envs_per_env_runner=1)
+    runner.sample(4)
+    resumed = make_runner(env=counting.UnrepeatableEnv, num_envs_per_env_runner=1)
+    with pytest.warns(UserWarning, match="environment 0 did not repeat"):
+        resumed.set_state(runner.get_state())
+    episode = resumed.sample(13)[0]
+    check_chunk(episode)
+    assert len(episode) == 13
+    assert resumed.get_metrics()["episode_len_mean"] == 13
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_state_with_statistics_fits_only_a_runner_that_normalises(saved):
+    runner = make_runner(normalize_observations=saved)
+    runner.sample()
+    other = make_runner(normalize_observations=not saved)
+    before = repr(other.get_state())
+    with pytest.raises(RestoreMismatchError, match=f"set normalize_observations={saved}"):
+        other.set_state(runner.get_state())
+    assert repr(other.get_state()) == before
+
+
+def test_normalised_observations_are_what_is_stored_and_each_is_counted_once():
+    """Each stored observation, a final one too, is the raw one scaled by the statistics of that moment."""
+    seen: list[np.ndarray] = []
+
+    class Recorded(counting.CountingEnv):
+        def reset(self, **kwargs):
+            observation, info = super().reset(**kwargs)
+            seen.append(observation)
+            return observation, info
+
+        def step(self, action):
+            observation, *rest = super().step(action)
+            seen.append(observation)
+            return observation, *rest
+
+    runner = make_runner(
+        lambda observations: {"actions": np.zeros(len(observations), np.int64)},
+        env=Recorded,
+        num_envs_per_env_runner=1,
+        normalize_observations=True,
+    )
+    chunks = runner.sample(15) + runner.sample(15)
+    raw = np.array(seen)
+    assert runner.normalizer.count == len(raw) == 31 + sum(chunk.is_done for chunk in chunks)
+    np.testing.assert_allclose(runner.normalizer.mean, raw.mean(axis=0))
+    np.testing.assert_allclose(runner.normalizer.variance, raw.var(axis=0), atol=1e-12)
+    position = 0
+    for chunk in chunks:
+        stop = position + len(chunk) + 1
+        for row, index in zip(chunk.observations, range(position, stop), strict=True):
+            # An observation that ends or begins an episode is counted together with the other of the two.
+            candidates = [raw[: index + more] for more in (1, 2)]
+            scaled = [
+                np.clip((raw[index] - rows.mean(axis=0)) / np.sqrt(rows.var(axis=0) + 1e-8), -10, 10)
+                for rows in candidates
+            ]
+            assert any(np.allclose(row, one, atol=1e-4) for one in scaled)
+        position = stop if chunk.is_done else stop - 1
+    assert runner.observation_space == Box(-np.inf, np.inf, (3,), np.float32)
+
+
+def test_a_frozen_normaliser_scales_and_learns_nothing():
+    trained = make_runner(normalize_observations=True)
+    trained.sample(50)
+    frozen = trained.normalizer.frozen_copy()
+    before = repr(frozen.get_state())
+    runner = EnvRunner(config=Sampling(), act=counting.policy, seed=1, normalizer=frozen)
+    raw = make_runner(lambda rows: runner._act(frozen.normalize(rows)), seed=1)
+    for scaled, plain in zip(runner.sample(30), raw.sample(30), strict=True):
+        np.testing.assert_array_equal(scaled.observations, frozen.normalize(plain.observations))
+    assert repr(frozen.get_state()) == before
+
+
+def test_discrete_observations_are_one_hot():
+    runner = make_runner(lambda rows: {"actions": np.ones(len(rows), np.int64)}, env="FrozenLake-v1")
+    for episode in runner.sample(30):
+        assert episode.observations.shape == (len(episode) + 1, 16)
+        assert episode.observations.dtype == np.float32
+        np.testing.assert_array_equal(episode.observations.sum(axis=1), 1)
+    assert runner.observation_space == Box(0, 1, (16,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"rollout_fragment_length": 7}, 7),
+        ({"rollout_fragment_length": None, "train_batch_size": 64}, 21),
+        ({"rollout_fragment_length": None, "train_batch_size": 64, "num_env_runners": 2}, 10),
+        ({"rollout_fragment_length": None, "train_batch_size": 2}, 1),
+    ],
+)
+def test_the_fragment_length_is_configured_or_a_share_of_the_batch(settings, expected):
+    runner = make_runner(**settings)
+    assert runner.fragment_length == expected
+    assert sum(map(len, runner.sample())) == 3 * expected
+
+
+def test_a_column_without_a_row_per_environment_is_refused():
+    runner = make_runner(
+        lambda rows: {"actions": np.zeros(len(rows), np.int64), "vf_preds": np.zeros((1, 1))}
+    )
+    with pytest.raises(BatchError, match=r"'vf_preds' of shape \(1, 1\) for 3 environments"):
+        runner.sample()
+
+
+def test_an_algorithms_config_says_all_that_a_runner_reads():
+    config = (
+        AlgorithmConfig()
+        .environment("CartPole-v1", env_config={"sutton_barto_reward": True})
+        .training(train_batch_size=40)
+        .env_runners(num_envs_per_env_runner=4, normalize_observations=True)
+    )
+    runner = EnvRunner(config=config, act=balance, seed=0)
+    episodes = runner.sample()
+    assert [episode.observations.shape for episode in episodes] == [(11, 4)] * 4
+    assert runner.normalizer.count == 44
+    assert all(episode.get_return() == 0 for episode in episodes)
+
+
+def test_a_fragment_has_steps_and_closing_twice_is_fine():
+    runner = make_runner()
+    with pytest.raises(ConfigError, match="at least 1 step"):
+        runner.sample(0)
+    runner.close()
+    runner.close()

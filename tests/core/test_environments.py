@@ -1,0 +1,195 @@
+"""The environment door: every way to name an environment, and errors that say what to type."""
+
+import sys
+
+import counting
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from plugrad.environments import action_converter, get_spaces, make_env, make_vector_env, stored_space
+from plugrad.errors import ConfigError
+
+
+class Outer:
+    class Nested(counting.CountingEnv):
+        pass
+
+
+class Observing(counting.CountingEnv):
+    """Observes whatever space it is given."""
+
+    def __init__(self, space):
+        super().__init__()
+        self.observation_space = space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        "CartPole-v1",
+        "gymnasium:CartPole-v1",
+        "gymnasium.envs.classic_control:CartPoleEnv",
+        CartPoleEnv,
+        lambda **settings: gym.make("CartPole-v1", **settings),
+    ],
+)
+def test_an_environment_can_be_named_in_every_way(env):
+    made = make_env(env, {"sutton_barto_reward": True})
+    assert isinstance(made.unwrapped, CartPoleEnv)
+    made.reset(seed=0)
+    assert made.step(1)[1] == 0  # Sutton and Barto's reward, so the arguments arrived
+    assert (made.spec is None) == (env is CartPoleEnv or env == "gymnasium.envs.classic_control:CartPoleEnv")
+
+
+def test_a_class_within_a_class_can_be_named():
+    assert sys.modules[__name__].Outer.Nested is type(make_env(f"{__name__}:Outer.Nested").unwrapped)
+
+
+@pytest.mark.parametrize(
+    ("env", "env_config", "words"),
+    [
+        ("CartPol-v1", {}, r"no environment 'CartPol-v1'.*Did you mean 'CartPole-v1'\?"),
+        ("CartPole-v7", {}, r"no environment 'CartPole-v7'.*Did you mean 'CartPole-v1'\?"),
+        ("qqq", {}, "no environment 'qqq'.*Is the package that registers it imported"),
+        ("gymnasium:CartPol-v1", {}, r"Did you mean 'CartPole-v1'\?"),
+        ("no_such_package.envs:Env-v0", {}, "cannot import 'no_such_package.envs'.*Is it installed"),
+        (
+            "gymnasium.envs.classic_control:CartPolEnv",
+            {},
+            r"has no 'CartPolEnv'.*Did you mean 'CartPoleEnv'\?",
+        ),
+        (
+            "CartPole-v1",
+            {"gravitas": 1},
+            r"'CartPole-v1' with env_config=\{'gravitas': 1\}.*unexpected keyword",
+        ),
+        (
+            CartPoleEnv,
+            {"gravitas": 1},
+            r"CartPoleEnv with env_config.*unexpected keyword argument 'gravitas'",
+        ),
+        (None, {}, r"env=None.*config.environment\('CartPole-v1'\)"),
+        (dict, {}, "dict made a dict, not a gymnasium.Env"),
+    ],
+)
+def test_what_is_no_environment_is_an_error_that_says_what_to_type(env, env_config, words):
+    with pytest.raises(ConfigError, match=words):
+        make_env(env, env_config)
+
+
+@pytest.mark.parametrize(
+    ("space", "length"),
+    [
+        (Discrete(5), 5),
+        (Discrete(5, start=2), 5),
+        (MultiDiscrete([2, 3]), 5),
+        (MultiBinary(4), 4),
+        (Dict({"a": Discrete(3), "b": Box(-1, 1, (2, 2))}), 7),
+        (Tuple((Box(0, 1, (3,)), Discrete(2))), 5),
+    ],
+)
+def test_other_observations_than_boxes_are_flattened(space, length):
+    env = make_env(Observing, {"space": space})
+    observation, _ = env.reset(seed=0)
+    space.seed(0)
+    np.testing.assert_array_equal(observation, gym.spaces.flatten(space, space.sample()))
+    assert observation.shape == (length,)
+    assert stored_space(env.observation_space).shape == (length,)
+    assert stored_space(env.observation_space).dtype == np.float32
+
+
+def test_images_stay_bytes_and_boxes_keep_their_shape():
+    image = Box(0, 255, (8, 8, 3), np.uint8)
+    assert make_env(Observing, {"space": image}).observation_space == image
+    assert stored_space(image) == image
+    assert stored_space(image, normalized=True) == Box(-np.inf, np.inf, (8, 8, 3), np.float32)
+
+
+def test_bounds_beyond_float32_are_no_bounds():
+    wide = Box(np.array([-np.inf, -1e300, 0]), np.array([np.inf, 1e300, 2]), dtype=np.float64)
+    expected = Box(np.float32([-np.inf, -np.inf, 0]), np.float32([np.inf, np.inf, 2]), dtype=np.float32)
+    assert stored_space(wide) == expected
+
+
+def test_what_cannot_be_an_array_is_refused():
+    with pytest.raises(ConfigError, match="Text space are not arrays"):
+        stored_space(Text(3))
+
+
+def test_reading_the_spaces_leaves_no_environment_open():
+    closed = []
+
+    class Closing(counting.CountingEnv):
+        def close(self):
+            closed.append(self)
+
+    get_spaces(Closing)
+    assert len(closed) == 1
+
+
+def test_spaces_are_those_of_what_is_stored():
+    assert get_spaces(counting.CountingEnv) == (Box(0, np.inf, (3,), np.float32), Discrete(3))
+    normalized, _ = get_spaces(counting.CountingEnv, normalize_observations=True)
+    assert normalized == Box(-np.inf, np.inf, (3,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "expected"),
+    [
+        (Discrete(3), [0, 2], [0, 2]),
+        (Discrete(3, start=5), [0, 2], [5, 7]),
+        (MultiDiscrete([2, 2], start=[1, -1]), [[0, 1]], [[1, 0]]),
+        (Box(-1, 1, (2,)), [[-3, 0.5]], [[-1, 0.5]]),
+        (Box(-np.inf, np.inf, (1,)), [[1e9]], [[1e9]]),
+    ],
+)
+def test_actions_are_made_legal(space, actions, expected):
+    converted = action_converter(space)(np.array(actions))
+    np.testing.assert_array_equal(converted, expected)
+    assert converted.dtype == space.dtype
+
+
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_vector_environments_step_together(mode):
+    envs = make_vector_env("CartPole-v1", {}, num_envs=3, vectorization_mode=mode)
+    observations, _ = envs.reset(seed=0)
+    assert observations.shape == (3, 4)
+    assert isinstance(envs, SyncVectorEnv) == (mode == "sync")
+    assert envs.metadata["autoreset_mode"] == (
+        AutoresetMode.SAME_STEP if mode == "sync" else AutoresetMode.NEXT_STEP
+    )
+    envs.close()
+
+
+class Disabled(counting.CountingVectorEnv):
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    ("env", "mode", "words"),
+    [
+        ("Pendulum-v1", "vector_entry_point", "doesn't have a vector entry point"),
+        (CartPoleEnv, "vector_entry_point", "needs a Gymnasium id, not CartPoleEnv"),
+        ("gymnasium.envs.classic_control:CartPoleEnv", "vector_entry_point", "is a single environment"),
+        ("plugrad-tests/Disabled-v0", "vector_entry_point", 'take vectorization_mode="sync"'),
+        ("CartPole-v1", "synk", r"vectorization_mode='synk'; there is 'sync', .*Did you mean 'sync'\?"),
+    ],
+)
+def test_what_cannot_be_vectorised_is_an_error(env, mode, words):
+    if "plugrad-tests/Disabled-v0" not in gym.registry:
+        gym.register("plugrad-tests/Disabled-v0", vector_entry_point=Disabled)
+    with pytest.raises(ConfigError, match=words):
+        make_vector_env(env, {}, num_envs=2, vectorization_mode=mode)
+
+
+def test_there_is_at_least_one_environment():
+    with pytest.raises(ConfigError, match="num_envs_per_env_runner=0"):
+        make_vector_env("CartPole-v1", num_envs=0)
