@@ -175,7 +175,11 @@ def test_the_deepest_state_that_is_saved_is_also_read(tmp_path: Path, where: str
     tree: dict[str, Any] = {"leaf": 2**70}
     for _ in range(29):
         tree = {"x": tree}
-    save_checkpoint(tmp_path / "c", **{"state": {}, "metadata": {}, where: tree})
+    save_checkpoint(
+        tmp_path / "c",
+        tree if where == "state" else {},
+        metadata=tree if where == "metadata" else {},
+    )
     assert_same(dict(getattr(load_checkpoint(tmp_path / "c"), where)), tree)
 
 

@@ -1,0 +1,30 @@
+"""plugrad is small to import: no framework and no Ray before a learner or a group asks for one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["torch", "tensorflow", "keras", "jax", "ray", "matplotlib", "plugrad_torch", "plugrad_tf2"]
+
+DOORS = {
+    "import": "import plugrad",
+    "every public name": "from plugrad import *",
+    "list_plugins": "import plugrad; plugrad.list_plugins()",
+    "get_algorithm": "import plugrad; plugrad.get_algorithm('ppo')",
+    "a config": "from plugrad_ppo import PPOConfig; PPOConfig().environment('CartPole-v1').validate()",
+    "checkpoint": "import plugrad.checkpoint",
+    "help": "from click.testing import CliRunner; from plugrad.cli import main;"
+    "assert CliRunner().invoke(main, ['--help']).exit_code == 0",
+    "plugins command": "from click.testing import CliRunner; from plugrad.cli import main;"
+    "assert CliRunner().invoke(main, ['plugins']).exit_code == 0",
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_framework_is_imported_by(door: str) -> None:
+    code = f"{DOORS[door]}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout.splitlines()[-1])) & set(HEAVY) == set()

@@ -1,0 +1,104 @@
+"""The lists in setup.cfg against the folders on disk."""
+
+import configparser
+import os
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = [ROOT / "core", ROOT / "backends", ROOT / "plugins"]
+
+
+def options(section: str) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser[section]
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def top_folders() -> dict[str, str]:
+    """Top-level package -> its folder, as setup.cfg has it."""
+    pairs = (line.split("=") for line in lines(options("options")["package_dir"]))
+    return {package.strip(): folder.strip() for package, folder in pairs}
+
+
+def packages_on_disk() -> set[str]:
+    return {
+        ".".join(init.parent.relative_to(root).parts)
+        for root in SOURCE_ROOTS
+        for init in root.rglob("__init__.py")
+    }
+
+
+def file_of(module: str) -> Path | None:
+    """The source file of a module, found without importing it."""
+    top, *rest = module.split(".")
+    base = ROOT / top_folders()[top] / Path(*rest)
+    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+
+
+def test_the_packages_are_the_folders_on_disk() -> None:
+    listed = lines(options("options")["packages"])
+    assert sorted(listed) == sorted(set(listed))
+    assert set(listed) == packages_on_disk()
+
+
+def test_every_folder_with_python_files_is_a_package() -> None:
+    folders = {path.parent for root in SOURCE_ROOTS for path in root.rglob("*.py")}
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
+def test_every_top_level_package_has_its_folder_and_its_types() -> None:
+    expected = {
+        f.name: str(f.relative_to(ROOT)) for root in SOURCE_ROOTS for f in root.iterdir() if f.is_dir()
+    }
+    assert top_folders() == {name: folder for name, folder in expected.items() if name.isidentifier()}
+    assert [
+        name for name, folder in top_folders().items() if not (ROOT / folder / "py.typed").is_file()
+    ] == []
+    assert options("options.package_data")["*"] == "py.typed"
+
+
+def declared_entry_points() -> list[tuple[str, str, str, str]]:
+    """Group, name, module and attribute of each."""
+    return [
+        (group, *re.fullmatch(r"(\S+) = ([\w.]+):(\w+)", line).groups())  # type: ignore[union-attr]
+        for group, text in options("options.entry_points").items()
+        for line in lines(text)
+    ]
+
+
+@pytest.mark.parametrize(("group", "name", "module", "attribute"), declared_entry_points())
+def test_an_entry_point_names_something_that_exists(
+    group: str, name: str, module: str, attribute: str
+) -> None:
+    """Read, not imported: the framework of a backend need not be installed."""
+    path = file_of(module)
+    assert path is not None, f"{group}: {name} = {module}:{attribute} has no file"
+    beside = file_of(f"{module}.{attribute}")
+    assert beside or re.search(rf"^(def |import .*\b)?{attribute}\b", path.read_text(), re.MULTILINE)
+
+
+def test_the_installed_distribution_declares_the_same_entry_points() -> None:
+    installed = {(ep.group, ep.name, ep.module, ep.attr) for ep in distribution("plugrad").entry_points}
+    assert installed == set(declared_entry_points())
+
+
+@pytest.mark.skipif(
+    "TOX_ENV_NAME" not in os.environ, reason="outside tox the source tree may be what is installed"
+)
+def test_tox_tests_the_wheel_and_not_the_source_tree() -> None:
+    plugrad = pytest.importorskip("plugrad")
+    assert Path(plugrad.__file__).parent != ROOT / "core" / "plugrad"
+
+
+def test_the_readme_says_how_the_tests_are_run() -> None:
+    command = "python -m pip install tox && tox"
+    assert command in (ROOT / "README.md").read_text()
+    assert command in (ROOT / ".ci" / "run").read_text()

@@ -1,0 +1,97 @@
+"""The wheel that a user gets: what is in it, and that it works in an environment of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("build", reason="tox -e package has it")
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = [ROOT / "core", ROOT / "backends", ROOT / "plugins"]
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """The output of a command that must succeed, in an environment that knows nothing of the source tree."""
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PLUGRAD_PLUGINS")
+    }
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as a release is: an sdist, and the wheel from that."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment with the wheel and nothing beside what it requires."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
+    return folder / "bin" / "python"
+
+
+def test_the_wheel_has_every_source_file_and_no_other(wheel: Path) -> None:
+    on_disk = {
+        str(path.relative_to(root))
+        for root in SOURCE_ROOTS
+        for path in root.rglob("*")
+        if path.is_file() and (path.suffix == ".py" or path.name == "py.typed")
+    }
+    in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert in_wheel == on_disk
+    assert len(in_wheel) > 50
+
+
+def test_the_wheel_carries_licence_and_description(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    text = archive.read(metadata).decode()
+    assert (ROOT / "README.md").read_text().strip() in text
+    assert re.search("^License(-Expression)?: Apache-2.0$", text, re.MULTILINE)
+    assert "==" not in text.split("\n\n")[0], "versions that the tests run with never get into the metadata"
+    assert any(name.endswith("/LICENSE") for name in archive.namelist())
+
+
+def test_it_imports_and_lists_its_plugins_without_any_framework(python: Path, tmp_path: Path) -> None:
+    code = """
+import plugrad
+from importlib.util import find_spec
+assert not find_spec("torch") and not find_spec("tensorflow") and not find_spec("ray")
+print(*sorted(plugin.name for plugin in plugrad.list_plugins()))
+"""
+    assert {"ppo", "tf2", "torch"} <= set(run(python, "-c", code, cwd=tmp_path).split())
+
+
+def test_a_missing_framework_is_named_with_what_to_type(python: Path, tmp_path: Path) -> None:
+    code = """
+from plugrad.errors import BackendNotFoundError
+from plugrad.hooks.registry import load_backend
+for name in ("torch", "tf2"):
+    try:
+        load_backend(name)
+    except BackendNotFoundError as error:
+        print(error)
+"""
+    said = run(python, "-c", code, cwd=tmp_path)
+    assert 'pip install "plugrad[torch]"' in said
+    assert 'pip install "plugrad[tf2]"' in said
+
+
+def test_the_command_line_is_installed(python: Path, tmp_path: Path) -> None:
+    assert "train" in run(python.parent / "plugrad", "--help", cwd=tmp_path)
+    assert "torch" in run(python.parent / "plugrad", "plugins", cwd=tmp_path)
+    run(python, "-m", "pip", "check")
