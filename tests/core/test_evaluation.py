@@ -6,7 +6,7 @@ import pytest
 from plugrad.env_runner import EnvRunner
 from plugrad.errors import ConfigError
 from plugrad.evaluation import evaluate
-from test_env_runner import Sampling
+from sampling import Sampling
 
 
 def make_runner() -> EnvRunner:
