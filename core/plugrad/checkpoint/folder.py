@@ -106,8 +106,8 @@ class Folder:
         return CheckpointCorruptError(f"{self.path / name} {why}", path=str(self.path / name))
 
     def _read_all(self, name: str, fd: int, size: int) -> bytes:
-        parts = []
-        while part := os.read(fd, 16 * 2**20):
+        parts = []  # one part below a gigabyte, which `join` returns without a copy
+        while part := os.read(fd, min(size + 1, 2**30)):
             parts.append(part)
             size -= len(part)
             if size < 0:
