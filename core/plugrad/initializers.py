@@ -1,5 +1,7 @@
 """Initial weights, drawn in numpy so that equal seeds give equal networks on every backend."""
 
+from math import sqrt
+
 import numpy as np
 
 from plugrad.types import Array
@@ -21,7 +23,8 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, int], gain: float) ->
 
 def variance_scaling(rng: np.random.Generator, shape: tuple[int, int], gain: float) -> Array:
     """A Gaussian matrix [in, out] with standard deviation `gain / sqrt(in)` (He et al. 2015, eq. 10: gain sqrt(2))."""
-    return (rng.standard_normal(shape) * gain / np.sqrt(shape[0])).astype(np.float32)
+    deviation: float = gain / sqrt(shape[0])
+    return np.asarray(rng.normal(0.0, deviation, shape), np.float32)
 
 
 def constant(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:

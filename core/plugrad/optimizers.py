@@ -6,6 +6,7 @@ the slots and the learning rate. Formulas are those of torch.optim; Keras has an
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from math import log
 from typing import Any, ClassVar
 
 from plugrad.errors import ConfigError, did_you_mean
@@ -14,7 +15,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.types import Tensor
 
 Slots = dict[str, Tensor]
-SCALAR_SLOTS = frozenset({"correction1", "correction2"})
+SCALAR_SLOTS = frozenset({"count"})
 """Slots with one number for all parameters; the others have one entry per parameter entry."""
 
 
@@ -85,7 +86,7 @@ class Adam(Optimizer):
     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  change = lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps).
     """
 
-    slot_names = ("m", "v", "correction1", "correction2")
+    slot_names = ("m", "v", "count")
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -97,11 +98,15 @@ class Adam(Optimizer):
         """See the class."""
         m = slots["m"] + (1.0 - self.beta1) * (gradient - slots["m"])
         v = slots["v"] + (1.0 - self.beta2) * (gradient * gradient - slots["v"])
-        # 1 - b^t by recurrence: in float32 the power would lose four digits to cancellation.
-        correction1 = self.beta1 * slots["correction1"] + (1.0 - self.beta1)
-        correction2 = self.beta2 * slots["correction2"] + (1.0 - self.beta2)
+        count = slots["count"] + 1.0
+        correction1, correction2 = (_one_minus_power(ops, beta, count) for beta in (self.beta1, self.beta2))
         change = (lr / correction1) * m / (ops.sqrt(v) / ops.sqrt(correction2) + self.eps)
-        return change, {"m": m, "v": v, "correction1": correction1, "correction2": correction2}
+        return change, {"m": m, "v": v, "count": count}
+
+
+def _one_minus_power(ops: Ops, beta: float, count: Tensor) -> Tensor:
+    """1 - beta^count as -expm1(count log beta): the power itself would lose four of float32's seven digits."""
+    return -ops.expm1(count * log(beta)) if beta > 0.0 else ops.ones_like(count)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -141,7 +146,10 @@ class SGD(Optimizer):
 
 @dataclass(eq=False, kw_only=True)
 class RMSprop(Optimizer):
-    """RMSprop (Hinton, lecture 6e): v = a v + (1-a) g^2;  buf = momentum buf + g / (sqrt(v) + eps);  change = lr buf."""
+    """RMSprop (Hinton, lecture 6e), epsilon outside the root.
+
+    v = a v + (1-a) g^2;  buf = momentum * buf + g / (sqrt(v) + eps);  change = lr * buf.
+    """
 
     slot_names = ("v", "momentum")
 
