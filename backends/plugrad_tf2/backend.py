@@ -26,7 +26,7 @@ from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
 def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
-    capabilities = frozenset({"complete_update", "xla", "static_shapes", "user_modules"})
+    capabilities = frozenset({"complete_update", "xla", "user_modules"})
     return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
 
 

@@ -27,6 +27,10 @@ def log1p(x: Tensor) -> Tensor:
     return tf.math.log1p(x)
 
 
+def expm1(x: Tensor) -> Tensor:
+    return tf.math.expm1(x)
+
+
 def sqrt(x: Tensor) -> Tensor:
     return tf.sqrt(x)
 

@@ -3,16 +3,18 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
+from plugrad.batch import Rows
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 
 from plugrad_tf2.variables import FlatParameters
 
-Step = Callable[[ModuleBatches, Mapping[ModuleID, Any]], dict[str, Any]]
+Step = Callable[[ModuleBatches], dict[str, Any]]
 Run = Callable[[ModuleBatches, Mapping[ModuleID, Any], int], Mapping[str, Any]]
 log = logging.getLogger("plugrad")
 
@@ -26,7 +28,12 @@ class TracedStep:
         self.function = tf.function(self._vector, autograph=False)
 
     def _vector(self, columns: ModuleBatches, indices: Mapping[ModuleID, Any]) -> Any:
-        metrics = self._step(columns, indices)
+        metrics = self._step(
+            {
+                module_id: Rows(module_id, columns[module_id], partial(tf.gather, indices=rows))
+                for module_id, rows in indices.items()
+            }
+        )
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
 
@@ -44,7 +51,7 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
         run = whole_update(step, flats, xla=True)
     except Exception as error:  # pragma: no cover
         raise error
-    return Program(run, "complete_update", "the whole update as one XLA program")
+    return Program(run, "complete_update", "the whole update as one XLA program", static_shapes=True)
 
 
 def per_minibatch(step: Step, flats: Sequence[FlatParameters]) -> Run:

@@ -15,7 +15,7 @@ from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 
-from plugrad_torch import differentiation, program
+from plugrad_torch import differentiation, program, stepping
 from plugrad_torch import ops as torch_ops
 from plugrad_torch.module import TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, TensorVariable
@@ -126,6 +126,12 @@ def compute_gradients(
 
 
 @hookimpl
+def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+    """See `plugrad_torch.stepping`."""
+    stepping.apply_gradients(learner, gradients_dict)
+
+
+@hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
     """An optimizer of plugrad and a list of torch parameters."""
     if (
@@ -153,6 +159,6 @@ def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(learner: Any, step: program.Step, mode: str) -> Program:
+def compile_update(step: program.Step, mode: str) -> Program:
     """See `plugrad_torch.program`."""
-    return program.compile_update(learner, step, mode)
+    return program.compile_update(step, mode)

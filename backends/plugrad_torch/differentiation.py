@@ -36,7 +36,8 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
         each.optimizer.parameters for each in learner.registered_optimizers.values()
     ]
     for leaf in leaves:
-        leaf.attach()
+        if not inside:
+            leaf.attach()
         leaf.gradient.zero_()
     total: Any = sum(loss_per_module.values())
     if isinstance(total, Tensor) and total.requires_grad:

@@ -29,6 +29,10 @@ def log1p(x: Tensor) -> Tensor:
     return torch.log1p(x)
 
 
+def expm1(x: Tensor) -> Tensor:
+    return torch.expm1(x)
+
+
 def sqrt(x: Tensor) -> Tensor:
     return torch.sqrt(x)
 

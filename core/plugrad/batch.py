@@ -3,7 +3,7 @@
 Knows spaces and column names, no learner and no framework; a tensor is anything with a shape.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError, did_you_mean
-from plugrad.ops import Ops
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
 
 Batch = dict[ModuleID, dict[str, Any]]
@@ -155,24 +154,24 @@ class Rows(Mapping[str, Tensor]):
     """Some rows of one module's columns, taken when a column is asked for: what is not read costs nothing.
 
     Args:
-        ops: tensor functions.
         module_id: for the error.
         columns: `{column: tensor [rows, ...]}`.
-        indices: int32 [minibatch size].
+        take: makes the minibatch's tensor of a column's.
     """
 
-    def __init__(self, ops: Ops, module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> None:
-        self._ops = ops
+    def __init__(
+        self, module_id: ModuleID, columns: Mapping[str, Tensor], take: Callable[[Tensor], Tensor]
+    ) -> None:
         self._module_id = module_id
         self._columns = columns
-        self._indices = indices
+        self._take = take
         self._taken: dict[str, Tensor] = {}
 
     def __getitem__(self, column: str) -> Tensor:
         if column not in self._taken:
             if column not in self._columns:
                 raise missing_column(self._module_id, column, self._columns)
-            self._taken[column] = self._ops.take(self._columns[column], self._indices, 0)
+            self._taken[column] = self._take(self._columns[column])
         return self._taken[column]
 
     def __contains__(self, column: object) -> bool:

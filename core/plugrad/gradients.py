@@ -201,4 +201,4 @@ def _norm(ops: Ops, flats: Sequence[Tensor]) -> Tensor:
 
 
 def _shrink(ops: Ops, norm: Tensor, limit: Any) -> Tensor:
-    return ops.minimum(limit / (norm + CLIP_EPSILON), ops.ones((), "float32"))
+    return ops.minimum(limit / (norm + CLIP_EPSILON), 1.0)

@@ -295,7 +295,7 @@ class Learner:
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""
-        return self.coefficients[module_id].view()
+        return self.coefficients[module_id].view
 
     # --- optimizers ---------------------------------------------------------------------------------------------
 
@@ -439,9 +439,12 @@ class Learner:
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
         """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
-        if self.finite is None or self.config.nonfinite != "skip":
-            return new
-        return self.ops.where(self.finite, new, old)
+        return self.ops.where(self.finite, new, old) if self.is_guarded else new
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the present step must leave everything as it is if it is not finite."""
+        return self.finite is not None and self.config.nonfinite == "skip"
 
     # --- results and state --------------------------------------------------------------------------------------
 

@@ -47,7 +47,8 @@ class Metrics:
             self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
 
     def _scalar(self, module_id: ModuleID, key: str, value: Any) -> Tensor:
-        tensor = self._ops.stop_gradient(self._ops.cast(self._ops.asarray(value), "float32"))
+        tensor = value if hasattr(value, "dtype") else self._ops.asarray(value)
+        tensor = self._ops.cast(self._ops.stop_gradient(tensor), "float32")
         shape = tuple(self._ops.shape(tensor))
         if shape != ():
             raise LossError(

@@ -28,6 +28,10 @@ def log1p(x: Tensor) -> Tensor:
     return np.log1p(x)
 
 
+def expm1(x: Tensor) -> Tensor:
+    return np.expm1(x)
+
+
 def sqrt(x: Tensor) -> Tensor:
     return np.sqrt(x)
 

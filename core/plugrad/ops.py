@@ -67,6 +67,9 @@ class Ops(Protocol):
     def log1p(self, x: Tensor) -> Tensor:
         """`log(1 + x)`, exact for small `x`."""
 
+    def expm1(self, x: Tensor) -> Tensor:
+        """`e ** x - 1`, exact for small `x`."""
+
     def sqrt(self, x: Tensor) -> Tensor:
         """Square root; NaN below 0. Its gradient at 0 is infinite."""
 

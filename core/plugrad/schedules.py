@@ -54,10 +54,12 @@ class Coefficients:
         config: the module's config. Fields declared `schedulable` follow their schedule; those declared `variable`
             keep what the algorithm assigns (PPO's KL coefficient).
         variable: makes a variable of a float.
+
+    Attributes:
+        view: the config as a loss sees it.
     """
 
     def __init__(self, config: Any, variable: Callable[[float], Variable]) -> None:
-        self._config = config
         self._schedules: dict[str, Schedule] = {}
         self.variables: dict[str, Variable] = {}
         for name, info in config_fields(type(config)).items():
@@ -68,6 +70,7 @@ class Coefficients:
             self.variables[name] = variable(schedule.at(0))
             if not schedule.is_constant:
                 self._schedules[name] = schedule
+        self.view = ConfigView(config, self.variables)
 
     def __getitem__(self, name: str) -> Variable:
         return self.variables[name]
@@ -77,17 +80,19 @@ class Coefficients:
         for name, schedule in self._schedules.items():
             self.variables[name].assign(schedule.at(timestep))
 
-    def view(self) -> "ConfigView":
-        """The config as a loss sees it."""
-        return ConfigView(self._config, self.variables)
-
 
 class ConfigView:
-    """A config whose changing fields read as scalar tensors; all others as they are."""
+    """A config whose changing fields read as scalar tensors; all others as they are.
+
+    Args:
+        config: a module's config.
+        variables: `{field: variable}` of the fields that change.
+    """
 
     def __init__(self, config: Any, variables: Mapping[str, Variable]) -> None:
         self._config = config
         self._variables = variables
+        vars(self).update({name: getattr(config, name) for name in config.fields() if name not in variables})
 
     def __getattr__(self, name: str) -> Any | Tensor:
         variable = self._variables.get(name)

@@ -104,18 +104,20 @@ class UpdateCall:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in rows}
         order = indices(rows, cut, streams)
         num_steps = len(next(iter(order.values())))
-        tensors, order_tensors = self._convert(columns, order)
-        clock.lap("convert")
         program = self._program(columns)
+        tensors, order_tensors = self._convert(columns, order, program)
+        clock.lap("convert")
         learner.update_mode = f"{program.mode}: {program.reason}"
         means = program.run(tensors, order_tensors, num_steps)
         numbers = learner._convert_to_numpy(means)
         self._check_finite(numbers, num_steps, columns)
         clock.lap("update")
 
-    def _convert(self, columns: batches.Batch, order: Mapping[ModuleID, Array]) -> tuple[Any, Any]:
+    def _convert(
+        self, columns: batches.Batch, order: Mapping[ModuleID, Array], program: Program
+    ) -> tuple[Any, Any]:
         learner = self._learner
-        if "static_shapes" in learner.backend_info.capabilities:
+        if program.static_shapes:
             columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in columns.items()}
             order = {module_id: _pad(each) for module_id, each in order.items()}
         return learner._convert_batch_type(columns), learner._convert_batch_type(order)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from plugrad.batch import Rows
 from plugrad.errors import LossError
 from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
@@ -17,16 +16,10 @@ from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, 
 NONFINITE_KEY = "num_nonfinite_minibatches"
 
 
-def make_step(
-    learner: Any,
-) -> Callable[[ModuleBatches, Mapping[ModuleID, Tensor]], dict[str, Tensor]]:
-    """The function of one minibatch that a backend loops over or compiles: `step(columns, indices) -> metrics`."""
-    ops = learner.ops
+def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
+    """The function of one minibatch that a backend loops over or compiles: `step(minibatch) -> metrics`."""
 
-    def step(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> dict[str, Tensor]:
-        minibatch = {
-            module_id: Rows(ops, module_id, columns[module_id], rows) for module_id, rows in indices.items()
-        }
+    def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics:
             learner._update(minibatch)

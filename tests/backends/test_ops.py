@@ -42,6 +42,7 @@ CASES = [
     smooth("exp", "x", lambda o, x: o.exp(x)),
     smooth("log", "p", lambda o, p: o.log(p)),
     smooth("log1p", "p", lambda o, p: o.log1p(p)),
+    smooth("expm1", "x", lambda o, x: o.expm1(x)),
     smooth("sqrt", "p", lambda o, p: o.sqrt(p)),
     smooth("square", "x", lambda o, x: o.square(x)),
     smooth("abs", "x", lambda o, x: o.abs(x)),

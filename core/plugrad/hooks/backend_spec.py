@@ -45,14 +45,17 @@ class Program:
     """An update, ready to run.
 
     Args:
-        run: `run(columns, indices, num_steps) -> {metric name: float32 scalar tensor, mean over the steps}`.
+        run: `run(columns, indices, num_steps) -> {metric name: float32 scalar tensor, mean over the steps}`;
+            minibatch n has the rows `indices[module_id][n]` (int32, [num_steps, minibatch_size]).
         mode: `"none"`, `"forward_train"` or `"complete_update"`: what really runs.
         reason: why this mode and no other, in words for `learner.update_mode`.
+        static_shapes: whether new shapes mean a new compilation; the core then pads rows to powers of two.
     """
 
     run: Callable[[ModuleBatches, Mapping[ModuleID, Tensor], int], Mapping[str, Tensor]]
     mode: str
     reason: str
+    static_shapes: bool = False
 
 
 class BackendSpec:
@@ -262,22 +265,22 @@ class BackendSpec:
     def compile_update(
         self,
         learner: Any,
-        step: Callable[[ModuleBatches, Mapping[ModuleID, Tensor]], dict[str, Tensor]],
+        step: Callable[[ModuleBatches], dict[str, Tensor]],
         variables: Sequence[Variable],
         mode: str,
     ) -> Program:
         """Turn the core's step into the fastest program that this framework can make of it.
 
         Args:
-            step: `step(columns, indices) -> {metric: scalar}`: one minibatch, its rows given by `indices[module_id]`
-                (int32, [minibatch_size]). It reads and assigns `variables`, and nothing else changes.
+            step: `step(minibatch) -> {metric: scalar}` with `minibatch = {module_id: mapping of columns}`, such as
+                `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes.
             mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`.
 
             @hookimpl
             def compile_update(step, mode):
                 def run(columns, indices, num_steps):
-                    sums = [step(columns, {m: i[n] for m, i in indices.items()}) for n in range(num_steps)]
-                    return mean(sums)
+                    batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
+                    return mean([step(batch) for batch in batches])
                 return Program(run, "none", "this backend compiles nothing")
         """
         raise NotImplementedError

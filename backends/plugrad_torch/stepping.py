@@ -1,0 +1,46 @@
+"""Stepping the optimizers: torch's fused Adam on the flat vectors, the neutral formula for all others.
+
+The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests hold it to that.
+"""
+
+from typing import Any
+
+import torch
+from plugrad.gradients import Gradients, flat_of, layouts_in
+from plugrad.optimizers import Adam
+from torch import Tensor
+
+from plugrad_torch import ops
+
+
+def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+    """Step every optimizer of which there is a gradient."""
+    for each in learner.registered_optimizers.values():
+        if layouts_in(gradients_dict, [each.layout]):
+            gradient = flat_of(ops, gradients_dict, each.layout)
+            if type(each.optimizer) is Adam and not learner.is_guarded:
+                fused_adam(each.optimizer, gradient)
+            else:
+                each.optimizer.step(ops, gradient, learner.guard)
+
+
+@torch.no_grad()
+def fused_adam(adam: Adam, gradient: Tensor) -> None:
+    """One kernel for moments and parameters, in place."""
+    slots = {name: slot.read() for name, slot in adam.slots.items()}
+    slots["count"] += 1.0
+    torch._fused_adam_(  # type: ignore[attr-defined]
+        [adam.parameters.read()],
+        [gradient],
+        [slots["m"]],
+        [slots["v"]],
+        [],
+        [slots["count"]],
+        lr=adam.lr.read(),
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        weight_decay=0.0,
+        eps=adam.eps,
+        amsgrad=False,
+        maximize=False,
+    )
