@@ -1,0 +1,88 @@
+"""Gradients without automatic differentiation: slow, exact to nine digits, and nothing to get wrong.
+
+Each entry of the flat parameters costs two evaluations of the loss, so: tiny networks, few rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import LossError
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.testing import numpy_loss_ops as ops
+from plugrad.testing.numpy_variables import FlatParameters
+from plugrad.types import Array, ModuleID, Tensor
+
+Losses = dict[ModuleID, Tensor]
+_STEP = float(np.cbrt(np.finfo(np.float64).eps))
+
+
+def central_differences(function: Callable[[Array], float], x: Array) -> Array:
+    """`(f(x + h) - f(x - h)) / 2h` for each entry of `x` [size], float64.
+
+    The step h is the cube root of the machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next
+    term of the series (Press et al. 2007, "Numerical Recipes", section 5.7).
+    """
+    slopes = np.empty(x.size)
+    for n, step in enumerate(_STEP * np.maximum(1.0, np.abs(x))):
+        above, below = x.copy(), x.copy()
+        above[n] += step
+        below[n] -= step
+        slopes[n] = (function(above) - function(below)) / (above[n] - below[n])
+    return slopes
+
+
+def differentiate(
+    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
+) -> tuple[Losses, Any, Gradients]:
+    """The losses and their gradients."""
+    losses, aux = loss_fn()
+    gradients = learner.compute_gradients(losses, leaves=variables, loss_fn=lambda: loss_fn()[0])
+    return losses, aux, gradients
+
+
+def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+    """Gradients of the sum of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
+
+    Raises:
+        LossError: there is no `loss_fn=`, or it computes other losses than those given: a number says nothing about
+            how it came about, so losses can only be changed where they are computed, in `compute_losses`.
+    """
+    loss_fn: Callable[[], Losses] | None = kwargs.get("loss_fn")
+    if loss_fn is None:
+        raise LossError("on the numpy backend a loss is a number: give loss_fn=, a function that computes it")
+    leaves: Sequence[FlatParameters] = kwargs.get("leaves") or [
+        each.optimizer.parameters for each in learner.registered_optimizers.values()
+    ]
+    with learner.metrics.step() as metrics, ops.constants() as rewind:
+        registered = dict(metrics)
+        _check_same(loss_per_module, loss_fn())
+        buffers = [(leaf.layout, _slopes(leaf, loss_fn, rewind)) for leaf in leaves]
+        metrics.clear()
+        metrics.update(registered)  # not those of the moved parameters
+    return FlatGradients(ops, buffers)
+
+
+def _check_same(given: Losses, computed: Losses) -> None:
+    if not np.array_equal(sum(given.values()), sum(computed.values()), equal_nan=True):
+        raise LossError(
+            "on the numpy backend compute_gradients takes only what compute_losses returned: "
+            f"found {given}, loss_fn computes {computed}",
+            expected=computed,
+            found=given,
+        )
+
+
+def _slopes(leaf: FlatParameters, loss_fn: Callable[[], Losses], rewind: Callable[[], None]) -> Array:
+    start = leaf.read()
+
+    def total(flat: Array) -> float:
+        leaf.place(flat)
+        rewind()
+        return float(sum(loss_fn().values()))
+
+    try:
+        return central_differences(total, start)
+    finally:
+        leaf.place(start)

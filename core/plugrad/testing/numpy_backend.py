@@ -1,0 +1,171 @@
+"""The numpy backend: the reference that every other backend is measured against. Not for training.
+
+    config.framework("numpy")
+
+It is for two things. It is the oracle: it computes in float64 and takes gradients by finite differences, so what it
+says about a loss, a clip or an optimizer owes nothing to any framework. And it lets the core be tested where none is
+installed: it answers every backend hook. Weights and slots are stored in float32, so that states and checkpoints are
+those of the frameworks. A gradient costs two evaluations of the loss for each parameter entry: keep networks tiny.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Rows
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable, Gradients
+from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.rl_module import RLModule
+from plugrad.testing import finite_differences, numpy_loss_ops
+from plugrad.testing.numpy_module import NumpyNetwork, NumpyRLModule
+from plugrad.testing.numpy_variables import ArrayVariable, FlatParameters
+from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
+
+Step = Callable[[ModuleBatches], dict[str, Tensor]]
+
+
+@hookimpl
+def backend_info() -> BackendInfo:
+    """numpy, on the CPU."""
+    return BackendInfo("numpy", np.__version__, ("cpu",), frozenset({"user_modules"}))
+
+
+@hookimpl
+def ops() -> Ops:
+    """`plugrad.numpy_ops`, with a `stop_gradient` for finite differences."""
+    return numpy_loss_ops
+
+
+@hookimpl
+def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
+    """An array."""
+    return ArrayVariable(value, dtype)
+
+
+@hookimpl
+def build_module(module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
+    """The built-in network as a numpy module."""
+    return NumpyNetwork(module_spec, weights)
+
+
+@hookimpl
+def is_module_compatible_with_learner(module: RLModule) -> bool:
+    """Any `NumpyRLModule`."""
+    return isinstance(module, NumpyRLModule)
+
+
+@hookimpl
+def get_parameters(module: NumpyRLModule) -> list[ArrayVariable]:
+    """All of them, in canonical order."""
+    return list(module.named_weights().values())
+
+
+@hookimpl
+def get_param_ref(learner: Any, param: ArrayVariable) -> ParamRef:
+    """`<module id>/<name>`."""
+    for module_id in learner.trainable_module_ids:
+        for name, own in learner.module[module_id].named_weights().items():
+            if own is param:
+                return f"{module_id}/{name}"
+    raise OptimizerError(f"a parameter of shape {param.shape} belongs to no module of this learner")
+
+
+@hookimpl
+def flatten_parameters(learner: Any, params: Sequence[ArrayVariable]) -> FlatVariable:
+    """One vector, joined and cut on demand."""
+    return FlatParameters([learner.get_param_ref(param) for param in params], params)
+
+
+@hookimpl
+def convert_batch_type(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Floats become float64: the one backend where they do."""
+    return {
+        key: convert_batch_type(value) if isinstance(value, Mapping) else _tensor(value)
+        for key, value in batch.items()
+    }
+
+
+def _tensor(value: Any) -> Array:
+    array = np.asarray(value)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+@hookimpl
+def convert_to_numpy(tensors: Any) -> Any:
+    """Copies."""
+    if isinstance(tensors, Mapping):
+        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+    if isinstance(tensors, list | tuple):
+        return [convert_to_numpy(value) for value in tensors]
+    return np.array(tensors)
+
+
+@hookimpl
+def differentiate(
+    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+) -> tuple[dict[ModuleID, Any], Any, Gradients]:
+    """See `plugrad.testing.finite_differences`."""
+    return finite_differences.differentiate(learner, variables, loss_fn)
+
+
+@hookimpl
+def compute_gradients(
+    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+) -> Gradients:
+    """See `plugrad.testing.finite_differences`."""
+    return finite_differences.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
+    """An optimizer of plugrad and a list of `ArrayVariable`s."""
+    if (
+        not isinstance(params, list)
+        or not all(isinstance(param, ArrayVariable) for param in params)
+        or not params
+    ):
+        raise OptimizerError(
+            f"params must be a list of ArrayVariable, found {type(params).__name__}: {params!r:.80}"
+        )
+    if not isinstance(optimizer, Optimizer):
+        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+
+
+@hookimpl
+def get_optimizer_lr(optimizer: Optimizer) -> float:
+    """Read the variable."""
+    return float(optimizer.lr.numpy())
+
+
+@hookimpl
+def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
+    """Assign the variable."""
+    optimizer.lr.assign(lr)
+
+
+@hookimpl
+def compile_update(step: Step) -> Program:
+    """A loop: there is nothing to compile."""
+
+    def run(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int) -> dict[str, Tensor]:
+        with np.errstate(
+            all="ignore"
+        ):  # the learner looks for what is not finite, and says so in its own words
+            metrics = [step(_minibatch(columns, indices, n)) for n in range(num_steps)]
+            return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
+
+    return Program(run, "none", "numpy, one step per minibatch")
+
+
+def _minibatch(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], n: int) -> dict[ModuleID, Rows]:
+    return {
+        module_id: Rows(module_id, columns[module_id], partial(np.take, indices=rows[n], axis=0))
+        for module_id, rows in indices.items()
+    }

@@ -1,0 +1,65 @@
+"""RLModules of numpy: the base of modules in tests without a framework, and the built-in networks as a module."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import ActorCriticMLP
+from plugrad.ops import Ops
+from plugrad.rl_module import RLModule
+from plugrad.testing import numpy_loss_ops
+from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad.types import Array, Tensor
+
+
+class NumpyRLModule(RLModule):
+    """A module that the numpy backend trains: make `ArrayVariable`s in `setup`, read them in `_forward`."""
+
+    framework: ClassVar[str] = "numpy"
+    ops: ClassVar[Ops] = numpy_loss_ops
+
+    def named_weights(self) -> dict[str, ArrayVariable]:
+        """`{name: variable}` in canonical order: by name."""
+        return {name: each for name, each in sorted(vars(self).items()) if isinstance(each, ArrayVariable)}
+
+    def get_state(self) -> dict[str, Array]:
+        """`{name: float32 copy}`."""
+        return {name: weight.numpy() for name, weight in self.named_weights().items()}
+
+    def _load(self, state: Mapping[str, Array]) -> None:
+        for name, weight in self.named_weights().items():
+            weight.assign(state[name])
+
+
+class NumpyNetwork(NumpyRLModule):
+    """A built-in network as a numpy module.
+
+    Args:
+        spec: what to build.
+        weights: `{name: float32 array}` in canonical order.
+    """
+
+    network: ActorCriticMLP
+
+    def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array]) -> None:
+        super().__init__(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+            inference_only=spec.inference_only,
+        )
+        self.network = ActorCriticMLP(spec)
+        self._weights = {name: ArrayVariable(weight) for name, weight in weights.items()}
+
+    def named_weights(self) -> dict[str, ArrayVariable]:
+        """In the network's order."""
+        return self._weights
+
+    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self.network.forward(self.ops, self._tensors(), batch, value=True)
+
+    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return self.network.forward(self.ops, self._tensors(), batch, value=False)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: weight.read() for name, weight in self._weights.items()}
