@@ -1,1 +1,26 @@
-"""In the making."""
+"""The command line: `plugrad train`, `eval`, `plot`, `plugins`, `doctor`.
+
+Help, `plugins` and `doctor` import no framework; what a command needs is imported when it is called.
+"""
+
+import click
+
+from plugrad.cli.doctor import doctor
+from plugrad.cli.eval import evaluate
+from plugrad.cli.exits import OneLineErrors, debug_option
+from plugrad.cli.plot import plot
+from plugrad.cli.plugins import plugins
+from plugrad.cli.train import train
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="plugrad", prog_name="plugrad")
+@debug_option
+def main() -> None:
+    """Train, evaluate and inspect reinforcement learning on any framework."""
+
+
+for command in (train, evaluate, plot, plugins, doctor):
+    main.add_command(command)
+
+__all__ = ["main"]

@@ -1,0 +1,113 @@
+"""`plugrad doctor`: what is here, what is missing, and what to type. Looks things up; imports no
+framework."""
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import click
+
+from plugrad.cli.exits import debug_option
+from plugrad.hooks.registry import PluginRecord, list_plugins
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+@dataclass(frozen=True)
+class Part:
+    """An optional package.
+
+    Args:
+        module: what is imported.
+        distributions: who may bring it.
+        extra: the extra of plugrad that does.
+        use: what it is for.
+    """
+
+    module: str
+    distributions: tuple[str, ...]
+    extra: str
+    use: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be imported, without importing it."""
+        return find_spec(self.module) is not None
+
+    @property
+    def version(self) -> str | None:
+        """Of the distribution that brings it; None if it is missing."""
+        if not self.installed:
+            return None
+        return next((found for name in self.distributions if (found := _version(name))), "unknown version")
+
+
+PARTS = (
+    Part("torch", ("torch",), "torch", "backend torch"),
+    Part("tensorflow", ("tensorflow", "tensorflow-cpu"), "tf2-cpu", "backend tf2"),
+    Part("ray", ("ray",), "ray", "remote learners"),
+    Part("matplotlib", ("matplotlib",), "plot", "plugrad plot"),
+    Part("tensorboardX", ("tensorboardX",), "tensorboard", "plugrad train --tensorboard"),
+)
+
+
+@click.command()
+@debug_option
+def doctor() -> None:
+    """What is installed, what is missing, and what to type."""
+    for title, lines in (
+        ("this machine", _machine()),
+        ("optional packages", [_part_line(part) for part in PARTS]),
+        ("plugins", [_plugin_line(record) for record in list_plugins()]),
+        ("what to type", _advice()),
+    ):
+        click.secho(title, bold=True)
+        for line in lines:
+            click.echo(f"  {line}")
+
+
+def _machine() -> list[str]:
+    threads = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    return [
+        f"plugrad     {version('plugrad')}",
+        f"Python      {platform.python_version()} ({sys.executable})",
+        f"system      {platform.system()} {platform.machine()}",
+        f"CPUs        {_usable_cpus()} usable of {os.cpu_count()}",
+        f"threads     {', '.join(threads) or 'as the frameworks choose (OMP_NUM_THREADS is not set)'}",
+    ]
+
+
+def _usable_cpus() -> int:
+    # Not on every system can a process be bound to some of the CPUs.
+    bound = getattr(os, "sched_getaffinity", None)
+    return len(bound(0)) if bound else os.cpu_count() or 1
+
+
+def _part_line(part: Part) -> str:
+    if part.version is None:
+        return f'{part.module:<12}  missing     for {part.use}: pip install "plugrad[{part.extra}]"'
+    return f"{part.module:<12}  {part.version:<10}  for {part.use}"
+
+
+def _plugin_line(record: PluginRecord) -> str:
+    missing = "" if record.installed else f"  (needs {record.requires})"
+    return f"{record.kind:<10} {record.name:<12} {record.distribution} {record.version}{missing}"
+
+
+def _advice() -> list[str]:
+    ready = [record.name for record in list_plugins() if record.kind == "backend" and record.installed]
+    if not ready:
+        return ['pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train']
+    backend = "torch" if "torch" in ready else ready[0]
+    option = "" if backend == "torch" else f" ppo CartPole-v1 --backend {backend}"
+    return [f"plugrad train{option}", "plugrad train --help     for every setting"]
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

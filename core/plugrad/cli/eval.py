@@ -1,0 +1,39 @@
+"""`plugrad eval`: how good the trained policy is, without exploration."""
+
+import json
+from pathlib import Path
+
+import click
+
+from plugrad.cli.exits import debug_option
+from plugrad.cli.run_directory import RunDirectory
+
+
+@click.command(name="eval")
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--episodes", type=click.IntRange(1), metavar="N", help="Default: as the run's config says.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environments; default: the run's.")
+@click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@debug_option
+def evaluate(run: Path, episodes: int | None, seed: int | None, backend: str | None, as_json: bool) -> None:
+    """Mean return of whole episodes of RUN's policy, acting greedily.
+
+    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint.
+    """
+    from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
+
+    path = RunDirectory(run).checkpoint() if (run / "config.toml").is_file() else run
+    algorithm = Algorithm.from_checkpoint(str(path), backend=backend)
+    try:
+        result = {"checkpoint": str(path), **algorithm.evaluate(num_episodes=episodes, seed=seed)}
+    finally:
+        algorithm.stop()
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    low, high = result["episode_return_min"], result["episode_return_max"]
+    mean, number = result["episode_return_mean"], result["num_episodes"]
+    click.echo(f"mean return {mean:.1f} over {number} episodes (from {low:.1f} to {high:.1f})")
+    click.echo(f"mean length {result['episode_len_mean']:.1f}")
+    click.echo(f"checkpoint: {path}")

@@ -1,0 +1,134 @@
+"""The live table: progress, returns, lengths, losses and speed, in the width that there is."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from plugrad.cli.goals import Goals
+from plugrad.cli.progress import Progress
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_HISTORY = 24
+_COLUMNS = {
+    "total_loss": "loss",
+    "policy_loss": "policy loss",
+    "vf_loss": "value loss",
+    "entropy": "entropy",
+    "mean_kl": "KL",
+    "mean_kl_loss": "KL",
+    "gradients_default_optimizer_global_norm": "gradient norm",
+    "default_optimizer_learning_rate": "learning rate",
+}
+"""Metrics that have a column of their own, if a module reports them."""
+
+
+class LiveTable:
+    """A rich renderable of the last progress.
+
+    Args:
+        title: what is trained, on what, with what.
+        goals: when it will stop.
+    """
+
+    def __init__(self, title: str, goals: Goals) -> None:
+        self._title = title
+        self._goals = goals
+        self._last: Progress | None = None
+        self._returns: list[float] = []
+        self._best: float | None = None
+
+    def show(self, progress: Progress) -> None:
+        """Remember what to draw; the screen asks for it when it refreshes."""
+        self._last = progress
+        if progress.return_mean is not None:
+            self._returns.append(progress.return_mean)
+        if progress.window_is_full and progress.return_mean is not None:
+            self._best = max(
+                progress.return_mean, self._best if self._best is not None else progress.return_mean
+            )
+
+    def __rich__(self) -> RenderableType:
+        body = Text("compiling and collecting the first batch ...", style="dim")
+        content = body if self._last is None else self._content(self._last)
+        return Panel(content, title=Text(self._title, style="bold"), title_align="left", box=box.ROUNDED)
+
+    def _content(self, progress: Progress) -> RenderableType:
+        parts: list[RenderableType] = [self._way(progress), Text(), self._numbers(progress)]
+        if progress.modules:
+            parts += [Text(), modules_table(progress.modules)]
+        return Group(*parts)
+
+    def _way(self, progress: Progress) -> RenderableType:
+        done = self._goals.fraction(progress, self._returns[0] if self._returns else None)
+        row = Table.grid(padding=(0, 2), expand=True)
+        row.add_column(ratio=1)
+        for _ in range(3):
+            row.add_column(justify="right", no_wrap=True)
+        left = progress.session_seconds * (1.0 - done) / done if done > 0 else None
+        eta = "ETA  -:--:--" if left is None else f"ETA ~{_clock(left)}"
+        bar = ProgressBar(total=1.0, completed=done, complete_style="cyan", finished_style="green")
+        row.add_row(bar, f"{done:4.0%}", _clock(progress.seconds), eta)
+        return row
+
+    def _numbers(self, progress: Progress) -> RenderableType:
+        grid = Table.grid(padding=(0, 2))
+        for style, justify in (("dim", "left"), ("bold", "right"), ("", "left")) * 2:
+            grid.add_column(style=style, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        mean, length, goal = progress.return_mean, progress.length_mean, self._goals.reward
+        of = "" if goal is None else f"of {goal:g}"
+        grid.add_row("return", _short(mean), of, "steps", f"{progress.timesteps:,}", self._rate(progress))
+        grid.add_row(
+            "best", _short(self._best), _spark(self._returns), "episodes", f"{progress.episodes:,}", ""
+        )
+        grid.add_row("length", _short(length), "", "iteration", f"{progress.iteration:,}", _stages(progress))
+        return grid
+
+    def _rate(self, progress: Progress) -> str:
+        return f"{progress.steps_per_second:,.0f} per second"
+
+
+def modules_table(modules: Mapping[str, Mapping[str, float]]) -> Table:
+    """One row per module, one column per known metric that any of them reports."""
+    shown = [key for key in _COLUMNS if any(key in metrics for metrics in modules.values())]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("module", no_wrap=True)
+    for key in shown:
+        table.add_column(_COLUMNS[key], justify="right")
+    for module_id, metrics in modules.items():
+        table.add_row(module_id, *(_number(metrics.get(key)) for key in shown))
+    return table
+
+
+def _stages(progress: Progress) -> str:
+    total = sum(progress.stages.values())
+    if total <= 0:
+        return ""
+    return ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in progress.stages.items())
+
+
+def _spark(values: list[float]) -> str:
+    """The whole history of the mean return in `_HISTORY` blocks at most."""
+    step = max(1, -(-len(values) // _HISTORY))
+    points = values[::-1][::step][::-1]
+    low, high = min(points, default=0.0), max(points, default=0.0)
+    if high <= low:
+        return ""
+    return "".join(_BLOCKS[int((value - low) / (high - low) * (len(_BLOCKS) - 1))] for value in points)
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds)))
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

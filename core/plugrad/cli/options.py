@@ -1,0 +1,106 @@
+"""Command-line options made from config fields: `--training.lr 3e-4`, one per setting, grouped by section.
+
+A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type = "sgd"}`), a word (`none`,
+`inf`), or else a text. This room knows no command.
+"""
+
+import datetime
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from plugrad.config import SECTIONS, AlgorithmConfig, FieldInfo
+from plugrad.config.serialize import decode_field, encode_field, with_none_words
+
+
+class SettingOption(click.Option):
+    """The option of one config field."""
+
+    def __init__(self, info: FieldInfo) -> None:
+        # The second declaration is the parameter's name; click wants an identifier there.
+        super().__init__(
+            [option_name(info), f"setting_{info.name}"], help=_help(info), metavar=_metavar(info)
+        )
+        self.info = info
+
+
+def option_name(info: FieldInfo) -> str:
+    """`--training.lr`."""
+    return f"--{info.section}.{info.name}"
+
+
+def setting_options(config_class: type[AlgorithmConfig]) -> list[SettingOption]:
+    """One option per field, in the order of the sections."""
+    order = list(SECTIONS)
+    infos = sorted(config_class.fields().values(), key=lambda info: order.index(info.section))
+    return [SettingOption(info) for info in infos]
+
+
+def given_settings(options: Sequence[SettingOption], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The texts that were typed, by field name."""
+    typed = {option.info.name: arguments.get(str(option.name)) for option in options}
+    return {name: text for name, text in typed.items() if text is not None}
+
+
+def apply_settings(config: AlgorithmConfig, texts: Mapping[str, str]) -> AlgorithmConfig:
+    """The config with what was typed, each through the fluent method of its section.
+
+    Raises:
+        ConfigError: a value that its setting refuses.
+    """
+    for name, text in texts.items():
+        info = config.fields()[name]
+        value = decode_field(info, parse_value(info, text), none_words=True)
+        change = getattr(config, info.section)
+        config = change(*value) if info.section == "plugins" else change(**{name: value})
+    return config
+
+
+def parse_value(info: FieldInfo, text: str) -> Any:
+    """The TOML literal in `text`, or the text itself."""
+    literal = text.lower() if text in ("True", "False") else text
+    try:
+        parsed = tomllib.loads(f"value = {literal}")
+    except tomllib.TOMLDecodeError:
+        return "none" if text == "None" else text
+    value = parsed.get("value")
+    odd = len(parsed) != 1 or isinstance(value, datetime.date | datetime.time)
+    # `--framework.device 0` is the text "0": a setting that takes texts only has no numbers.
+    wants_text = info.kinds == frozenset({str}) and not isinstance(value, str)
+    return text if odd or wants_text else value
+
+
+def write_sections(
+    options: Sequence[SettingOption], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """The help of the options, one heading per section."""
+    for section, about in SECTIONS.items():
+        rows = [option.get_help_record(ctx) for option in options if option.info.section == section]
+        if rows:
+            with formatter.section(f"[{section}]  {about}"):
+                formatter.write_dl([row for row in rows if row is not None])
+
+
+def _help(info: FieldInfo) -> str:
+    default = encode_field(info, info.make_default())
+    shown = default if info.choices else with_none_words(default)
+    return f"{info.help}  [default: {_literal(shown)}]"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _metavar(info: FieldInfo) -> str:
+    if info.choices:
+        return "|".join(info.choices)
+    words = {bool: "BOOL", int: "INT", float: "NUMBER", str: "TEXT", dict: "TABLE", list: "LIST"}
+    return "|".join(words[kind] for kind in words if kind in info.kinds) or "VALUE"

@@ -1,0 +1,108 @@
+"""The directory of one training run: what was used, what came of it, and where to go on.
+
+config.toml        every setting
+metrics.jsonl      one row per iteration; metrics.csv is the same as a table
+checkpoints/last   to resume from; checkpoints/best: of the best mean return
+summary.json       what the run came to, written when it ends
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plugrad.cli.metrics_files import MetricsFiles
+from plugrad.cli.progress import EPISODES, RETURN, WINDOW
+from plugrad.config import AlgorithmConfig
+from plugrad.errors import ConfigError
+
+RUNS = Path("runs")
+
+
+class RunDirectory:
+    """A run directory that exists.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last = path / "checkpoints" / "last"
+        self.best = path / "checkpoints" / "best"
+        self.metrics = MetricsFiles(path)
+
+    @classmethod
+    def create(cls, path: Path, config: AlgorithmConfig) -> "RunDirectory":
+        """Make the directory and write what is used.
+
+        Raises:
+            ConfigError: there is something in it already.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(
+                f"--out: {path} is not empty; go on with --resume {path}, or give another directory"
+            )
+        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        run = cls(path)
+        run.write_config(config)
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """A run that was begun before.
+
+        Raises:
+            ConfigError: this is no run directory.
+        """
+        if not (path / "config.toml").is_file():
+            raise ConfigError(f"{path} is no run directory: it has no config.toml")
+        return cls(path)
+
+    def write_config(self, config: AlgorithmConfig) -> None:
+        """Write `config.toml`."""
+        (self.path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+
+    def read_config(self) -> AlgorithmConfig:
+        """The settings of the run."""
+        return AlgorithmConfig.from_toml((self.path / "config.toml").read_text(encoding="utf-8"))
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write `summary.json`."""
+        (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+    def read_summary(self) -> dict[str, Any]:
+        """What the run came to; empty if it has not ended."""
+        path = self.path / "summary.json"
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return summary
+
+    def best_return(self) -> float | None:
+        """The best mean return so far over `WINDOW` whole episodes, None before there were so many."""
+        full = [row[RETURN] for row in self.metrics.rows if RETURN in row and row.get(EPISODES, 0) >= WINDOW]
+        return max(full, default=None)
+
+    def checkpoint(self) -> Path:
+        """The checkpoint to judge the run by: the best if there is one, else the last.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        for path in (self.best, self.last):
+            if path.is_dir():
+                return path
+        raise ConfigError(f"{self.path} has no checkpoint yet")
+
+
+def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
+    """`runs/<algorithm>-<env>-<backend>-s<seed>-<time>`, one that does not exist yet."""
+    env = re.sub(r"[^A-Za-z0-9_.-]", "_", str(config.env).rpartition(":")[2].rpartition("/")[2])
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    first = RUNS / f"{algorithm}-{env}-{config.backend}-s{config.seed}-{stamp}"
+    path, number = first, 1
+    while path.exists():
+        number += 1
+        path = first.with_name(f"{first.name}-{number}")
+    return path

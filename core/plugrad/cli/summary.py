@@ -1,0 +1,50 @@
+"""What a run came to: `summary.json`, and the last lines on the screen."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from plugrad.cli.goals import Goals
+from plugrad.cli.train_loop import Outcome
+from plugrad.config import AlgorithmConfig
+
+
+def summary_of(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:
+    """The summary as plain data."""
+    progress = outcome.progress
+    return {
+        "algorithm": algorithm,
+        "env": str(config.env),
+        "backend": config.backend,
+        "seed": config.seed,
+        "ended": outcome.reason,
+        "reward_goal": goals.reward,
+        "reward_goal_reached": outcome.goal_reached,
+        "best_return_mean": outcome.best_return,
+        "return_mean": None if progress is None else progress.return_mean,
+        "timesteps": 0 if progress is None else progress.timesteps,
+        "iterations": 0 if progress is None else progress.iteration,
+        "seconds": 0.0 if progress is None else round(progress.seconds, 3),
+    }
+
+
+def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quiet: bool) -> None:
+    """How the run ended; the last two lines are its path and its best mean return."""
+    lines = []
+    if not quiet:
+        what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"
+        lines += [f"{what}: {summary['ended']}", _effort(summary)]
+    best = summary["best_return_mean"]
+    lines.append(f"run: {path}")
+    lines.append(f"best mean return: {'none, no episode has ended' if best is None else f'{best:.1f}'}")
+    for line in lines:
+        # Paths are to be copied: no wrapping, no colours, no markup.
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _effort(summary: dict[str, Any]) -> str:
+    seconds, timesteps = summary["seconds"], summary["timesteps"]
+    rate = timesteps / seconds if seconds else 0.0
+    iterations = summary["iterations"]
+    return f"{timesteps:,} timesteps in {seconds:.1f} s ({rate:,.0f} per second), {iterations:,} iterations"

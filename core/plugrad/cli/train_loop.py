@@ -1,0 +1,138 @@
+"""The loop of `plugrad train`: iterate, record, keep the best, stop at a goal or a signal.
+
+Knows an Algorithm by its methods, and no screen: what it shows goes to a display.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from signal import SIGINT
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from plugrad.cli.goals import Goals
+from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Progress, scalars
+from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.signals import StopSignals
+
+if TYPE_CHECKING:
+    from plugrad.algorithm import Algorithm
+
+SAVE_EVERY_S = 10.0
+_NEW_EPISODES = "env_runners/num_episodes"
+_RATE_OVER = 20
+"""Iterations over which steps per second are taken."""
+
+
+class Display(Protocol):
+    """Shows progress as it comes."""
+
+    def show(self, progress: Progress) -> None:
+        """One iteration is done."""
+
+
+Recorder = Callable[[dict[str, float]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        progress: the last; None if no iteration was needed.
+        reason: which goal or signal ended it, in words.
+        goal_reached: whether the reward goal was reached.
+        best_return: the best mean return of the run's whole life, or None.
+    """
+
+    progress: Progress | None
+    reason: str
+    goal_reached: bool
+    best_return: float | None
+
+
+@dataclass(kw_only=True)
+class TrainLoop:
+    """One invocation of training.
+
+    Args:
+        algorithm: what is trained; its state is that of the run directory.
+        run: where metrics and checkpoints go.
+        goals: when to stop.
+        display: what is shown.
+        signals: who may ask to stop.
+        recorders: more places for each row of metrics, such as TensorBoard.
+    """
+
+    algorithm: "Algorithm"
+    run: RunDirectory
+    goals: Goals
+    display: Display
+    signals: StopSignals
+    recorders: tuple[Recorder, ...] = ()
+
+    def __post_init__(self) -> None:
+        rows = self.run.metrics.rows
+        self._resumed = Progress.of(rows[-1]) if rows else None
+        self._best = self.run.best_return()
+        self._episodes: float = self._resumed.episodes if self._resumed else 0
+        before = (self._resumed.seconds, self._resumed.timesteps) if self._resumed else (0.0, 0)
+        self._points: deque[tuple[float, float]] = deque([before], maxlen=_RATE_OVER)
+        self._before = before[0]
+        self._started = self._saved = perf_counter()
+
+    def __call__(self) -> Outcome:
+        """Train until a goal or a signal; `checkpoints/last` is that of the last iteration."""
+        progress = self._resumed
+        if progress is None:
+            self._save()  # from here on there is always a checkpoint to resume from
+        while (reason := self._reason_to_stop(progress)) is None:
+            progress = self._iterate()
+            if perf_counter() - self._saved >= SAVE_EVERY_S:
+                self._save()
+        self.signals.iteration_is_done()
+        if progress is not self._resumed:
+            self._save()
+        return self._outcome(progress, reason)
+
+    def _iterate(self) -> Progress:
+        row = scalars(self.algorithm.train())
+        session = perf_counter() - self._started
+        row |= {ITERATION: self.algorithm.iteration, SECONDS: self._before + session}
+        self._episodes = row.setdefault(EPISODES, self._episodes + row.get(_NEW_EPISODES, 0))
+        self.run.metrics.append(row)
+        for record in self.recorders:
+            record(row)
+        progress = Progress.of(row, session_seconds=session, steps_per_second=self._rate(row))
+        self._keep_best(progress)
+        self.display.show(progress)
+        return progress
+
+    def _rate(self, row: dict[str, float]) -> float:
+        self._points.append((row[SECONDS], row[TIMESTEPS]))
+        (then, steps_then), (now, steps_now) = self._points[0], self._points[-1]
+        return (steps_now - steps_then) / max(now - then, 1e-9)
+
+    def _keep_best(self, progress: Progress) -> None:
+        value = progress.return_mean
+        if value is not None and progress.window_is_full and (self._best is None or value > self._best):
+            self._best = value
+            self.algorithm.save_to_path(str(self.run.best), keep=1)
+
+    def _reason_to_stop(self, progress: Progress | None) -> str | None:
+        if self.signals.received is not None:
+            return "stopped by Ctrl-C" if self.signals.received == SIGINT else "stopped by SIGTERM"
+        return None if progress is None else self.goals.reached(progress)
+
+    def _save(self) -> None:
+        self.algorithm.save_to_path(str(self.run.last))
+        self._saved = perf_counter()
+
+    def _outcome(self, progress: Progress | None, reason: str) -> Outcome:
+        seen = None if progress is None else progress.return_mean
+        return Outcome(
+            progress=progress,
+            reason=reason,
+            goal_reached=progress is not None and self.goals.has_reward(progress),
+            best_return=seen if self._best is None else self._best,
+        )

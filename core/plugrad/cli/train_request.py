@@ -1,0 +1,99 @@
+"""What a `plugrad train` command line asks for, and the config that comes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from plugrad.cli.options import apply_settings, option_name
+from plugrad.cli.run_directory import RunDirectory
+from plugrad.config import AlgorithmConfig
+from plugrad.errors import ConfigError
+
+DEFAULT_ENV = "CartPole-v1"
+DEFAULT_SEED = 0
+RESUMABLE_SECTIONS = ("framework", "learners", "evaluation", "plugins")
+"""What may change when a run goes on: not what is learned, only how and by whom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """The arguments of `plugrad train`; `settings` are texts by field name."""
+
+    algorithm: str
+    config_class: type[AlgorithmConfig]
+    settings: Mapping[str, str]
+    env: str | None
+    backend: str | None
+    seed: int | None
+    learners: int | None
+    plugins: tuple[str, ...]
+    config_file: Path | None
+    out: Path | None
+    resume: Path | None
+    stop_reward: float | None
+    stop_timesteps: float
+    stop_time: float | None
+    tensorboard: bool
+    quiet: bool
+
+    def fresh_config(self) -> AlgorithmConfig:
+        """The config of a new run: the file of `--config`, then the arguments, then the settings.
+
+        Raises:
+            ConfigError: something in it cannot be.
+        """
+        config = self._apply(self._base_config())
+        if config.env is None:
+            config = config.environment(DEFAULT_ENV)
+        return config if config.seed is not None else config.debugging(seed=DEFAULT_SEED)
+
+    def resumed_config(self, run: RunDirectory) -> AlgorithmConfig:
+        """The config of a run that goes on: its own, on another backend or with other learners if asked.
+
+        Raises:
+            ConfigError: the arguments would make another run of it.
+        """
+        config = run.read_config()
+        if not isinstance(config, self.config_class):
+            raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")
+        self._refuse_another_run(config)
+        return self._apply(config)
+
+    def _base_config(self) -> AlgorithmConfig:
+        if self.config_file is None:
+            return self.config_class()
+        text = self.config_file.read_text(encoding="utf-8")
+        is_json = self.config_file.suffix == ".json"
+        try:
+            return self.config_class.from_json(text) if is_json else self.config_class.from_toml(text)
+        except ConfigError as error:
+            raise ConfigError(f"{self.config_file}: {error}") from error
+
+    def _apply(self, config: AlgorithmConfig) -> AlgorithmConfig:
+        if self.env is not None:
+            config = config.environment(self.env)
+        if self.backend is not None:
+            config = config.framework(self.backend)
+        if self.learners is not None:
+            config = config.learners(num_learners=self.learners)
+        if self.seed is not None:
+            config = config.debugging(seed=self.seed)
+        if self.plugins:
+            config = config.plugins(*dict.fromkeys((*config.plugin_names, *map(_plugin_name, self.plugins))))
+        return apply_settings(config, self.settings)
+
+    def _refuse_another_run(self, config: AlgorithmConfig) -> None:
+        fields = config.fields()
+        changes = [name for name in self.settings if fields[name].section not in RESUMABLE_SECTIONS]
+        named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
+        wrong = [option_name(fields[name]) for name in changes]
+        wrong += [option for option, value in named.items() if value is not None]
+        if wrong:
+            raise ConfigError(f"--resume goes on with the run as it is: {wrong[0]} cannot be given with it")
+        if self.env not in (None, config.env):
+            raise ConfigError(f"--resume: the run was trained on {config.env}, not on {self.env}")
+
+
+def _plugin_name(text: str) -> str:
+    # A file is named by its whole path, so that a remote learner finds it too.
+    return str(Path(text).resolve()) if text.endswith(".py") else text
