@@ -93,7 +93,7 @@ def test_an_entry_point_names_something_that_exists(
 
 @in_tox
 def test_the_installed_distribution_declares_the_same_entry_points() -> None:
-    installed = {(ep.group, ep.name, ep.module, ep.attr) for ep in distribution("plugrad").entry_points}
+    installed = {(ep.group, ep.name, ep.module, ep.attr or "") for ep in distribution("plugrad").entry_points}
     assert installed == set(declared_entry_points())
 
 
