@@ -107,7 +107,7 @@ def _dress(axes: Any, labels: Sequence[str]) -> None:
     from matplotlib.ticker import FuncFormatter
 
     axes.set_xlabel("environment steps")
-    axes.set_ylabel("mean return, last 20 episodes")
+    axes.set_ylabel("mean return of the last 20 episodes\n(band: lowest to highest of them)")
     axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
     axes.set_xlim(left=0)
     axes.margins(x=0.01)

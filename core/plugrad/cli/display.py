@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 
 from plugrad.cli.goals import Goals
-from plugrad.cli.live_table import LiveTable
+from plugrad.cli.live_table import MIN_WIDTH, LiveTable
 from plugrad.cli.progress import Progress
 from plugrad.cli.train_loop import Display
 
@@ -21,7 +21,7 @@ def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> 
     """The display that fits where the output goes."""
     if quiet:
         yield Silence()
-    elif console.is_terminal:
+    elif console.is_terminal and console.width >= MIN_WIDTH:
         table = LiveTable(title, goals)
         with Live(table, console=console, refresh_per_second=4):
             yield table

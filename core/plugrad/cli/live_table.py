@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -13,17 +13,19 @@ from rich.text import Text
 from plugrad.cli.goals import Goals
 from plugrad.cli.progress import Progress
 
+MIN_WIDTH, MAX_WIDTH = 76, 100
+"""Columns below which a table helps nobody, and above which it only has holes."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HISTORY = 24
 _COLUMNS = {
     "total_loss": "loss",
-    "policy_loss": "policy loss",
-    "vf_loss": "value loss",
+    "policy_loss": "policy",
+    "vf_loss": "value",
     "entropy": "entropy",
     "mean_kl": "KL",
     "mean_kl_loss": "KL",
-    "gradients_default_optimizer_global_norm": "gradient norm",
-    "default_optimizer_learning_rate": "learning rate",
+    "gradients_default_optimizer_global_norm": "grad norm",
+    "default_optimizer_learning_rate": "lr",
 }
 """Metrics that have a column of their own, if a module reports them."""
 
@@ -53,15 +55,19 @@ class LiveTable:
                 progress.return_mean, self._best if self._best is not None else progress.return_mean
             )
 
-    def __rich__(self) -> RenderableType:
-        body = Text("compiling and collecting the first batch ...", style="dim")
-        content = body if self._last is None else self._content(self._last)
-        return Panel(content, title=Text(self._title, style="bold"), title_align="left", box=box.ROUNDED)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        waiting = Text("collecting the first batch, and compiling what is compiled ...", style="dim")
+        content = waiting if self._last is None else self._content(self._last)
+        title = Text(self._title, style="bold")
+        width = min(options.max_width, MAX_WIDTH)
+        yield Panel(content, title=title, title_align="left", box=box.ROUNDED, width=width)
 
     def _content(self, progress: Progress) -> RenderableType:
         parts: list[RenderableType] = [self._way(progress), Text(), self._numbers(progress)]
         if progress.modules:
             parts += [Text(), modules_table(progress.modules)]
+        if sum(progress.stages.values()) > 0:
+            parts += [Text(), Text(_stages(progress), style="dim")]
         return Group(*parts)
 
     def _way(self, progress: Progress) -> RenderableType:
@@ -82,15 +88,13 @@ class LiveTable:
             grid.add_column(style=style, justify=justify, no_wrap=True)  # type: ignore[arg-type]
         mean, length, goal = progress.return_mean, progress.length_mean, self._goals.reward
         of = "" if goal is None else f"of {goal:g}"
-        grid.add_row("return", _short(mean), of, "steps", f"{progress.timesteps:,}", self._rate(progress))
+        rate = f"{progress.steps_per_second:,.0f}/s"
+        grid.add_row("return", _short(mean), of, "steps", f"{progress.timesteps:,}", rate)
         grid.add_row(
             "best", _short(self._best), _spark(self._returns), "episodes", f"{progress.episodes:,}", ""
         )
-        grid.add_row("length", _short(length), "", "iteration", f"{progress.iteration:,}", _stages(progress))
+        grid.add_row("length", _short(length), "", "iteration", f"{progress.iteration:,}", "")
         return grid
-
-    def _rate(self, progress: Progress) -> str:
-        return f"{progress.steps_per_second:,.0f} per second"
 
 
 def modules_table(modules: Mapping[str, Mapping[str, float]]) -> Table:
@@ -107,9 +111,8 @@ def modules_table(modules: Mapping[str, Mapping[str, float]]) -> Table:
 
 def _stages(progress: Progress) -> str:
     total = sum(progress.stages.values())
-    if total <= 0:
-        return ""
-    return ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in progress.stages.items())
+    shares = (f"{name} {seconds / total:.0%}" for name, seconds in progress.stages.items())
+    return f"time: {', '.join(shares)}"
 
 
 def _spark(values: list[float]) -> str:

@@ -5,6 +5,7 @@ A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type
 """
 
 import datetime
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,7 +81,7 @@ def write_sections(
         rows = [option.get_help_record(ctx) for option in options if option.info.section == section]
         if rows:
             with formatter.section(f"[{section}]  {about}"):
-                formatter.write_dl([row for row in rows if row is not None])
+                formatter.write_dl([row for row in rows if row is not None], col_max=40)
 
 
 def _help(info: FieldInfo) -> str:
@@ -89,13 +90,15 @@ def _help(info: FieldInfo) -> str:
     return f"{info.help}  [default: {_literal(shown)}]"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: Any, *, quote: bool = False) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_literal(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k} = {_literal(v, quote=True)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
+        return "[" + ", ".join(_literal(item, quote=True) for item in value) + "]"
+    if isinstance(value, str):
+        return json.dumps(value) if quote else value
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -45,10 +45,9 @@ class TrainCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Its own options, then a heading per section of the config."""
         _, config_class, settings = ctx.meta[_CHOICE]
+        own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
         with formatter.section("Options"):
-            formatter.write_dl(
-                [row for param in super().get_params(ctx) if (row := param.get_help_record(ctx))]
-            )
+            formatter.write_dl([row for option in own if (row := option.get_help_record(ctx))])
         formatter.write_paragraph()
         formatter.write_text(f"Settings of {config_class.__name__}, by section as in the file of --config.")
         write_sections(settings, ctx, formatter)
@@ -62,15 +61,17 @@ class TrainCommand(click.Command):
 @click.argument("algorithm", required=False)
 @click.argument("env", required=False)
 @click.option("--backend", metavar="NAME", help="torch, tf2, ...  [default: torch]")
-@click.option("--seed", type=click.IntRange(0), help="Of everything that is random.  [default: 0]")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Of everything that is random.  [default: 0]"
+)
 @click.option("--stop-reward", type=float, metavar="R", help="Stop at this mean return over 20 episodes.")
 @click.option(
     "--stop-timesteps",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
     default=DEFAULT_TIMESTEPS,
-    show_default=f"{DEFAULT_TIMESTEPS}",
-    help="Stop after so many environment steps of the run's whole life.",
+    show_default=False,
+    help="Stop after so many environment steps of the run's whole life.  [default: 1000000]",
 )
 @click.option(
     "--stop-time",
