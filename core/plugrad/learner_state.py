@@ -25,13 +25,13 @@ def get_state(learner: Any, components: Collection[str]) -> State:
         COMPONENT_OPTIMIZER: lambda: _optimizers(learner),
         "coefficients": lambda: _coefficients(learner),
         "counters": lambda: dict(learner.counters),
-        "streams": lambda: {name: rng.bit_generator.state for name, rng in learner.streams.items()},
+        "streams": lambda: _streams(learner),
     }
     return {name: makers[name]() for name in COMPONENTS if name in components}
 
 
 def set_state(learner: Any, state: Mapping[str, Any]) -> None:
-    """Take over the components that `state` has.
+    """Take over the components that `state` has, each exactly as it is there.
 
     Raises:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
@@ -43,8 +43,8 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
             f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
             unexpected=unexpected,
         )
-    present = get_state(learner, list(state))
-    check_same_arrays(_flatten(present), _flatten(state), where="the learner")
+    check_same_arrays(_flatten(_expected(learner, state)), _flatten(state), where="the learner")
+    generators = _generators(state["streams"]["generators"]) if "streams" in state else {}
     if COMPONENT_RL_MODULE in state:
         learner.module.set_state(state[COMPONENT_RL_MODULE])
     for full_name, saved in state.get(COMPONENT_OPTIMIZER, {}).items():
@@ -52,9 +52,41 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
     for module_id, values in state.get("coefficients", {}).items():
         for name, value in values.items():
             learner.coefficients[module_id][name].assign(value)
-    learner.counters.update(state.get("counters", {}))
-    for name, saved in state.get("streams", {}).items():
-        learner.streams[name].bit_generator.state = saved
+    if "counters" in state:
+        learner.counters = dict(state["counters"])
+    if "streams" in state:
+        learner.seed, learner.streams = state["streams"]["seed"], generators
+
+
+def _expected(learner: Any, state: Mapping[str, Any]) -> State:
+    """The present state; counters and generators come and go with training, so their names are those of `state`."""
+    expected = get_state(learner, list(state))
+    if isinstance(state.get("counters"), Mapping):
+        expected["counters"] = dict.fromkeys(state["counters"], 0)
+    if isinstance(state.get("streams"), Mapping):
+        names = state["streams"].get("generators")
+        generator = np.random.PCG64(0).state
+        names = names if isinstance(names, Mapping) else ()
+        expected["streams"] = {"seed": 0, "generators": dict.fromkeys(names, generator)}
+    return expected
+
+
+def _streams(learner: Any) -> State:
+    generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
+    return {"seed": learner.seed, "generators": generators}
+
+
+def _generators(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
+    generators = {name: np.random.default_rng(0) for name in states}
+    for name, generator in generators.items():
+        try:
+            generator.bit_generator.state = states[name]
+        except (ValueError, OverflowError) as error:
+            raise RestoreMismatchError(
+                f"random stream {name!r}: expected the state of a PCG64, found {states[name]}. Nothing was changed.",
+                mismatched=[f"streams/generators/{name}"],
+            ) from error
+    return generators
 
 
 def _optimizers(learner: Any) -> State:
@@ -97,16 +129,11 @@ def _coefficients(learner: Any) -> State:
 
 
 def _flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Arrays by path; plain values as themselves, so that only their names are compared."""
+    """Arrays, plain values and empty dicts by path."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         where = f"{path}/{name}" if path else name
-        if isinstance(value, Mapping):
-            flat.update(_flatten(value, where))
-        elif where.startswith(("counters/", "streams/")):
-            flat[where] = np.zeros(())
-        else:
-            flat[where] = value
+        flat.update(_flatten(value, where) if isinstance(value, Mapping) and value else {where: value})
     return flat
 
 

@@ -120,12 +120,12 @@ class RLModule:
         self._load(weights)
 
 
-def check_same_arrays(have: Mapping[str, Array], given: Mapping[str, Array], *, where: str) -> None:
+def check_same_arrays(have: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> None:
     """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped array."""
     missing = [name for name in have if name not in given]
     unexpected = [name for name in given if name not in have]
     mismatched = [
-        f"{name} (expected {have[name].dtype}{list(have[name].shape)}, found {_describe(given[name])})"
+        f"{name} (expected {_describe(have[name])}, found {_describe(given[name])})"
         for name in have
         if name in given and _describe(given[name]) != _describe(have[name])
     ]
