@@ -8,6 +8,7 @@ Knows pluggy and the specifications, no learner and no framework.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -57,15 +58,29 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
 
     Raises:
         PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or
-            keyword-only and variadic arguments, which pluggy would register and then call wrongly.
+            keyword-only and variadic arguments, which pluggy would register and then call wrongly; for a generator
+            that is not marked as a wrapper, which would never run, and a wrapper that is none.
     """
     found: dict[str, Callable[..., Any]] = {}
     for name in dir(plugin.implementation):
+        if isinstance(inspect.getattr_static(plugin.implementation, name, None), property | cached_property):
+            continue  # reading it would run the plugin's code
         function = getattr(plugin.implementation, name, None)
         if inspect.isroutine(function) and hasattr(function, _OPTIONS):
+            _check_mark(plugin, name, function)
             _check_signature(plugin, name, function)
             found[name] = function
     return found
+
+
+def _check_mark(plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
+    where, options = f"{plugin}, hook {name!r}", getattr(function, _OPTIONS)
+    for option in ("hookwrapper", "specname", "optionalhook"):
+        if options[option]:
+            raise PluginError(f"{where}: hookimpl's {option}= is not supported (wrapper=True is)", hook=name)
+    if options["wrapper"] != inspect.isgeneratorfunction(function):
+        wrong = "a wrapper must yield once" if options["wrapper"] else "what yields must be a wrapper"
+        raise PluginError(f"{where}: {wrong}: @hookimpl(wrapper=True) and `return (yield)`", hook=name)
 
 
 def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
@@ -103,7 +118,7 @@ class HookManager:
 
     def __init__(self, plugins: Iterable[Plugin], innermost: Mapping[str, Callable[..., Any]]) -> None:
         self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
-        self._names: set[str] = set()
+        self._plugins: list[Plugin] = []
         self._pluggy = pluggy.PluginManager(PROJECT)
         for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
             self._pluggy.add_hookspecs(spec)
@@ -113,24 +128,27 @@ class HookManager:
         self._pluggy.check_pending()
 
     def _admit(self, plugin: Plugin) -> None:
+        if any(plugin.implementation is other.implementation for other in self._plugins):
+            raise PluginConflictError(f"{plugin} is registered twice on one learner")
         beside = {}
         for name, function in implementations(plugin).items():
-            spec_options = getattr(specifications()[name], f"{PROJECT}_spec")
-            if getattr(function, _OPTIONS)["wrapper"] or not spec_options["firstresult"]:
+            if getattr(function, _OPTIONS)["wrapper"] or not _has_one_answer(specifications()[name]):
                 beside[name] = function
             else:
                 self._provide(plugin, name, function)
-        if str(plugin) in self._names:
-            raise PluginConflictError(f"{plugin} is registered twice on one learner")
-        self._names.add(str(plugin))
-        self._pluggy.register(_named(str(plugin), beside))
+        self._plugins.append(plugin)
+        # Two listeners of one class have one name; pluggy wants one each.
+        self._pluggy.register(_named(str(plugin), beside), name=f"{plugin}, number {len(self._plugins)}")
 
     def _provide(self, plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
-        if plugin.tier == "listener":
-            raise PluginConflictError(
-                f"{plugin} answers {name!r}, which has one answer only: wrap it with @hookimpl(wrapper=True)"
-            )
         present = self._providers.get(name)
+        if plugin.tier == "listener":
+            who = f"{present[0]} answers it already" if present else "a backend or an algorithm gives it"
+            raise PluginConflictError(
+                f"{plugin} answers {name!r}, where one answer is meant; {who}: wrap it with "
+                "@hookimpl(wrapper=True)",
+                hook=name,
+            )
         if present and present[0].tier != "core":
             raise PluginConflictError(
                 f"{present[0]} and {plugin} both answer {name!r}, where one is meant", hook=name
@@ -161,12 +179,15 @@ class HookManager:
         """Refuse wrappers that nothing would ever run.
 
         Raises:
-            PluginError: a plugin wraps a hook that is asked once, at build, and has no front.
+            PluginError: a plugin wraps a hook that has one answer and no front: it is asked once, at build.
         """
-        for name in set(self._providers) - set(fronted):
-            if self.is_wrapped(name) or getattr(self._pluggy.hook, name).get_hookimpls():
+        fronts = set(fronted)
+        for name, spec in specifications().items():
+            hook = getattr(self._pluggy.hook, name)
+            if _has_one_answer(spec) and name not in fronts and hook.get_hookimpls():
+                who = hook.get_hookimpls()[0].plugin.__name__
                 raise PluginError(
-                    f"the hook {name!r} cannot be wrapped: it is asked once, at build", hook=name
+                    f"{who} wraps {name!r}, which cannot be wrapped: it is asked once, at build", hook=name
                 )
 
     def relay(self, name: str, **arguments: Any) -> Any:
@@ -176,6 +197,10 @@ class HookManager:
     def provider_of(self, name: str) -> str:
         """Who answers a hook, in words."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
+
+
+def _has_one_answer(spec: Callable[..., Any]) -> bool:
+    return bool(getattr(spec, f"{PROJECT}_spec")["firstresult"])
 
 
 def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:
