@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,6 +21,7 @@ from plugrad.errors import (
     MissingFrameworkError,
     PluginConflictError,
     PluginError,
+    PlugradError,
     did_you_mean,
 )
 from plugrad.hooks.manager import Plugin, implementations
@@ -40,8 +41,8 @@ class PluginRecord:
         distribution: who brings it.
         version: of the distribution.
         value: the entry point, `package:object`.
-        requires: the package that the distribution's extra of the same name asks for, such as "tensorflow", or None.
-        installed: whether that package can be found.
+        requires: the distribution that its owner's extra of the same name asks for, such as "tensorflow", or None.
+        installed: whether that distribution, or a module of its name, can be found.
     """
 
     name: str
@@ -99,7 +100,8 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     for cls in config_class.__mro__:
         package = cls.__module__.split(".")[0]
         for entry, _ in _entries("algorithm"):
-            if entry.module.split(".")[0] == package and get_algorithm(entry.name) is cls:
+            # `entry.module` would raise for a malformed entry point of a stranger.
+            if re.split(r"[.:]", entry.value)[0] == package and get_algorithm(entry.name) is cls:
                 return load_algorithm(entry.name)
     return None
 
@@ -123,7 +125,7 @@ def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
             continue
         try:
             yield _load("plugin", entry.name)
-        except PluginError as error:
+        except PlugradError as error:
             warnings.warn(
                 f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3
             )
@@ -133,23 +135,29 @@ def _load(kind: str, name: str) -> Plugin:
     entry, owner = _find(kind, name)
     record = _record(kind, entry, owner)
     if not record.installed:
-        raise MissingFrameworkError(
-            f'{kind} {name!r} needs {record.requires}: pip install "{owner.name}[{name}]"',
-            requires=record.requires,
-        )
-    plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(kind, entry, owner))
+        raise _missing_framework(record)
+    plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(entry, record))
     implementations(plugin)
     return plugin
 
 
-def _import(kind: str, entry: EntryPoint, owner: Distribution) -> Any:
+def _import(entry: EntryPoint, record: PluginRecord) -> Any:
     try:
         return entry.load()
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and record.requires == error.name:
+            raise _missing_framework(record) from error  # its metadata is here and its files are not
         raise PluginError(
-            f"{kind} {entry.name!r} of {owner.name} {owner.version} fails to load ({entry.value}): "
-            f"{type(error).__name__}: {error}"
+            f"{record.kind} {record.name!r} of {record.distribution} {record.version} fails to load "
+            f"({record.value}): {type(error).__name__}: {error}"
         ) from error
+
+
+def _missing_framework(record: PluginRecord) -> MissingFrameworkError:
+    install = f'pip install "{record.distribution}[{record.name}]"'
+    return MissingFrameworkError(
+        f"{record.kind} {record.name!r} needs {record.requires}: {install}", requires=record.requires
+    )
 
 
 def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
@@ -168,15 +176,24 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
 
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
     requires = _requirement(owner, entry.name)
-    installed = requires is None or find_spec(requires) is not None
+    installed = requires is None or _is_installed(requires)
     return PluginRecord(entry.name, kind, owner.name, owner.version, entry.value, requires, installed)
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a distribution has this name, or a module: tensorflow may come from another distribution."""
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return "." not in name and find_spec(name.replace("-", "_")) is not None
+    return True
 
 
 def _requirement(owner: Distribution, extra: str) -> str | None:
     marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
     for requirement in owner.requires or ():
         if marked.search(requirement):
-            return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].replace("-", "_")
+            return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
     return None
 
 

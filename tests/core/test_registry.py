@@ -1,0 +1,341 @@
+"""Finding plugins by name: among real distributions in a folder of their own, seen by a Python of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PRELUDE = """
+import json, os, sys, warnings
+from plugrad.errors import PlugradError
+from plugrad.hooks.registry import *
+from plugrad.hooks.registry import algorithm_of
+def attempt(call):
+    try:
+        return call()
+    except PlugradError as error:
+        return [type(error).__name__, str(error)]
+"""
+
+EARS = """
+from plugrad import hookimpl
+print("loading", __name__)
+@hookimpl
+def update_ended(results): ...
+"""
+
+ALGORITHM = """
+from dataclasses import dataclass
+from plugrad import AlgorithmConfig, hookimpl
+print("loading", __name__)
+@dataclass(frozen=True, kw_only=True)
+class Config(AlgorithmConfig): ...
+@hookimpl
+def get_config_class():
+    return Config
+"""
+
+
+class Site:
+    """A folder of installed distributions in front of all others."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def install(
+        self,
+        name: str,
+        version: str = "1.0",
+        *,
+        plugins: dict[tuple[str, str], str],
+        modules: dict[str, str] | None = None,
+        requires: tuple[str, ...] = (),
+        folder: str = ".",
+    ) -> None:
+        """Lay out what pip would: modules, and a dist-info folder with metadata and entry points."""
+        info = self.root / folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        metadata += [f"Requires-Dist: {each}" for each in requires]
+        (info / "METADATA").write_text("\n".join(metadata))
+        lines = [f"[plugrad.{place}]\n{entry} = {value}" for (place, entry), value in plugins.items()]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        for module, code in (modules or {}).items():
+            (self.root / folder / f"{module}.py").write_text(code)
+
+    def run(self, code: str, asked: str | None = None, folders: tuple[str, ...] = (".",)) -> Any:
+        """The value of an expression (after statements, if there are lines before it) in a fresh interpreter."""
+        *statements, expression = code.strip().split("\n")
+        program = "\n".join([PRELUDE, *statements, f"print(json.dumps({expression}))"])
+        environment = {key: value for key, value in os.environ.items() if key != "PLUGRAD_PLUGINS"}
+        environment["PYTHONPATH"] = os.pathsep.join(str(self.root / folder) for folder in folders)
+        if asked is not None:
+            environment["PLUGRAD_PLUGINS"] = asked
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        self.loaded = [line.removeprefix("loading ") for line in done.stdout.splitlines()[:-1]]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def error(self, expression: str, **settings: Any) -> list[str]:
+        """`[class name, message]` of the error that an expression raises."""
+        found = self.run(f"attempt(lambda: {expression})", **settings)
+        assert isinstance(found, list), f"no error: {found}"
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def test_a_strangers_plugins_are_listed_like_ours_and_none_is_loaded(site):
+    plugins = {
+        ("backends", "mine"): "mine_backend",
+        ("algorithms", "sac"): "mine_sac:plugin",
+        ("plugins", "ears"): "mine_ears",
+    }
+    modules = {"mine_backend": "1 / 0", "mine_sac": "1 / 0", "mine_ears": "1 / 0"}
+    requires = ("numpy", 'minelib>=2; extra == "mine"')
+    site.install("plugrad-mine", "3.2", plugins=plugins, modules=modules, requires=requires)
+    records = site.run("[vars(record) for record in list_plugins()]")
+    mine = [record for record in records if record["distribution"] == "plugrad-mine"]
+    assert [(each["kind"], each["name"], each["value"]) for each in mine] == [
+        ("backend", "mine", "mine_backend"),
+        ("algorithm", "sac", "mine_sac:plugin"),
+        ("plugin", "ears", "mine_ears"),
+    ]
+    assert {each["version"] for each in mine} == {"3.2"}
+    assert [(each["requires"], each["installed"]) for each in mine] == [
+        ("minelib", False),
+        (None, True),
+        (None, True),
+    ]
+    ours = {(record["kind"], record["name"]) for record in records if record["distribution"] == "plugrad"}
+    assert ours >= {("backend", "torch"), ("backend", "tf2"), ("algorithm", "ppo")}
+    kinds = [record["kind"] for record in records]
+    assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin"].index)
+
+
+def test_a_misspelt_name_gets_the_installed_ones_and_the_closest(site):
+    site.install("plugrad-ears", plugins={("plugins", "ears"): "ears"})
+    code = """
+doors = [(load_backend, "touch"), (load_algorithm, "pp0"), (get_algorithm, "zzz")]
+[attempt(lambda: door(name)) for door, name in doors] + [attempt(lambda: load_listeners(("eears",)))]
+"""
+    backend, algorithm, unlike, listener = site.run(code)
+    assert backend[0] == "BackendNotFoundError"
+    assert re.fullmatch(
+        r"no backend 'touch'; installed: .*tf2, torch\b.*\. Did you mean 'torch'\?", backend[1]
+    )
+    assert algorithm[0] == "AlgorithmNotFoundError"
+    assert re.fullmatch(r"no algorithm 'pp0'; installed: .*\bppo\b.*\. Did you mean 'ppo'\?", algorithm[1])
+    assert unlike[0] == "AlgorithmNotFoundError"
+    assert re.fullmatch(r"no algorithm 'zzz'; installed: [^?]*\.", unlike[1])
+    assert listener[0] == "PluginError"
+    assert re.fullmatch(r"no plugin 'eears'; installed: .*\bears\b.*\. Did you mean 'ears'\?", listener[1])
+
+
+@pytest.mark.parametrize("kind", ["backend", "algorithm"])
+def test_where_nothing_is_installed_the_error_says_so(site, kind):
+    found = site.run(f"sys.path[:] = []\nattempt(lambda: load_{kind}('any'))")
+    assert found[1] == f"no {kind} 'any'; installed: none."
+
+
+def test_a_name_of_two_distributions_is_an_error_that_names_both_with_their_versions(site):
+    site.install("plugrad-one", "1.1", plugins={("backends", "jax"): "one"}, modules={"one": "1 / 0"})
+    site.install("plugrad-two", "2.2", plugins={("backends", "jax"): "two"}, modules={"two": "1 / 0"})
+    error, message = site.error("load_backend('jax')")
+    assert error == "PluginConflictError"
+    assert message.startswith("backend 'jax' is claimed by ")
+    assert "plugrad-one 1.1" in message
+    assert "plugrad-two 2.2" in message
+
+
+def test_a_distribution_that_is_installed_twice_is_the_first_on_the_path(site):
+    for folder, version in (("first", "2.0"), ("second", "1.0")):
+        site.install(
+            "Plugrad.Ears" if folder == "first" else "plugrad-ears",
+            version,
+            plugins={("plugins", "ears"): "ears"},
+            modules={"ears": EARS},
+            folder=folder,
+        )
+    code = "[record.version for record in list_plugins() if record.name == 'ears']"
+    assert site.run(code, folders=("first", "second")) == ["2.0"]
+    assert site.run("len(load_listeners(('ears',)))", folders=("first", "second")) == 1
+
+
+# --- frameworks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("backend", "framework"), [("tf2", "tensorflow"), ("torch", "torch")])
+def test_a_missing_framework_says_what_to_type(site, backend, framework):
+    found = site.run(f"sys.modules['{framework}'] = None\nattempt(lambda: load_backend('{backend}'))")
+    assert found == [
+        "MissingFrameworkError",
+        f"backend '{backend}' needs {framework}: pip install \"plugrad[{backend}]\"",
+    ]
+
+
+def test_a_framework_may_have_another_module_name_and_a_strange_one(site):
+    site.install("scikit-mine", plugins={}, modules={"skmine": ""})
+    site.install(
+        "plugrad-more",
+        plugins={("backends", "a"): "more", ("backends", "b"): "more"},
+        requires=('scikit-mine>=1; extra == "a"', 'no.such.thing; extra == "b"'),
+    )
+    code = "{each.name: [each.requires, each.installed] for each in list_plugins()}"
+    found = site.run(code)
+    assert (found["a"], found["b"]) == (["scikit-mine", True], ["no.such.thing", False])
+
+
+# --- loading ------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_one_that_is_named_is_loaded(site):
+    modules = {"algo_one": ALGORITHM, "algo_two": ALGORITHM, "ears": EARS}
+    plugins = {
+        ("algorithms", "one"): "algo_one",
+        ("algorithms", "two"): "algo_two",
+        ("plugins", "ears"): "ears",
+    }
+    site.install("plugrad-more", plugins=plugins, modules=modules)
+    assert site.run("get_algorithm('one').__module__") == "algo_one"
+    assert site.loaded == ["algo_one"]
+
+
+BROKEN = {
+    "raising": ("raising", "1 / 0", "raising): ZeroDivisionError: division by zero"),
+    "absent": ("absent_module", None, "(absent_module): ModuleNotFoundError: No module named 'absent_module'"),
+    "hollow": ("hollow:nothing", "", "(hollow:nothing): AttributeError: module 'hollow' has no attribute 'nothing'"),
+    "lacking": ("lacking", "import no_such_dependency", "ModuleNotFoundError: No module named 'no_such_dependency'"),
+    "malformed": ("not an entry: point", None, "(not an entry: point): "),
+}  # fmt: skip
+
+
+def install_broken(site: Site, kind: str) -> None:
+    for name, (value, code, _) in BROKEN.items():
+        modules = {} if code is None else {name: code}
+        site.install(f"plugrad-{name}", "0.1", plugins={(kind, name): value}, modules=modules)
+
+
+def test_broken_algorithms_disturb_nobody_and_say_why_when_they_are_named(site):
+    install_broken(site, "algorithms")
+    code = """
+found = {name: attempt(lambda: load_algorithm(name)) for name in %r}
+found["ppo"] = algorithm_of(get_algorithm("ppo")).name
+found
+"""
+    found = site.run(code % list(BROKEN))
+    assert found.pop("ppo") == "ppo"
+    for name, (error, message) in found.items():
+        assert error == "PluginError"
+        assert message.startswith(f"algorithm '{name}' of plugrad-{name} 0.1 fails to load (")
+        assert BROKEN[name][2] in message
+
+
+def test_with_all_a_broken_listener_is_a_warning_with_name_distribution_and_reason(site):
+    install_broken(site, "plugins")
+    site.install("plugrad-good", plugins={("plugins", "good"): "good"}, modules={"good": EARS})
+    bare = "from plugrad import hookimpl\n@hookimpl\ndef update_endet(results): ...\n"
+    site.install("plugrad-typo", "0.2", plugins={("plugins", "typo"): "typo"}, modules={"typo": bare})
+    needy = {("plugins", "needy"): "needy"}
+    site.install("plugrad-needy", plugins=needy, requires=('nothere; extra == "needy"',))
+    for n in (1, 2):
+        site.install(f"plugrad-twin{n}", plugins={("plugins", "twin"): "twin"})
+    code = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    names = [listener.name for listener in load_listeners(())]
+[names, [str(each.message) for each in caught]]
+"""
+    names, said = site.run(code, asked="all")
+    assert "good" in names
+    assert not {"twin", "typo", "needy", *BROKEN} & set(names)
+    reasons = {name: reason for name, (_, _, reason) in BROKEN.items()} | {
+        "typo": "which is no hook of plugrad. Did you mean 'update_ended'?",
+        "needy": "plugin 'needy' needs nothere: pip install \"plugrad-needy[needy]\"",
+    }
+    for name, reason in reasons.items():
+        (warning,) = [
+            each for each in said if re.match(f"plugin '{name}' of plugrad-{name} [01].* left out", each)
+        ]
+        assert reason in warning
+    assert len([each for each in said if "'twin' is claimed by" in each]) == 2
+
+
+@pytest.mark.parametrize(("names", "asked"), [(("raising",), None), ((), "raising")])
+def test_a_broken_listener_that_is_named_is_an_error(site, names, asked):
+    install_broken(site, "plugins")
+    error, message = site.error(f"load_listeners({names!r})", asked=asked)
+    assert error == "PluginError"
+    assert message.startswith("plugin 'raising' of plugrad-raising 0.1 fails to load (raising): ZeroDivision")
+
+
+LISTENERS = [
+    # config.plugins(...), PLUGRAD_PLUGINS, what is loaded
+    ((), None, []),
+    ((), "", []),
+    ((), "none", []),
+    ((), "a", ["a"]),
+    ((), " b, a ", ["b", "a"]),
+    ((), "all", ["a", "b"]),
+    (("b",), None, ["b"]),
+    (("b",), "none", ["b"]),
+    (("b",), "a,b", ["b", "a"]),
+    (("b",), "all", ["b", "a"]),
+]
+
+
+def test_config_and_environment_name_the_listeners(site):
+    plugins = {("plugins", "a"): "ears_a", ("plugins", "b"): "ears_b"}
+    site.install("plugrad-ears", plugins=plugins, modules={"ears_a": EARS, "ears_b": EARS})
+    code = """
+def load(names, asked):
+    for name in ("a", "b"):
+        sys.modules.pop("ears_" + name, None)
+    os.environ.pop("PLUGRAD_PLUGINS", None)
+    os.environ.update({} if asked is None else {"PLUGRAD_PLUGINS": asked})
+    found = [each.name for each in load_listeners(names)]
+    imported = sorted(name for name in sys.modules if name.startswith("ears_"))
+    return [found, imported]
+[load(names, asked) for names, asked, _ in %r]
+"""
+    for (_, asked, expected), (names, imported) in zip(LISTENERS, site.run(code % LISTENERS), strict=True):
+        mine = [name for name in names if asked != "all" or name in ("a", "b")]
+        assert (sorted(mine) if asked == "all" else mine) == (
+            sorted(expected) if asked == "all" else expected
+        )
+        assert imported == sorted(f"ears_{name}" for name in expected)
+
+
+def test_an_algorithm_must_say_which_config_is_its_own(site):
+    site.install("plugrad-mute", plugins={("algorithms", "mute"): "mute"}, modules={"mute": EARS})
+    error, message = site.error("load_algorithm('mute')")
+    assert error == "PluginError"
+    assert message.startswith("algorithm 'mute' lacks the hook 'get_config_class'")
+
+
+@pytest.mark.parametrize(
+    ("config_class", "algorithm"),
+    [("Config", "mine"), ("type('Sub', (Config,), {})", "mine"), ("AlgorithmConfig", None)],
+)
+def test_a_config_class_tells_its_algorithm_and_so_does_a_subclass(site, config_class, algorithm):
+    site.install("plugrad-mine", plugins={("algorithms", "mine"): "mine"}, modules={"mine": ALGORITHM})
+    code = f"from mine import Config, AlgorithmConfig\nfound = algorithm_of({config_class})\nfound and found.name"
+    assert site.run(code) == algorithm
+
+
+def test_a_folder_without_metadata_disturbs_nobody(site):
+    (site.root / "~lugrad-0.1.dist-info").mkdir()
+    assert "torch" in site.run("[record.name for record in list_plugins()]")
