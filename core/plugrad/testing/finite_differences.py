@@ -18,18 +18,19 @@ Losses = dict[ModuleID, Tensor]
 _STEP = float(np.cbrt(np.finfo(np.float64).eps))
 
 
-def central_differences(function: Callable[[Array], float], x: Array) -> Array:
-    """`(f(x + h) - f(x - h)) / 2h` for each entry of `x` [size], float64.
+def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
+    """`sum(f(x + h) - f(x - h)) / 2h` for each entry of `x` [size], float64; f has one number per module.
 
-    The step h is the cube root of the machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next
-    term of the series (Press et al. 2007, "Numerical Recipes", section 5.7).
+    Summed last, so that a module whose loss does not move adds exactly nothing. The step h is the cube root of the
+    machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next term of the series (Press et al.
+    2007, "Numerical Recipes", section 5.7).
     """
     slopes = np.empty(x.size)
     for n, step in enumerate(_STEP * np.maximum(1.0, np.abs(x))):
         above, below = x.copy(), x.copy()
         above[n] += step
         below[n] -= step
-        slopes[n] = (function(above) - function(below)) / (above[n] - below[n])
+        slopes[n] = np.sum(function(above) - function(below)) / (above[n] - below[n])
     return slopes
 
 
@@ -77,12 +78,12 @@ def _check_same(given: Losses, computed: Losses) -> None:
 def _slopes(leaf: FlatParameters, loss_fn: Callable[[], Losses], rewind: Callable[[], None]) -> Array:
     start = leaf.read()
 
-    def total(flat: Array) -> float:
+    def losses(flat: Array) -> Array:
         leaf.place(flat)
         rewind()
-        return float(sum(loss_fn().values()))
+        return np.array(list(loss_fn().values()))
 
     try:
-        return central_differences(total, start)
+        return central_differences(losses, start)
     finally:
         leaf.place(start)

@@ -153,15 +153,23 @@ def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
 @hookimpl
 def compile_update(step: Step) -> Program:
     """A loop: there is nothing to compile."""
+    return Loop(step)
 
-    def run(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int) -> dict[str, Tensor]:
-        with np.errstate(
-            all="ignore"
-        ):  # the learner looks for what is not finite, and says so in its own words
-            metrics = [step(_minibatch(columns, indices, n)) for n in range(num_steps)]
+
+class Loop(Program):
+    """One step per minibatch."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__("none", "numpy, one step per minibatch")
+        self._step = step
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program`."""
+        with np.errstate(all="ignore"):  # the learner finds what is not finite, and says so in its own words
+            metrics = [self._step(_minibatch(columns, indices, n)) for n in range(num_steps)]
             return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
-
-    return Program(run, "none", "numpy, one step per minibatch")
 
 
 def _minibatch(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], n: int) -> dict[ModuleID, Rows]:
