@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from hypothesis import settings
+
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
@@ -15,7 +16,6 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-
 from plugrad_tf2 import differentiation, program
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Network, Tf2RLModule

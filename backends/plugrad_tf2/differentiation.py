@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import tensorflow as tf
+
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
 from plugrad.types import ModuleID
-
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
+
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCriticMLP
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.types import Array
-
 from plugrad_tf2 import ops
 
 

@@ -1,22 +1,35 @@
 """An update as a program: every minibatch in one `tf.function`, compiled by XLA where it can be."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
+
 from plugrad.batch import Rows
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-
 from plugrad_tf2.variables import FlatParameters
 
 Step = Callable[[ModuleBatches], dict[str, Any]]
-Run = Callable[[ModuleBatches, Mapping[ModuleID, Any], int], Mapping[str, Any]]
+Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
+
+MOST_WIDTHS = 3
+"""So many sizes of a minibatch get an XLA program of their own; then one graph without XLA serves all sizes."""
+
+
+def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+    """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch otherwise."""
+    flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
+    if mode in ("auto", "complete_update"):
+        return WholeUpdate(step, flats)
+    if mode == "forward_train":
+        return CompiledForward(learner, step, flats)
+    return PerMinibatch(step, flats)
 
 
 class TracedStep:
@@ -27,7 +40,7 @@ class TracedStep:
         self._step = step
         self.function = tf.function(self._vector, autograph=False)
 
-    def _vector(self, columns: ModuleBatches, indices: Mapping[ModuleID, Any]) -> Any:
+    def _vector(self, columns: ModuleBatches, indices: Indices) -> Any:
         metrics = self._step(
             {
                 module_id: Rows(module_id, columns[module_id], partial(tf.gather, indices=rows))
@@ -39,68 +52,122 @@ class TracedStep:
 
     def named(self, vector: Any) -> dict[str, Any]:
         """`{metric: scalar}` of a vector."""
-        return dict(zip(self.names, tf.unstack(vector), strict=True))
+        return dict(zip(self.names, tf.unstack(vector, len(self.names)), strict=True))
 
 
-def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch for "none"."""
-    flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
-    if mode == "none":
-        return Program(per_minibatch(step, flats), "none", "one traced function per minibatch, without XLA")
-    try:
-        run = whole_update(step, flats, xla=True)
-    except Exception as error:  # pragma: no cover
-        raise error
-    return Program(run, "complete_update", "the whole update as one XLA program", static_shapes=True)
+@contextmanager
+def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for flat in flats:
+            stack.enter_context(flat.resident())
+        yield
 
 
-def per_minibatch(step: Step, flats: Sequence[FlatParameters]) -> Run:
+class PerMinibatch(Program):
     """A Python loop over one traced step."""
-    traced = TracedStep(step)
 
-    def run(columns: ModuleBatches, indices: Mapping[ModuleID, Any], num_steps: int) -> Mapping[str, Any]:
-        with ExitStack() as stack:
-            for flat in flats:
-                stack.enter_context(flat.resident())
+    def __init__(self, step: Step, flats: Sequence[FlatParameters]) -> None:
+        super().__init__("none", "one traced function per minibatch, without XLA")
+        self._traced = TracedStep(step)
+        self._flats = flats
+
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program`."""
+        with _resident(self._flats):
+            for flat in self._flats:
                 flat.load()
             vectors = [
-                traced.function(columns, {module_id: rows[n] for module_id, rows in indices.items()})
+                self._traced.function(columns, {module_id: rows[n] for module_id, rows in indices.items()})
                 for n in range(num_steps)
             ]
-            for flat in flats:
+            for flat in self._flats:
                 flat.store()
-        return traced.named(tf.reduce_mean(tf.stack(vectors), 0))
-
-    return run
+        return self._traced.named(tf.reduce_mean(tf.stack(vectors), 0))
 
 
-def whole_update(step: Step, flats: Sequence[FlatParameters], *, xla: bool) -> Run:
+class CompiledForward(PerMinibatch):
+    """The loop with each module's forward pass as an XLA cluster of its own."""
+
+    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
+        super().__init__(self._with_compiled_forwards(learner, step), flats)
+        self.mode = "forward_train"
+        self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
+
+    @staticmethod
+    def _with_compiled_forwards(learner: Any, step: Step) -> Step:
+        def traced(minibatch: ModuleBatches) -> dict[str, Any]:
+            modules = [learner.module[module_id] for module_id in minibatch]
+            for module in modules:
+                module.forward_train = partial(_compiled_forward, module)
+            try:
+                return step(minibatch)
+            finally:
+                for module in modules:
+                    del module.forward_train
+
+        return traced
+
+
+def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    # Made anew for each trace: it captures the tensors that the module is lent in that trace.
+    outputs: dict[str, Any] = tf.function(
+        partial(module._forward_train, batch), autograph=False, jit_compile=True
+    )()
+    return outputs
+
+
+class WholeUpdate(Program):
     """All minibatches in one `tf.while_loop`; their number is a tensor, so that it never causes a trace."""
-    traced = TracedStep(step)
 
-    def program(columns: ModuleBatches, indices: Mapping[ModuleID, Any], num_steps: Any) -> Any:
-        first = traced.function.get_concrete_function(
-            columns, {module_id: rows[0] for module_id, rows in indices.items()}
-        )
-        for flat in flats:
+    def __init__(self, step: Step, flats: Sequence[FlatParameters]) -> None:
+        super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
+        self._traced = TracedStep(step)
+        self._flats = flats
+        self._widths: set[tuple[int, ...]] = set()
+        self._xla = tf.function(self._loop, autograph=False, jit_compile=True)
+        self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
+        self._program = self._xla
+
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program`."""
+        self._look_at(indices)
+        steps = tf.constant(num_steps)
+        with _resident(self._flats):
+            try:
+                vector = self._program(columns, indices, steps)
+            except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+                if self._program is self._graph:
+                    raise
+                self._leave_xla(f"XLA refuses it: {str(error).strip().splitlines()[0]}")
+                vector = self._program(columns, indices, steps)
+        return self._traced.named(vector)
+
+    def _look_at(self, indices: Indices) -> None:
+        width = tuple(rows.shape[1] for rows in indices.values())
+        if width in self._widths or self._program is self._graph:
+            return
+        self._widths.add(width)
+        if len(self._widths) > MOST_WIDTHS:
+            self._leave_xla("the size of the minibatches keeps changing")
+        else:
+            log.info("compiling the update for tf2: the first one takes some seconds")
+
+    def _leave_xla(self, why: str) -> None:
+        self._program = self._graph
+        self.reason = f"the whole update as one graph without XLA, because {why}"
+        log.warning("update mode %s: %s", self.mode, self.reason)
+
+    def _loop(self, columns: ModuleBatches, indices: Indices, num_steps: Any) -> Any:
+        first = {module_id: rows[0] for module_id, rows in indices.items()}
+        num_metrics = self._traced.function.get_concrete_function(columns, first).structured_outputs.shape[0]
+        for flat in self._flats:
             flat.load()
 
         def body(n: Any, sums: Any) -> tuple[Any, Any]:
             rows = {module_id: tf.gather(each, n) for module_id, each in indices.items()}
-            return n + 1, sums + traced.function(columns, rows)
+            return n + 1, sums + self._traced.function(columns, rows)
 
-        sums = tf.zeros(first.structured_outputs.shape)
-        _, sums = tf.while_loop(lambda n, _: n < num_steps, body, (0, sums))
-        for flat in flats:
+        _, sums = tf.while_loop(lambda n, _: n < num_steps, body, (0, tf.zeros([num_metrics])))
+        for flat in self._flats:
             flat.store()
         return sums / tf.cast(num_steps, tf.float32)
-
-    compiled = tf.function(program, autograph=False, jit_compile=xla)
-
-    def run(columns: ModuleBatches, indices: Mapping[ModuleID, Any], num_steps: int) -> Mapping[str, Any]:
-        with ExitStack() as stack:
-            for flat in flats:
-                stack.enter_context(flat.resident())
-            return traced.named(compiled(columns, indices, tf.constant(num_steps)))
-
-    return run

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from plugrad.gradients import Layout
 from plugrad.types import Array, ParamRef
-
 from plugrad_tf2 import ops
 
 Lend = Callable[[Mapping[ParamRef, Any]], AbstractContextManager[None]]

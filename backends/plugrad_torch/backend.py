@@ -1,10 +1,12 @@
 """The torch backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
@@ -14,18 +16,19 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-
 from plugrad_torch import differentiation, program, stepping
 from plugrad_torch import ops as torch_ops
 from plugrad_torch.module import TorchNetwork, TorchRLModule
-from plugrad_torch.variables import FlatParameters, TensorVariable
+from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
 
 
 @hookimpl
 def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
-    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), frozenset({"user_modules"}))
+    return BackendInfo(
+        "torch", torch.__version__, (*gpus, "cpu"), frozenset({"complete_update", "user_modules"})
+    )
 
 
 @hookimpl
@@ -71,7 +74,23 @@ def get_param_ref(learner: Any, param: torch.nn.Parameter) -> ParamRef:
 @hookimpl
 def flatten_parameters(learner: Any, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
     """One vector; the parameters become views of it."""
-    return FlatParameters([learner.get_param_ref(param) for param in params], params)
+    refs = [learner.get_param_ref(param) for param in params]
+    return FlatParameters(refs, params, _lender(learner, refs))
+
+
+def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend:
+    module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
+
+    @contextmanager
+    def lend(tensors: Mapping[ParamRef, torch.Tensor]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for module_id in module_ids:
+                prefix = f"{module_id}/"
+                own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
+                stack.enter_context(learner.module[module_id].lend(own))
+            yield
+
+    return lend
 
 
 @hookimpl
@@ -159,6 +178,6 @@ def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(step: program.Step, mode: str) -> Program:
+def compile_update(learner: Any, step: program.Step, variables: Sequence[Variable], mode: str) -> Program:
     """See `plugrad_torch.program`."""
-    return program.compile_update(step, mode)
+    return program.compile_update(learner, step, variables, mode)

@@ -1,13 +1,14 @@
 """Gradients by torch's autograd, written straight into the flat gradient buffers."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
-from plugrad.gradients import FlatGradients, FlatVariable, Gradients
-from plugrad.types import ModuleID
 from torch import Tensor
 
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.types import ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
 
@@ -18,30 +19,43 @@ def differentiate(
     learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
     """Run the losses under autograd and take their gradients; the losses come back detached."""
-    for variable in variables:
-        assert isinstance(variable, FlatParameters)
-        variable.attach()
-    losses, aux = loss_fn()
-    gradients = learner.compute_gradients(losses, leaves=variables)
+    flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
+    with torch.enable_grad(), ExitStack() as lent:
+        leaves = None
+        if any(flat.tracer is not None for flat in flats):
+            leaves = [lent.enter_context(flat.leaf()) for flat in flats]
+        else:
+            for flat in flats:
+                flat.attach()
+        losses, aux = loss_fn()
+    gradients = learner.compute_gradients(losses, variables=flats, leaves=leaves)
     return {module_id: loss.detach() for module_id, loss in losses.items()}, aux, gradients
 
 
 def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """Sum the losses once, go backward once.
 
-    Inside a step (`leaves=`) the result is the live buffer; called by a user it is a copy, over all parameters.
+    Inside an eager step the result is the live buffer, inside a traced one (`leaves`) a tracer; called by a user it
+    is a copy, over all parameters.
     """
-    inside = "leaves" in kwargs
-    leaves = kwargs.get("leaves") or [
-        each.optimizer.parameters for each in learner.registered_optimizers.values()
-    ]
-    for leaf in leaves:
-        if not inside:
-            leaf.attach()
-        leaf.gradient.zero_()
-    total: Any = sum(loss_per_module.values())
+    flats: Sequence[FlatParameters] | None = kwargs.get("variables")
+    leaves = kwargs.get("leaves")
+    with torch.enable_grad():
+        total: Any = sum(loss_per_module.values())
+    if flats is not None and leaves is not None:
+        slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
+        return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])
+    if flats is not None:
+        return FlatGradients(ops, _backward(total, flats))
+    flats = [each.optimizer.parameters for each in learner.registered_optimizers.values()]
+    for flat in flats:
+        flat.attach()
+    return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(total, flats)])
+
+
+def _backward(total: Any, flats: Sequence[FlatParameters]) -> list[tuple[Any, Tensor]]:
+    for flat in flats:
+        flat.gradient.zero_()
     if isinstance(total, Tensor) and total.requires_grad:
         total.backward()  # type: ignore[no-untyped-call]
-    return FlatGradients(
-        ops, [(leaf.layout, leaf.gradient if inside else torch.clone(leaf.gradient)) for leaf in leaves]
-    )
+    return [(flat.layout, flat.gradient) for flat in flats]

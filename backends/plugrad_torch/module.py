@@ -1,17 +1,18 @@
 """RLModules of torch: the base of users' modules, and the built-in networks as a module."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCriticMLP
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.types import Array
-from torch import Tensor
-
 from plugrad_torch import ops
 
 
@@ -28,6 +29,24 @@ class TorchRLModule(torch.nn.Module, RLModule):
     def named_weights(self) -> dict[str, torch.nn.Parameter]:
         """`{name: parameter}` in canonical order: by name, since `named_parameters` depends on nesting."""
         return dict(sorted(self.named_parameters()))
+
+    @contextmanager
+    def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Compute with these tensors in place of the parameters of these names, and take the parameters back."""
+        slots = [(*self._slot(name), tensor) for name, tensor in tensors.items()]
+        own = [owner[key] for owner, key, _ in slots]
+        for owner, key, tensor in slots:
+            owner[key] = tensor
+        try:
+            yield
+        finally:
+            for (owner, key, _), param in zip(slots, own, strict=True):
+                owner[key] = param
+
+    def _slot(self, name: str) -> tuple[dict[str, Any], str]:
+        """The dict and key under which torch keeps a parameter."""
+        path, _, key = name.rpartition(".")
+        return self.get_submodule(path)._parameters, key
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
@@ -58,19 +77,19 @@ class TorchNetwork(TorchRLModule):
             inference_only=spec.inference_only,
         )
         self.network = ActorCriticMLP(spec)
-        # A plain dict keeps the canonical names, which have dots; registration makes `parameters()` and `to()` work.
-        self._weights = {
-            name: torch.nn.Parameter(torch.tensor(w, device=device)) for name, w in weights.items()
-        }
-        for name, param in self._weights.items():
-            self.register_parameter(name.replace(".", "/"), param)
+        self._keys = {name: name.replace(".", "/") for name in weights}  # torch wants no dots in a name
+        for name, weight in weights.items():
+            self.register_parameter(self._keys[name], torch.nn.Parameter(torch.tensor(weight, device=device)))
 
-    def named_weights(self) -> dict[str, torch.nn.Parameter]:
+    def named_weights(self) -> dict[str, Any]:
         """In the network's order."""
-        return self._weights
+        return {name: self._parameters[key] for name, key in self._keys.items()}
+
+    def _slot(self, name: str) -> tuple[dict[str, Any], str]:
+        return self._parameters, self._keys[name]
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(ops, self._weights, batch, value=True)
+        return self.network.forward(ops, self.named_weights(), batch, value=True)
 
     def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(ops, self._weights, batch, value=False)
+        return self.network.forward(ops, self.named_weights(), batch, value=False)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from plugrad import numpy_ops
-from plugrad.ops import Axis, Shape
 from torch import Tensor
 from torch.nn import functional
+
+from plugrad import numpy_ops
+from plugrad.ops import Axis, Shape
 
 
 def exp(x: Tensor) -> Tensor:

@@ -1,28 +1,134 @@
-"""An update as a program: the eager loop over the core's step."""
+"""An update as a program: the eager loop over the core's step, or over the step compiled."""
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import torch
-from plugrad.batch import Rows
-from plugrad.hooks.backend_spec import Program
-from plugrad.types import ModuleBatches, ModuleID
 from torch import Tensor
 
+from plugrad.batch import Rows
+from plugrad.errors import PlugradError
+from plugrad.hooks.backend_spec import Program
+from plugrad.ops import Variable
+from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.tracing import CompiledStep, signature
+
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
+log = logging.getLogger("plugrad")
 
 
-def compile_update(step: Step, mode: str) -> Program:
-    """The eager loop: no host synchronisation between the first minibatch and the metrics at the end."""
+def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+    """The eager loop for "none" and "auto"; one compiled function per step for "complete_update"."""
+    if mode == "complete_update":
+        return CompiledUpdate(learner, step, variables)
+    if mode == "forward_train":
+        return CompiledForward(learner, step)
+    return EagerUpdate(step)
 
-    def run(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int) -> dict[str, Tensor]:
-        metrics = [step(minibatch) for minibatch in minibatches(columns, indices)]
+
+class EagerUpdate(Program):
+    """No host synchronisation between the first minibatch and the metrics at the end."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__("none", "eager torch, one step per minibatch")
+        self._step = step
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program`."""
+        metrics = [self._step(minibatch) for minibatch in minibatches(columns, indices)]
         names = list(metrics[0])
-        table = torch.stack([value for each in metrics for value in each.values()]).view(
-            num_steps, len(names)
-        )
-        return dict(zip(names, table.mean(0), strict=True))
+        table = torch.stack([value for each in metrics for value in each.values()])
+        return dict(zip(names, table.view(num_steps, len(names)).mean(0), strict=True))
 
-    return Program(run, "none", "eager torch, one step per minibatch")
+
+class CompiledUpdate(Program):
+    """Every step is one call of a function that inductor made; falls back to eager steps with the reason."""
+
+    def __init__(self, learner: Any, step: Step, variables: Sequence[Variable]) -> None:
+        super().__init__("complete_update", "each step one compiled function (inductor)")
+        self._learner = learner
+        self._step = step
+        self._variables = variables
+        self._compiled: dict[Any, CompiledStep] = {}
+        self._eager: EagerUpdate | None = None
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program`."""
+        if self._eager is not None:
+            return self._eager.run(columns, indices, num_steps)
+        walk = minibatches(columns, indices)
+        first = next(walk)
+        compiled = self._step_for(first)
+        if compiled is None:
+            return self.run(columns, indices, num_steps)
+        return compiled.run(chain([first], walk))
+
+    def _step_for(self, minibatch: ModuleBatches) -> CompiledStep | None:
+        key = signature(minibatch)
+        if key not in self._compiled:
+            log.info("compiling the update for torch: the first one takes some seconds")
+            try:
+                self._compiled[key] = CompiledStep(self._step, self._variables, minibatch, {})
+            except PlugradError:
+                raise
+            except Exception as error:
+                self._fall_back(error)
+                return None
+        return self._compiled[key]
+
+    def _fall_back(self, error: Exception) -> None:
+        loss = f"the loss of {type(self._learner).__name__} with {type(self._learner.config).__name__}"
+        first_line = (str(error).strip() or "no message").splitlines()[0]
+        self._eager = EagerUpdate(self._step)
+        self.mode = "none"
+        self.reason = f"eager, because {loss} cannot be compiled: {type(error).__name__}: {first_line}"
+        log.warning("update mode %s: %s", self.mode, self.reason)
+
+
+class CompiledForward(EagerUpdate):
+    """The eager loop with each module's forward pass compiled by `torch.compile`."""
+
+    def __init__(self, learner: Any, step: Step) -> None:
+        super().__init__(step)
+        self.mode = "forward_train"
+        self.reason = "eager steps around a compiled forward pass (torch.compile)"
+        self._modules = [learner.module[module_id] for module_id in learner.trainable_module_ids]
+        self._forwards = [_compiled_forward(module) for module in self._modules]
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program`."""
+        for module, forward in zip(self._modules, self._forwards, strict=True):
+            module.forward_train = forward
+        try:
+            return super().run(columns, indices, num_steps)
+        finally:
+            for module in self._modules:
+                del module.forward_train
+
+
+def _compiled_forward(module: Any) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
+    """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from its first call."""
+    compiled = torch.compile(module._forward_train)
+    read: list[str] = []
+
+    def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if not read:
+            seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
+            outputs: dict[str, Tensor] = module._forward_train(seen)
+            read.extend(seen.taken)
+            return outputs
+        outputs = compiled({column: batch[column] for column in read})
+        return outputs
+
+    return forward_train
 
 
 def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> Iterator[ModuleBatches]:
@@ -39,21 +145,25 @@ def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> I
 def _passes(module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> Iterator[Rows]:
     num_rows = len(next(iter(columns.values())))
     steps_per_pass = max(1, num_rows // indices.shape[1])
-    for rows in indices.split(steps_per_pass):
+    for rows in torch.split(indices, steps_per_pass):
         cuts = _Cuts(rows)
         for n in range(len(rows)):
-            yield Rows(module_id, columns, lambda column, n=n, cuts=cuts: cuts(column)[n])
+            yield Rows(module_id, columns, cuts.taker(n))
 
 
 class _Cuts:
-    """`cuts(column)[n]`: the n-th minibatch of a column, gathered for all n when first asked for."""
+    """The minibatches of one pass, gathered together column by column when first asked for."""
 
     def __init__(self, indices: Tensor) -> None:
         self._indices = indices
         self._gathered: dict[int, tuple[Tensor, ...]] = {}
 
-    def __call__(self, column: Tensor) -> tuple[Tensor, ...]:
+    def taker(self, n: int) -> Callable[[Tensor], Tensor]:
+        """What takes the n-th minibatch of a column."""
+        return lambda column: self._cut(column)[n]
+
+    def _cut(self, column: Tensor) -> tuple[Tensor, ...]:
         if id(column) not in self._gathered:
             taken = column.index_select(0, self._indices.reshape(-1))
-            self._gathered[id(column)] = taken.view(*self._indices.shape, *column.shape[1:]).unbind()
+            self._gathered[id(column)] = torch.unbind(taken.view(*self._indices.shape, *column.shape[1:]))
         return self._gathered[id(column)]

@@ -6,11 +6,12 @@ The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the par
 from typing import Any
 
 import torch
-from plugrad.gradients import Gradients, flat_of, layouts_in
-from plugrad.optimizers import Adam
 from torch import Tensor
 
+from plugrad.gradients import Gradients, flat_of, layouts_in
+from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch import ops
+from plugrad_torch.variables import FlatParameters
 
 
 def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
@@ -18,10 +19,17 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(ops, gradients_dict, each.layout)
-            if type(each.optimizer) is Adam and not learner.is_guarded:
+            if _can_fuse(learner, each.optimizer):
                 fused_adam(each.optimizer, gradient)
             else:
                 each.optimizer.step(ops, gradient, learner.guard)
+
+
+def _can_fuse(learner: Any, optimizer: Optimizer) -> bool:
+    """In place, so neither while traced nor where a step may have to be taken back."""
+    flat = optimizer.parameters
+    traced = isinstance(flat, FlatParameters) and flat.tracer is not None
+    return type(optimizer) is Adam and not traced and not learner.is_guarded
 
 
 @torch.no_grad()
@@ -29,7 +37,7 @@ def fused_adam(adam: Adam, gradient: Tensor) -> None:
     """One kernel for moments and parameters, in place."""
     slots = {name: slot.read() for name, slot in adam.slots.items()}
     slots["count"] += 1.0
-    torch._fused_adam_(  # type: ignore[attr-defined]
+    torch._fused_adam_(
         [adam.parameters.read()],
         [gradient],
         [slots["m"]],

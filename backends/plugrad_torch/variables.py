@@ -1,15 +1,28 @@
-"""Variables of torch: a tensor that keeps its place, and the flat vector behind a module's parameters."""
+"""Variables of torch: a tensor that keeps its place, and the flat vector behind a module's parameters.
 
-from collections.abc import Sequence
-from typing import Any
+While a program is traced a variable is *replaced*: `read` gives the tracer and `assign` takes another, so that the
+core's stateful step becomes a function from old values to new ones.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from plugrad.gradients import Layout
-from plugrad.types import Array, ParamRef
 from torch import Tensor
 
+from plugrad.gradients import Layout
+from plugrad.types import Array, ParamRef
 from plugrad_torch import ops
+
+
+class Lend(Protocol):
+    """Lets the modules compute with other tensors than their parameters, for a while."""
+
+    def __call__(self, tensors: Mapping[ParamRef, Tensor]) -> AbstractContextManager[None]:
+        """`with lend({param ref: tensor}): ...`."""
+        ...
 
 
 class TensorVariable:
@@ -25,13 +38,17 @@ class TensorVariable:
     def __init__(self, value: Any, dtype: str | None, device: str, trainable: bool = False) -> None:
         self.value = ops.asarray(np.array(value), dtype or default_dtype(value)).to(device)
         self.value.requires_grad_(trainable)
+        self.tracer: Tensor | None = None
 
     def read(self) -> Tensor:
         """The live tensor."""
-        return self.value
+        return self.value if self.tracer is None else self.tracer
 
     def assign(self, value: Any) -> None:
         """Copy a number, array or tensor into the tensor."""
+        if self.tracer is not None:
+            self.tracer = value
+            return
         with torch.no_grad():
             self.value.copy_(torch.as_tensor(value))
 
@@ -52,11 +69,14 @@ class FlatParameters:
     Args:
         refs: names of the parameters.
         params: the parameters, float32, on one device.
+        lend: lends the modules tracers in place of these parameters.
     """
 
-    def __init__(self, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]) -> None:
+    def __init__(self, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter], lend: Lend) -> None:
         self.layout = Layout(tuple(refs), tuple(tuple(param.shape) for param in params))
+        self.tracer: Tensor | None = None
         self._params = list(params)
+        self._lend = lend
         self._adopt()
 
     def _adopt(self) -> None:
@@ -81,21 +101,34 @@ class FlatParameters:
                 return
             start, slope = start + 4 * size, slope + 4 * size
 
+    @contextmanager
+    def leaf(self) -> Iterator[Tensor]:
+        """While traced: a tensor to differentiate by, slices of which the modules compute with."""
+        assert self.tracer is not None
+        leaf = self.tracer.detach().requires_grad_(True)
+        with self._lend(dict(zip(self.layout.refs, self._views(leaf), strict=True))):
+            yield leaf
+
     def read(self) -> Tensor:
         """The live flat vector [size]."""
-        return self._flat
+        return self._flat if self.tracer is None else self.tracer
 
     def assign(self, value: Any) -> None:
         """Copy a flat vector into the parameters."""
+        if self.tracer is not None:
+            self.tracer = value
+            return
         with torch.no_grad():
             self._flat.copy_(torch.as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
+        self.attach()
         return self._flat.clone()
 
     def numpy(self) -> Array:
         """A copy as numpy."""
+        self.attach()
         return self._flat.cpu().numpy().copy()
 
 

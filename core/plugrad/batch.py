@@ -157,6 +157,9 @@ class Rows(Mapping[str, Tensor]):
         module_id: for the error.
         columns: `{column: tensor [rows, ...]}`.
         take: makes the minibatch's tensor of a column's.
+
+    Attributes:
+        taken: what was asked for until now.
     """
 
     def __init__(
@@ -165,14 +168,14 @@ class Rows(Mapping[str, Tensor]):
         self._module_id = module_id
         self._columns = columns
         self._take = take
-        self._taken: dict[str, Tensor] = {}
+        self.taken: dict[str, Tensor] = {}
 
     def __getitem__(self, column: str) -> Tensor:
-        if column not in self._taken:
+        if column not in self.taken:
             if column not in self._columns:
                 raise missing_column(self._module_id, column, self._columns)
-            self._taken[column] = self._take(self._columns[column])
-        return self._taken[column]
+            self.taken[column] = self._take(self._columns[column])
+        return self.taken[column]
 
     def __contains__(self, column: object) -> bool:
         return column in self._columns

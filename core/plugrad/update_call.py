@@ -107,8 +107,8 @@ class UpdateCall:
         program = self._program(columns)
         tensors, order_tensors = self._convert(columns, order, program)
         clock.lap("convert")
-        learner.update_mode = f"{program.mode}: {program.reason}"
         means = program.run(tensors, order_tensors, num_steps)
+        learner.update_mode = f"{program.mode}: {program.reason}"
         numbers = learner._convert_to_numpy(means)
         self._check_finite(numbers, num_steps, columns)
         clock.lap("update")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import BatchError

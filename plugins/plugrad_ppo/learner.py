@@ -4,7 +4,6 @@ from typing import Any
 
 from plugrad.errors import ConfigError
 from plugrad.learner import Learner
-
 from plugrad_ppo.config import PPOConfig
 
 

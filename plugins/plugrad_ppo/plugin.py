@@ -5,7 +5,6 @@ from typing import Any
 
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ModuleID, Tensor
-
 from plugrad_ppo.config import PPOConfig
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
 from plugrad_ppo.loss import KL_KEY, ppo_loss

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plugrad import numpy_ops
 from plugrad.distributions import (
     Distribution,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from plugrad import numpy_ops
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor

@@ -5,6 +5,7 @@ from typing import Any
 
 import counting
 import numpy as np
+
 from plugrad.env_runner import EnvRunner
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+
 from plugrad import numpy_ops
 from plugrad.distributions import Categorical, DiagGaussian, MultiCategorical, distribution_class
 from plugrad.errors import ConfigError

@@ -13,6 +13,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointError, ConfigError
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint, writer_lock
 from plugrad.errors import CheckpointError, CheckpointLockedError
 

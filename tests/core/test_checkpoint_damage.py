@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import (
     CheckpointCorruptError,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+
 from plugrad.config import SECTIONS, AlgorithmConfig, field
 from plugrad.errors import ConfigError
 

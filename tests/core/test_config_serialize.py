@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from plugrad.config import AlgorithmConfig, field
 from plugrad.errors import ConfigError
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec

@@ -9,10 +9,11 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from hypothesis import given
 from hypothesis import strategies as st
+from sampling import Sampling, balance, check_chunk, make_runner, swing
+
 from plugrad.config import AlgorithmConfig
 from plugrad.env_runner import EnvRunner
 from plugrad.errors import BatchError, ConfigError
-from sampling import Sampling, balance, check_chunk, make_runner, swing
 
 MODES = ("sync", "vector_entry_point")
 

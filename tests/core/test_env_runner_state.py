@@ -5,9 +5,10 @@ from typing import Any
 import counting
 import numpy as np
 import pytest
+from sampling import balance, check_chunk, make_runner, swing
+
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import RestoreMismatchError
-from sampling import balance, check_chunk, make_runner, swing
 
 
 def assert_same(left: Any, right: Any) -> None:

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import BatchError
 

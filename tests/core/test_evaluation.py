@@ -3,10 +3,11 @@
 import counting
 import numpy as np
 import pytest
+from sampling import Sampling
+
 from plugrad.env_runner import EnvRunner
 from plugrad.errors import ConfigError
 from plugrad.evaluation import evaluate
-from sampling import Sampling
 
 
 def make_runner() -> EnvRunner:

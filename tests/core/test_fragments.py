@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from plugrad.fragments import Chunk, cut
 
 DONE = hnp.arrays(bool, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.booleans())

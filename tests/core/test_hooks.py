@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import plugrad
 import pytest
+
+import plugrad
 from plugrad import Learner, hookimpl
 from plugrad.errors import PluginConflictError, PluginError
 from plugrad.hooks import algorithm_spec, backend_spec, learner_spec, listener_spec

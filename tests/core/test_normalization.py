@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from plugrad.errors import BatchError, RestoreMismatchError
 from plugrad.normalization import ObservationNormalizer
 

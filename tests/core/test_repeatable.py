@@ -2,6 +2,7 @@
 
 import counting
 import numpy as np
+
 from plugrad import repeatable
 from plugrad.repeatable import RepeatableEnv
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from plugrad.columns import Columns
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import BatchError

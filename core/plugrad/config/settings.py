@@ -1,6 +1,6 @@
 """Which settings every algorithm has: name, type, default, section, help and range of each, declared once."""
 
-# ruff: noqa: RUF009  (`field` is a dataclass field specifier, not a default computed once by accident)
+
 
 from dataclasses import dataclass
 from typing import Any

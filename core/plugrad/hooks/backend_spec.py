@@ -40,22 +40,35 @@ class BackendInfo:
     capabilities: frozenset[str] = field(default_factory=frozenset)
 
 
-@dataclass(frozen=True)
 class Program:
-    """An update, ready to run.
+    """An update, ready to run. A backend derives from it.
 
     Args:
-        run: `run(columns, indices, num_steps) -> {metric name: float32 scalar tensor, mean over the steps}`;
-            minibatch n has the rows `indices[module_id][n]` (int32, [num_steps, minibatch_size]).
         mode: `"none"`, `"forward_train"` or `"complete_update"`: what really runs.
         reason: why this mode and no other, in words for `learner.update_mode`.
         static_shapes: whether new shapes mean a new compilation; the core then pads rows to powers of two.
     """
 
-    run: Callable[[ModuleBatches, Mapping[ModuleID, Tensor], int], Mapping[str, Tensor]]
-    mode: str
-    reason: str
-    static_shapes: bool = False
+    def __init__(self, mode: str, reason: str, *, static_shapes: bool = False) -> None:
+        self.mode = mode
+        self.reason = reason
+        self.static_shapes = static_shapes
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """Run `num_steps` minibatches; may change `mode` and `reason`, if it has to fall back.
+
+        Args:
+            columns: `{module_id: {column: tensor [rows, ...]}}`.
+            indices: `{module_id: int32 [num_steps, minibatch size]}`, rows of each minibatch; with `static_shapes`
+                both may have more rows than count.
+            num_steps: how many minibatches.
+
+        Returns:
+            `{metric name: float32 scalar tensor}`, means over the minibatches.
+        """
+        raise NotImplementedError
 
 
 class BackendSpec:
@@ -276,11 +289,13 @@ class BackendSpec:
                 `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes.
             mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`.
 
+            class Loop(Program):
+                def run(self, columns, indices, num_steps):
+                    batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
+                    return mean([self.step(batch) for batch in batches])
+
             @hookimpl
             def compile_update(step, mode):
-                def run(columns, indices, num_steps):
-                    batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
-                    return mean([step(batch) for batch in batches])
-                return Program(run, "none", "this backend compiles nothing")
+                return Loop(step)
         """
         raise NotImplementedError

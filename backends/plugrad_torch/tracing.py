@@ -1,0 +1,119 @@
+"""The core's step as one compiled function of tensors: forward, losses, gradients, clip, optimizer.
+
+`torch.compile` refuses a step that calls autograd inside. So the step is traced below autograd (`make_fx` on fake
+tensors: nothing runs while tracing) and the graph is given to inductor. Both doors are pinned by tests.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from plugrad.batch import Rows
+from plugrad.ops import Variable
+from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.variables import FlatParameters, TensorVariable
+
+Place = tuple[ModuleID, str]
+
+
+class CompiledStep:
+    """One step for minibatches of one signature.
+
+    Args:
+        step: the core's step.
+        variables: what it reads and assigns.
+        minibatch: an example; only its shapes and dtypes count.
+        options: of inductor.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[ModuleBatches], dict[str, Tensor]],
+        variables: Sequence[Variable],
+        minibatch: ModuleBatches,
+        options: dict[str, Any],
+    ) -> None:
+        self.names: list[str] = []
+        self._step = step
+        self._variables = [each for each in variables if isinstance(each, FlatParameters | TensorVariable)]
+        self._places: list[Place] = [(mid, column) for mid, rows in minibatch.items() for column in rows]
+        self._changed: list[int] = []
+        state = [variable.read().detach() for variable in self._variables]
+        columns = [minibatch[module_id][column].detach() for module_id, column in self._places]
+        inputs = [*state, *columns]
+        with torch.no_grad():
+            graph = make_fx(lambda *tensors: self._pure(tensors), tracing_mode="fake")(*inputs)
+        used = _drop_unused_inputs(graph)
+        self._used_state = [n for n in used if n < len(state)]
+        self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
+        self._function: Any = torch._inductor.compile(graph, [inputs[n] for n in used], options=options)
+
+    def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """New values of the variables that changed, and the metrics as one vector, from variables and columns."""
+        state, columns = tensors[: len(self._variables)], tensors[len(self._variables) :]
+        by_module: dict[ModuleID, dict[str, Tensor]] = {}
+        for (module_id, column), values in zip(self._places, columns, strict=True):
+            by_module.setdefault(module_id, {})[column] = values
+        with _replaced(self._variables, state):
+            metrics = self._step({mid: Rows(mid, rows, _whole) for mid, rows in by_module.items()})
+            after = [variable.read() for variable in self._variables]
+        self.names = list(metrics)
+        self._changed = [n for n, (old, new) in enumerate(zip(state, after, strict=True)) if new is not old]
+        return [*(after[n] for n in self._changed), torch.stack(list(metrics.values()))]
+
+    def run(self, minibatches: Iterator[ModuleBatches]) -> dict[str, Tensor]:
+        """Step through minibatches, put the new values into the variables, return the mean metrics."""
+        state = [variable.read().detach() for variable in self._variables]
+        vectors = []
+        with torch.no_grad():
+            for minibatch in minibatches:
+                columns = [minibatch[module_id][column] for module_id, column in self._used_places]
+                *new, vector = self._function(*[state[n] for n in self._used_state], *columns)
+                for n, value in zip(self._changed, new, strict=True):
+                    state[n] = value
+                vectors.append(vector)
+        for n in self._changed:
+            self._variables[n].assign(state[n])
+        return dict(zip(self.names, torch.stack(vectors).mean(0), strict=True))
+
+
+def _drop_unused_inputs(graph: torch.fx.GraphModule) -> list[int]:
+    """Remove the inputs that nothing reads; returns the positions of those that stay."""
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    used = [n for n, node in enumerate(inputs) if node.users]
+    for node in inputs:
+        if not node.users:
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return used
+
+
+def _whole(column: Tensor) -> Tensor:
+    return column
+
+
+@contextmanager
+def _replaced(
+    variables: Sequence[FlatParameters | TensorVariable], tracers: Sequence[Tensor]
+) -> Iterator[None]:
+    """While it lasts, the variables are tracers; a tracer that stayed behind would break the next update."""
+    for variable, tracer in zip(variables, tracers, strict=True):
+        variable.tracer = tracer
+    try:
+        yield
+    finally:
+        for variable in variables:
+            variable.tracer = None
+
+
+def signature(minibatch: ModuleBatches) -> tuple[Any, ...]:
+    """What a compiled step depends on: columns, shapes and dtypes."""
+    return tuple(
+        (mid, column, tuple(rows[column].shape), rows[column].dtype)
+        for mid, rows in minibatch.items()
+        for column in rows
+    )

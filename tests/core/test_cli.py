@@ -1,0 +1,161 @@
+"""The command line without any framework: help, usage errors, listings, and what they import."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import pytest
+from click.testing import CliRunner, Result
+
+from plugrad.cli import main
+from plugrad.config import SECTIONS
+from plugrad.hooks.registry import get_algorithm, list_plugins
+
+
+@dataclass
+class Terminal:
+    """Runs commands in an empty directory, in a wide terminal."""
+
+    runner: CliRunner = field(default_factory=lambda: CliRunner(env={"COLUMNS": "110"}))
+
+    def __call__(self, *arguments: str) -> Result:
+        return self.runner.invoke(main, arguments, prog_name="plugrad")
+
+
+@pytest.fixture
+def plugrad(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Terminal()
+
+
+def test_help_names_every_command(plugrad):
+    result = plugrad("--help")
+    assert result.exit_code == 0
+    for command in ("train", "eval", "plot", "plugins", "doctor"):
+        assert re.search(rf"^  {command} +\w", result.output, re.MULTILINE)
+
+
+def test_help_of_train_shows_every_setting_with_help_and_default_by_section(plugrad):
+    result = plugrad("train", "--help")
+    assert result.exit_code == 0
+    text = " ".join(result.output.split())
+    places = [text.index(f"[{section}] {about}") for section, about in SECTIONS.items()]
+    assert places == sorted(places)
+    for name, info in get_algorithm("ppo").fields().items():
+        assert f"--{info.section}.{name} " in text
+        assert info.help in text
+    assert "[default: 0.0003]" in text
+    assert '{type = "adam", beta1 = 0.9, beta2 = 0.999, eps = 1e-08}' in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], r"No such command 'trian'. Did you mean 'train'\?"),
+        (["train", "pppo"], r"no algorithm 'pppo'; .*Did you mean 'ppo'\?"),
+        (["train", "pppo", "--help"], r"no algorithm 'pppo'"),
+        (["train", "ppo", "--backend", "touch"], r"no backend 'touch'; .*Did you mean 'torch'\?"),
+        (["train", "ppo", "CartPol-v1", "--backend", "numpy"], r"'CartPol-v1'. Did you mean 'CartPole-v1'\?"),
+        (
+            ["train", "--training.clip_parm", "1"],
+            r"No such option '--training.clip_parm'. .*--training.clip_param",
+        ),
+        (["train", "--training.lr", "fast"], "lr must be a number >= 0, .* got 'fast'"),
+        (["train", "--training.lr"], "Option '--training.lr' requires an argument"),
+        (["train", "--training.optimizer", "{type = 'adm'}"], r"Did you mean 'adam'\?"),
+        (["train", "--framework.compile", "full"], "compile must be one of"),
+        (["train", "--seed", "-1"], "--seed"),
+        (["train", "--stop-time", "0"], "--stop-time"),
+        (["train", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["train", "--resume", "nowhere"], "nowhere"),
+        (["train", "--resume", "."], "no run directory: it has no config.toml"),
+        (["eval", "nowhere"], "nowhere"),
+        (["plot"], "Missing argument"),
+        (["plot", "."], "no run directory"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_exit_code_2(plugrad, arguments, message):
+    result = plugrad(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("plugrad: error: ")
+    assert result.stderr.count("\n") == 1
+    assert re.search(message, result.stderr)
+
+
+def test_a_wrong_config_file_is_named(plugrad, tmp_path):
+    (tmp_path / "mine.toml").write_text("[training]\nclip_parm = 1\n")
+    result = plugrad("train", "--config", "mine.toml")
+    assert result.exit_code == 2
+    assert "mine.toml: [training] has no setting 'clip_parm'. Did you mean 'clip_param'?" in result.stderr
+
+
+def test_a_directory_with_something_in_it_is_not_overwritten(plugrad, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "thesis.txt").write_text("all of it")
+    result = plugrad("train", "--backend", "numpy", "--out", "there")
+    assert result.exit_code == 2
+    assert "--out: there is not empty; go on with --resume there" in result.stderr
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["thesis.txt"]
+
+
+def test_a_failure_is_exit_code_1_and_debug_shows_where(plugrad):
+    result = plugrad("plugins", "--check", "ppoo")
+    assert result.exit_code == 1
+    assert "no plugin 'ppoo'" in result.stderr
+    assert "Did you mean 'ppo'?" in result.stderr
+    assert "Traceback" not in result.stderr
+    for arguments in (["--debug", "plugins", "--check", "ppoo"], ["plugins", "--check", "ppoo", "--debug"]):
+        assert "Traceback" in plugrad(*arguments).stderr
+
+
+def test_plugins_lists_what_is_installed(plugrad):
+    listed = json.loads(plugrad("plugins", "--json").stdout)
+    assert {(each["kind"], each["name"]) for each in listed} == {(r.kind, r.name) for r in list_plugins()}
+    assert {"torch", "tf2", "ppo"} <= {each["name"] for each in listed}
+    table = plugrad("plugins").stdout
+    assert all(name in table for name in ("backend", "torch", "plugrad_torch:backend"))
+
+
+def test_plugins_check_loads_one(plugrad):
+    result = plugrad("plugins", "--check", "ppo")
+    assert result.exit_code == 0
+    assert "loads, and its hooks fit" in result.stdout
+
+
+def test_doctor_says_what_is_here_and_what_to_type(plugrad):
+    result = plugrad("doctor")
+    assert result.exit_code == 0
+    python = ".".join(map(str, sys.version_info[:3]))
+    for word in (python, "torch", "tensorflow", "matplotlib", "threads", "ppo", "what to type"):
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["plugins"], ["plugins", "--json"], ["doctor"]]
+)
+def test_help_and_listings_import_no_framework(arguments):
+    code = f"""
+import sys
+from plugrad.cli import main
+main({arguments!r}, standalone_mode=False)
+found = {{"torch", "tensorflow", "keras", "ray", "matplotlib"}} & set(sys.modules)
+sys.exit(f"imported {{found}}" if found else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_names_the_extra_of_what_is_missing():
+    # A finder that hides torch stands for a machine without it.
+    code = """
+import sys, importlib.util as util
+find = util.find_spec
+util.find_spec = lambda name, *rest: None if name in ("torch", "tensorflow") else find(name, *rest)
+from plugrad.cli import main
+main(["doctor"], standalone_mode=False)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'torch         missing     for backend torch: pip install "plugrad[torch]"' in done.stdout
+    assert 'pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train' in done.stdout
