@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.columns import Columns
-from plugrad.losses import mean_over_rows
+from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.types import ModuleID, Tensor
 
 KL_KEY = "mean_kl_loss"
@@ -24,11 +24,16 @@ def ppo_loss(
 
     Returns:
         The scalar loss.
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
     """
     ops = learner.ops
     dist_class = learner.module[module_id].get_train_action_dist_cls()
     present = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
-    ratio = ops.exp(present.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
+    logp = present.logp(batch[Columns.ACTIONS])
+    _check_shapes(ops, module_id, batch, fwd_out, logp)
+    ratio = ops.exp(logp - batch[Columns.ACTION_LOGP])
     surrogate = _surrogate(ops, ratio, batch[Columns.ADVANTAGES], config.clip_param)
     value_error = ops.square(fwd_out[Columns.VF_PREDS] - batch[Columns.VALUE_TARGETS])
 
@@ -44,6 +49,14 @@ def ppo_loss(
         loss = loss + config.kl_coeff * metrics[KL_KEY]
     learner.register_metrics(module_id, metrics)
     return loss
+
+
+def _check_shapes(
+    ops: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor], logp: Tensor
+) -> None:
+    read = (Columns.ACTION_LOGP, Columns.ADVANTAGES, Columns.VALUE_TARGETS)
+    check_one_per_row(ops, module_id, batch, *read, like=logp)
+    check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
 
 
 def _surrogate(ops: Any, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
