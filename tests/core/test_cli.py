@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugrad.cli import main
+from plugrad.cli.doctor import Part, advice, part_line
 from plugrad.config import SECTIONS
-from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.hooks.registry import PluginRecord, get_algorithm, list_plugins
 
 
 @dataclass
@@ -139,6 +140,7 @@ def test_help_and_listings_import_no_framework(arguments):
     code = f"""
 import sys
 from plugrad.cli import main
+from plugrad.cli.doctor import Part, advice, part_line
 main({arguments!r}, standalone_mode=False)
 found = {{"torch", "tensorflow", "keras", "ray", "matplotlib"}} & set(sys.modules)
 sys.exit(f"imported {{found}}" if found else 0)
@@ -147,15 +149,26 @@ sys.exit(f"imported {{found}}" if found else 0)
     assert done.returncode == 0, done.stderr
 
 
-def test_doctor_names_the_extra_of_what_is_missing():
-    # A finder that hides torch stands for a machine without it.
-    code = """
-import sys, importlib.util as util
-find = util.find_spec
-util.find_spec = lambda name, *rest: None if name in ("torch", "tensorflow") else find(name, *rest)
-from plugrad.cli import main
-main(["doctor"], standalone_mode=False)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'torch         missing     for backend torch: pip install "plugrad[torch]"' in done.stdout
-    assert 'pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train' in done.stdout
+def test_doctor_says_how_to_get_what_is_missing():
+    part = Part("no_such_framework", ("no-such-framework",), "torch", "backend torch")
+    assert part_line(part).endswith('missing     for backend torch: pip install "plugrad[torch]"')
+
+
+def record(name, requires, installed):
+    return PluginRecord(name, "backend", "plugrad", "1.0", f"{name}:plugin", requires, installed)
+
+
+@pytest.mark.parametrize(
+    ("records", "first"),
+    [
+        ([], 'pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train'),
+        ([record("torch", "torch", False), record("numpy", None, True)], 'pip install "plugrad[torch]"'),
+        (
+            [record("torch", "torch", False), record("tf2", "tensorflow", True)],
+            "ppo CartPole-v1 --backend tf2",
+        ),
+        ([record("tf2", "tensorflow", True), record("torch", "torch", True)], "plugrad train"),
+    ],
+)
+def test_doctor_advises_a_backend_that_is_there(records, first):
+    assert first in advice(records)[0]

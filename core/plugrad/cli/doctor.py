@@ -58,11 +58,12 @@ PARTS = (
 @debug_option
 def doctor() -> None:
     """What is installed, what is missing, and what to type."""
+    records = list_plugins()
     for title, lines in (
         ("this machine", _machine()),
-        ("optional packages", [_part_line(part) for part in PARTS]),
-        ("plugins", [_plugin_line(record) for record in list_plugins()]),
-        ("what to type", _advice()),
+        ("optional packages", [part_line(part) for part in PARTS]),
+        ("plugins", [_plugin_line(record) for record in records]),
+        ("what to type", advice(records)),
     ):
         click.secho(title, bold=True)
         for line in lines:
@@ -86,7 +87,8 @@ def _usable_cpus() -> int:
     return len(bound(0)) if bound else os.cpu_count() or 1
 
 
-def _part_line(part: Part) -> str:
+def part_line(part: Part) -> str:
+    """Name, version and use; what is missing comes with the line to type."""
     if part.version is None:
         return f'{part.module:<12}  missing     for {part.use}: pip install "plugrad[{part.extra}]"'
     return f"{part.module:<12}  {part.version:<10}  for {part.use}"
@@ -97,8 +99,11 @@ def _plugin_line(record: PluginRecord) -> str:
     return f"{record.kind:<10} {record.name:<12} {record.distribution} {record.version}{missing}"
 
 
-def _advice() -> list[str]:
-    ready = [record.name for record in list_plugins() if record.kind == "backend" and record.installed]
+def advice(records: list[PluginRecord]) -> list[str]:
+    """What to type, with these plugins installed."""
+    backends = [record for record in records if record.kind == "backend"]
+    # A backend that needs no framework is there to be compared with, not to train with.
+    ready = [record.name for record in backends if record.requires and record.installed]
     if not ready:
         return ['pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train']
     backend = "torch" if "torch" in ready else ready[0]

@@ -1,7 +1,6 @@
 """The live table: progress, returns, lengths, losses and speed, in the width that there is."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -13,7 +12,7 @@ from rich.text import Text
 from plugrad.cli.goals import Goals
 from plugrad.cli.progress import Progress
 
-MIN_WIDTH, MAX_WIDTH = 76, 100
+MIN_WIDTH, MAX_WIDTH = 80, 100
 """Columns below which a table helps nobody, and above which it only has holes."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HISTORY = 24
@@ -126,7 +125,8 @@ def _spark(values: list[float]) -> str:
 
 
 def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=int(seconds)))
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _short(value: float | None) -> str:
