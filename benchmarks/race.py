@@ -1,0 +1,139 @@
+"""The parent's side: starts workers, lets exactly one of them run at a time, and pairs what they took."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from contestants import ENTRIES
+from workload import Cell, Weights
+
+HERE = Path(__file__).parent
+ONE_THREAD = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_NUM_INTEROP_THREADS",
+    ),
+    "1",
+)
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "RAY_DEDUP_LOGS": "0"}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a measured process: one thread in every library, quiet, no GPU."""
+    return {**os.environ, **ONE_THREAD, **QUIET, **more}
+
+
+class Runner:
+    """A contestant in a process of its own.
+
+    Args:
+        name: of `ENTRIES`.
+        cell: the size of the work.
+        seed: of weights and order.
+        python: the interpreter with what it needs.
+        core: to pin it to.
+        folder: for its log and its weights.
+        compile_cache: where torch keeps compiled code; empty means that everything is compiled anew.
+    """
+
+    def __init__(
+        self, name: str, cell: Cell, seed: int, python: str, core: int, folder: Path, compile_cache: Path
+    ) -> None:
+        self.name, self._folder = name, folder
+        self.what = ""
+        self._log = folder / f"{name}.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [python, str(HERE / "worker.py"), name, cell.name, str(seed), str(core)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment(TORCHINDUCTOR_CACHE_DIR=str(compile_cache)),
+            )
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """One request and its answer.
+
+        Raises:
+            RuntimeError: the process died; with the end of its log.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} died:\n{self._log.read_text()[-3000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def update(
+        self, data_seed: int, *, rows: int | None = None, times: int = 1, shuffle: bool = True
+    ) -> dict[str, Any]:
+        """One timed update, or several on one batch; see `worker.Worker.update`."""
+        answer = self.ask("update", data_seed=data_seed, rows=rows, times=times, shuffle=shuffle)
+        self.what = str(answer["what"])
+        return answer
+
+    def weights(self) -> Weights | None:
+        """A copy of its weights."""
+        path = self._folder / f"{self.name}.npz"
+        if not self.ask("weights", path=str(path))["written"]:
+            return None
+        with np.load(path) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+
+    def stop(self) -> None:
+        """End of input ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+@contextmanager
+def runners(
+    names: Sequence[str], cell: Cell, *, seed: int, peers: str | None, core: int, cache: Path | None = None
+) -> Iterator[dict[str, Runner]]:
+    """Built contestants by name; peers only if there is a python for them."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plugrad-benchmark-")))
+        started: dict[str, Runner] = {}
+        for name in names:
+            python = peers if ENTRIES[name].peer else sys.executable
+            if python is None:
+                continue
+            runner = Runner(name, cell, seed, python, core, folder, cache or folder / "inductor")
+            stack.callback(runner.stop)
+            runner.ask("build")
+            started[name] = runner
+        yield started
+
+
+def rounds(started: dict[str, Runner], number: int) -> dict[str, list[float]]:
+    """Seconds of one update each, round by round; every other round runs in the opposite order."""
+    seconds: dict[str, list[float]] = {name: [] for name in started}
+    for n in range(number):
+        order = list(started) if n % 2 == 0 else list(reversed(started))
+        for name in order:
+            seconds[name].append(started[name].update(1000 + n)["seconds"])
+    return seconds
+
+
+def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios of paired rounds."""
+    return median(a / b for a, b in zip(ours, theirs, strict=True))

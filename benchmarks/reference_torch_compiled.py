@@ -1,0 +1,110 @@
+"""The hand-written compiled step in torch: loss, gradient, clip and Adam over one flat vector, by Inductor.
+
+`torch.compile` refuses the autograd inside a step, so the step is traced by `make_fx` and the graph compiled.
+"""
+
+# ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch._inductor
+from contestants import Contestant
+from reference_torch import COLUMNS, log_prob, surrogate_loss
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+from workload import (
+    ADAM_BETAS,
+    ADAM_EPS,
+    GRAD_CLIP,
+    LEARNING_RATE,
+    Cell,
+    Weights,
+    initial_weights,
+    row_order,
+)
+
+Carry = tuple[Tensor, ...]
+
+
+def make(cell: Cell, seed: int, option: str) -> "CompiledStep":
+    return CompiledStep(cell, seed)
+
+
+class CompiledStep(Contestant):
+    """A pure function of (flat parameters, moments, step count, summed loss), called once per minibatch."""
+
+    def __init__(self, cell: Cell, seed: int) -> None:
+        self._cell = cell
+        self._rng = np.random.default_rng(seed)
+        weights = initial_weights(cell, seed)
+        self._shapes = {name: value.shape for name, value in weights.items()}
+        flat = torch.from_numpy(np.concatenate([value.reshape(-1) for value in weights.values()]))
+        self._state: Carry = (flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.tensor(0.0))
+        self._compiled: dict[int, Callable[..., Carry]] = {}
+
+    def describe(self) -> str:
+        return f"torch {torch.__version__}, make_fx and Inductor, {torch.get_num_threads()} thread"
+
+    def update(self, shuffle: bool) -> None:
+        columns = [torch.from_numpy(self.batch[name]) for name in COLUMNS]
+        num_rows = len(columns[0])
+        order = torch.from_numpy(row_order(self._cell, num_rows, self._rng if shuffle else None))
+        carry: Carry = (*self._state, torch.tensor(0.0))
+        with torch.no_grad():
+            if num_rows not in self._compiled:
+                self._compiled[num_rows] = self._compile([*carry, order[0], *columns])
+            step = self._compiled[num_rows]
+            for rows in order.unbind(0):
+                carry = step(*carry, rows, *columns)
+        self._state = carry[:-1]
+        float(carry[-1] / len(order))
+
+    def _compile(self, examples: list[Tensor]) -> Callable[..., Carry]:
+        graph = make_fx(self._step, tracing_mode="fake")(*examples)
+        compiled: Callable[..., Carry] = torch._inductor.compile(graph, list(examples))
+        return compiled
+
+    def _step(
+        self, flat: Tensor, m: Tensor, v: Tensor, t: Tensor, total: Tensor, rows: Tensor, *columns: Tensor
+    ) -> Carry:
+        with torch.enable_grad():
+            leaf = flat.detach().requires_grad_()
+            loss = self._loss(leaf, *(each[rows] for each in columns))
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        gradient = gradient * (GRAD_CLIP / (gradient.norm() + 1e-6)).clamp(max=1.0)
+        beta1, beta2 = ADAM_BETAS
+        t = t + 1.0
+        m = m + (1.0 - beta1) * (gradient - m)
+        v = v + (1.0 - beta2) * (gradient * gradient - v)
+        rate = LEARNING_RATE / (1.0 - beta1**t)
+        flat = flat - rate * m / (v.sqrt() / (1.0 - beta2**t).sqrt() + ADAM_EPS)
+        return flat, m, v, t, total + loss.detach()
+
+    def _loss(
+        self,
+        flat: Tensor,
+        obs: Tensor,
+        actions: Tensor,
+        old_logp: Tensor,
+        advantages: Tensor,
+        targets: Tensor,
+    ) -> Tensor:
+        named = self._named(flat)
+        logp = log_prob(self._tower(named, "pi", obs), named.get("pi.log_std"), actions)
+        return surrogate_loss(logp, self._tower(named, "vf", obs)[:, 0], old_logp, advantages, targets)
+
+    def _tower(self, named: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+        for n in range(len(self._cell.hiddens)):
+            x = torch.tanh(torch.addmm(named[f"{name}.{n}.bias"], x, named[f"{name}.{n}.weight"]))
+        return torch.addmm(named[f"{name}.out.bias"], x, named[f"{name}.out.weight"])
+
+    def _named(self, flat: Tensor) -> dict[str, Tensor]:
+        parts = torch.split(flat, [int(np.prod(shape)) for shape in self._shapes.values()])
+        return {
+            name: part.view(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
+        }
+
+    def weights(self) -> Weights:
+        return {name: value.numpy().copy() for name, value in self._named(self._state[0]).items()}

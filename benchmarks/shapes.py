@@ -1,0 +1,103 @@
+"""What a changing number of rows costs plugrad: compilations, time per row, memory; and the first update."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from contestants import ENTRIES, PLUGRAD
+from race import runners
+from report import table
+from workload import SMALL
+
+ROWS = [1000 + 53 * n for n in range(20)]
+"""Twenty row counts between 1000 and 2007: two powers of two lie above them."""
+
+
+def _chosen(options: argparse.Namespace) -> list[str]:
+    return [name for name in options.only or PLUGRAD if name in PLUGRAD]
+
+
+def rows(options: argparse.Namespace) -> dict[str, Any]:
+    """20 updates with 20 different row counts: how often was the loss traced, and do the weights agree?"""
+    figures: dict[str, Any] = {}
+    weights = {}
+    with runners(_chosen(options), SMALL, seed=options.seed, peers=None, core=options.core) as started:
+        for name, runner in started.items():
+            answers = [runner.update(n, rows=count, shuffle=False) for n, count in enumerate(ROWS)]
+            calls = [answer["calls"] for answer in answers]
+            figures[name] = {
+                "mode": runner.what,
+                "calls": calls,
+                "updates_that_called": sum(b > a for a, b in zip([0, *calls], calls, strict=False)),
+                "slowest_ms": 1e3 * max(answer["seconds"] for answer in answers[1:]),
+            }
+            weights[name] = runner.weights()
+    standard = weights.get("plugrad-torch-none")
+    for name, own in weights.items():
+        if own is not None and standard is not None:
+            figures[name]["difference"] = max(np.abs(own[k] - standard[k]).max().item() for k in own)
+    lines = [_rows_line(name, each) for name, each in figures.items()]
+    header = [
+        "who",
+        "calls of the loss",
+        "updates with a call",
+        "slowest after the first, ms",
+        "weights, to eager torch",
+    ]
+    print(table(header, lines))
+    print(
+        "\nA compiled mode calls the loss only while it traces; eager torch calls it at every step (target: 3)."
+    )
+    return figures
+
+
+def _rows_line(name: str, figures: dict[str, Any]) -> list[object]:
+    difference = figures.get("difference")
+    return [
+        f"{ENTRIES[name].title} ({figures['mode']})",
+        figures["calls"][-1],
+        figures["updates_that_called"],
+        f"{figures['slowest_ms']:.0f}",
+        "not compared" if difference is None else f"{difference:.1e}",
+    ]
+
+
+def growth(options: argparse.Namespace) -> dict[str, Any]:
+    """Batches of 1x, 4x, 16x rows, then 16x with 4x the updates: time per row, and memory above what was there."""
+    figures: dict[str, Any] = {}
+    lines: list[list[object]] = []
+    for name in _chosen(options):
+        with runners([name], SMALL, seed=options.seed, peers=None, core=options.core) as started:
+            for factor, times in ((1, 1), (4, 1), (16, 1), (16, 4)):
+                count = factor * SMALL.rows
+                started[name].update(factor, rows=count)  # compiles, if it must
+                answer = started[name].update(factor, rows=count, times=times)
+                per_row = 1e6 * answer["seconds"] / count / times
+                grown = answer["grown"] / 2**20
+                figures.setdefault(name, []).append(
+                    {"rows": count, "times": times, "us_per_row": per_row, "mib": grown}
+                )
+                lines.append([ENTRIES[name].title, count, times, f"{per_row:.1f}", f"{grown:.1f}"])
+    print(table(["who", "rows", "updates", "us per row", "peak above before, MiB"], lines))
+    return figures
+
+
+def first(options: argparse.Namespace) -> dict[str, Any]:
+    """Building and the first update, with nothing compiled before and with torch's cache of the run before."""
+    figures: dict[str, Any] = {}
+    lines: list[list[object]] = []
+    for name in _chosen(options):
+        with tempfile.TemporaryDirectory() as folder:
+            for cache in ("cold", "warm"):
+                with runners(
+                    [name], SMALL, seed=options.seed, peers=None, core=options.core, cache=Path(folder)
+                ) as started:
+                    seconds = started[name].update(0)["seconds"]
+                    again = started[name].update(1)["seconds"]
+                figures[f"{name}/{cache}"] = {"first": seconds, "second": again}
+                lines.append([ENTRIES[name].title, cache, f"{seconds:.2f}", f"{again:.3f}"])
+    print(table(["who", "cache", "first update, s", "second, s"], lines))
+    print("\nTargets: tf2 4 s, torch complete_update 15 s.")
+    return figures
