@@ -1,0 +1,212 @@
+"""`plugrad train`, `eval` and `plot` on every backend: tiny runs, from the command line to the files."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from plugrad.cli import main
+from plugrad.cli.metrics_files import read_rows
+from plugrad.cli.run_directory import RunDirectory
+
+TINY = [
+    "--seed=3",
+    "--training.train_batch_size=128",
+    "--training.minibatch_size=64",
+    "--training.num_epochs=1",
+    "--training.lr=[[0, 1e-3], [1024, 1e-4]]",
+    "--rl_module.model_config={fcnet_hiddens = [8]}",
+    "--env_runners.num_envs_per_env_runner=4",
+]
+STEPS, RETURN = "num_env_steps_sampled_lifetime", "env_runners/episode_return_mean"
+
+
+def plugrad(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def train(backend, tmp_path):
+    def run(name, *arguments, code=0):
+        return plugrad("train", "--backend", backend, *TINY, "--out", tmp_path / name, *arguments, code=code)
+
+    return run
+
+
+@pytest.fixture
+def finished(train, tmp_path):
+    train("run", "--stop-timesteps=512")
+    return tmp_path / "run"
+
+
+def numbers(path):
+    """The rows without what a clock says."""
+    return [
+        {key: value for key, value in row.items() if "time/" not in key}
+        for row in read_rows(path / "metrics.jsonl")
+    ]
+
+
+def test_a_run_leaves_its_settings_metrics_and_checkpoints(train, backend, tmp_path):
+    result = train("run", "--stop-timesteps=512")
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"ppo on CartPole-v1 with {backend}, seed 3"
+    assert "stopped at 512 timesteps, without reaching 475" in result.stdout
+    assert lines[-2] == f"run: {tmp_path / 'run'}"
+    run = RunDirectory.open(tmp_path / "run")
+    assert lines[-1] == f"best mean return: {run.read_summary()['best_return_mean']:.1f}"
+    config = run.read_config()
+    assert (config.backend, config.seed, config.train_batch_size, config.lr[1]) == (
+        backend,
+        3,
+        128,
+        [1024, 1e-4],
+    )
+    assert [row[STEPS] for row in run.metrics.rows] == [128, 256, 384, 512]
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 5
+    assert run.last.is_dir()
+
+
+def test_a_resumed_run_equals_one_that_was_never_stopped(train, tmp_path):
+    train("whole", "--stop-timesteps=1024")
+    train("halves", "--stop-timesteps=512")
+    plugrad("train", "--resume", tmp_path / "halves", "--stop-timesteps=1024")
+    assert numbers(tmp_path / "halves") == numbers(tmp_path / "whole")
+    assert len(numbers(tmp_path / "whole")) == 8
+
+
+def test_rows_that_are_newer_than_the_checkpoint_are_trained_again(finished):
+    before = numbers(finished)
+    extra = {**before[-1], "training_iteration": 5, "time/total": 9.0}
+    with (finished / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(extra) + "\n")
+    plugrad("train", "--resume", finished, "--stop-timesteps=768")
+    assert numbers(finished)[:4] == before
+    assert [row["training_iteration"] for row in numbers(finished)] == [1, 2, 3, 4, 5, 6]
+    assert numbers(finished)[4][STEPS] == 640
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_taken(finished):
+    saves = sorted((finished / "checkpoints" / "last").iterdir())
+    assert len(saves) == 2
+    (saves[-1] / "data.json").write_text("{}")
+    result = plugrad("train", "--resume", finished, "--stop-timesteps=640")
+    assert "plugrad: warning: " in result.stderr
+    assert saves[-1].name in result.stderr
+    assert numbers(finished)[-1][STEPS] == 640
+
+
+def test_a_finished_run_has_nothing_to_do(finished):
+    before = numbers(finished)
+    assert "stopped at 512 timesteps" in plugrad("train", "--resume", finished, "--stop-timesteps=512").stdout
+    assert numbers(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--training.lr=1"], "--training.lr cannot be given with it"),
+        (["--seed=1"], "--seed cannot be given with it"),
+        (["ppo", "Acrobot-v1"], "the run was trained on CartPole-v1, not on Acrobot-v1"),
+    ],
+)
+def test_resume_does_not_make_another_run_of_it(finished, arguments, message):
+    assert message in plugrad("train", *arguments, "--resume", finished, code=2).stderr
+
+
+def test_a_run_stops_at_the_reward_that_was_asked_for(train, tmp_path):
+    result = train("run", "--stop-reward=10", "--stop-timesteps=5000", "--quiet")
+    summary = RunDirectory.open(tmp_path / "run").read_summary()
+    assert summary["reward_goal_reached"]
+    assert summary["ended"].startswith("reached 10: mean return ")
+    assert summary["timesteps"] < 5000
+    assert result.stdout.splitlines() == [
+        f"run: {tmp_path / 'run'}",
+        f"best mean return: {summary['best_return_mean']:.1f}",
+    ]
+    assert (tmp_path / "run" / "checkpoints" / "best").is_dir()
+
+
+def test_eval_is_repeatable_and_takes_a_run_or_a_checkpoint(finished):
+    first = json.loads(plugrad("eval", finished, "--episodes", 3, "--json").stdout)
+    again = json.loads(plugrad("eval", finished, "--episodes", 3, "--json").stdout)
+    assert first == again
+    assert first["num_episodes"] == 3
+    assert first["episode_return_min"] <= first["episode_return_mean"] <= first["episode_return_max"]
+    last = finished / "checkpoints" / "last"
+    text = plugrad("eval", last, "--episodes", 2, "--seed", 5).stdout
+    assert "mean return" in text
+    assert f"checkpoint: {last}" in text
+
+
+def test_a_config_file_is_used_and_the_command_line_goes_before_it(backend, finished, tmp_path):
+    out = tmp_path / "second"
+    arguments = ["--seed", 4, "--out", out, "--stop-timesteps=128"]
+    plugrad("train", "--config", finished / "config.toml", *arguments)
+    config, first = RunDirectory.open(out).read_config(), RunDirectory.open(finished).read_config()
+    assert config == first.debugging(seed=4)
+
+
+def test_plot_draws_one_run_and_several(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert plugrad("plot", finished).stdout.strip() == str(finished / "curve.png")
+    picture = tmp_path / "pictures" / "all.png"
+    plugrad("plot", finished, finished, "-o", picture)
+    for path in (finished / "curve.png", picture):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 10_000
+
+
+def test_tensorboard_gets_every_row(train, tmp_path):
+    pytest.importorskip("tensorboardX")
+    train("run", "--stop-timesteps=256", "--tensorboard")
+    (events,) = (tmp_path / "run").glob("events.out.tfevents.*")
+    assert events.read_bytes().count(RETURN.encode()) == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_with_a_checkpoint_to_go_on_from(backend, tmp_path, number, code):
+    out = tmp_path / "run"
+    command = [
+        sys.executable,
+        "-c",
+        "from plugrad.cli import main; main()",
+        "train",
+        "--backend",
+        backend,
+        *TINY,
+    ]
+    process = subprocess.Popen(
+        [*command, "--out", str(out), "--stop-reward=1e9"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while (
+        len(read_rows(out / "metrics.jsonl")) < 3 and process.poll() is None and time.monotonic() < deadline
+    ):
+        time.sleep(0.05)
+    sent = time.monotonic()
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert time.monotonic() - sent < 10
+    assert f"run: {out}" in output
+    rows = numbers(out)
+    plugrad("train", "--resume", out, "--stop-timesteps", rows[-1][STEPS] + 128)
+    assert numbers(out)[:-1] == rows
+
+
+def test_a_run_goes_on_with_another_backend(finished):
+    other = {"torch": "tf2", "tf2": "torch"}[RunDirectory.open(finished).read_config().backend]
+    pytest.importorskip({"torch": "torch", "tf2": "tensorflow"}[other])
+    plugrad("train", "--resume", finished, "--backend", other, "--stop-timesteps=640")
+    assert RunDirectory.open(finished).read_config().backend == other
+    assert numbers(finished)[-1][STEPS] == 640
