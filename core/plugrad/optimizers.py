@@ -96,12 +96,17 @@ class Adam(Optimizer):
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
         """See the class."""
-        m = slots["m"] + (1.0 - self.beta1) * (gradient - slots["m"])
-        v = slots["v"] + (1.0 - self.beta2) * (gradient * gradient - slots["v"])
+        m = _decayed(slots["m"], gradient, self.beta1)
+        v = _decayed(slots["v"], gradient * gradient, self.beta2)
         count = slots["count"] + 1.0
         correction1, correction2 = (_one_minus_power(ops, beta, count) for beta in (self.beta1, self.beta2))
         change = (lr / correction1) * m / (ops.sqrt(v) / ops.sqrt(correction2) + self.eps)
         return change, {"m": m, "v": v, "count": count}
+
+
+def _decayed(old: Tensor, new: Tensor, decay: float) -> Tensor:
+    """decay * old + (1 - decay) * new, as torch's lerp: exact at a decay of 0, no drift near 1."""
+    return old + (1.0 - decay) * (new - old) if decay > 0.5 else new + decay * (old - new)
 
 
 def _one_minus_power(ops: Ops, beta: float, count: Tensor) -> Tensor:
@@ -161,7 +166,7 @@ class RMSprop(Optimizer):
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
         """See the class."""
-        v = slots["v"] + (1.0 - self.alpha) * (gradient * gradient - slots["v"])
+        v = _decayed(slots["v"], gradient * gradient, self.alpha)
         buffer = self.momentum * slots["momentum"] + gradient / (ops.sqrt(v) + self.eps)
         return lr * buffer, {"v": v, "momentum": buffer}
 
