@@ -99,6 +99,9 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
             f"the gradient of {ref!r} cannot be removed: set it to zeros, or return a dict without it"
         )
 
+    def __contains__(self, ref: object) -> bool:
+        return ref in self._owner
+
     def __iter__(self) -> Iterator[ParamRef]:
         return iter(self._owner)
 
@@ -128,13 +131,17 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
 
 def flat_of(ops: Ops, gradients: Gradients, layout: Layout) -> Tensor:
     """The flat gradient of one optimizer from any mapping."""
-    return gradients.flat(layout) if isinstance(gradients, FlatGradients) else layout.join(ops, gradients)
+    if isinstance(gradients, FlatGradients) and layout in gradients.layouts:
+        return gradients.flat(layout)
+    return layout.join(ops, gradients)
 
 
 def layouts_in(gradients: Gradients, layouts: Sequence[Layout]) -> list[Layout]:
     """Those layouts of which `gradients` has at least one entry that is not None."""
-    if isinstance(gradients, FlatGradients):
-        return [layout for layout in layouts if layout in gradients.layouts]
+    if isinstance(
+        gradients, FlatGradients
+    ):  # asked for by name, since a part of an optimizer's has its own layout
+        return [layout for layout in layouts if any(ref in gradients for ref in layout.refs)]
     return [layout for layout in layouts if any(gradients.get(ref) is not None for ref in layout.refs)]
 
 

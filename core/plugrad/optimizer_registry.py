@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import OptimizerError, did_you_mean
-from plugrad.gradients import FlatGradients, Layout, as_flat
+from plugrad.gradients import FlatGradients, Layout, as_flat, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
@@ -144,10 +144,12 @@ def get_optimizers_for_module(learner: Any, module_id: ModuleID) -> list[tuple[s
 def filter_param_dict_for_optimizer(
     learner: Any, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
 ) -> Mapping[ParamRef, Tensor]:
-    """Flat gradients stay flat; of any other mapping, the entries that are not None."""
+    """Whole flat gradients stay flat; of any other mapping, the entries that are not None."""
     registered = registration_of(learner, optimizer)
     if isinstance(param_dict, FlatGradients):
-        return param_dict.only([registered.layout])
+        part = param_dict.only([registered.layout])
+        if len(part) or not layouts_in(param_dict, [registered.layout]):
+            return part
     return {ref: param_dict[ref] for ref in registered.refs if param_dict.get(ref) is not None}
 
 
