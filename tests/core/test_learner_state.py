@@ -15,7 +15,6 @@ def config(**settings):
     return ppo_config(
         **{
             "minibatch_size": 8,
-            "num_epochs": 2,
             "shuffle_batch_per_epoch": True,
             "use_kl_loss": True,
             "lr": [[0, 0.01], [100, 0.001]],
