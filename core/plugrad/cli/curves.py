@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from plugrad.cli.progress import RETURN, TIMESTEPS
+from plugrad.cli.progress import RETURN, TIMESTEPS, WINDOW
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.types import Array
 
@@ -63,16 +63,21 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         group = [curve for curve in curves if curve.label == label]
         color = COLORS[number % len(COLORS)]
         _draw_one(axes, group[0], color) if len(group) == 1 else _draw_seeds(axes, group, color)
+    if len(curves) == 1:  # the bands of several runs would lie on each other
+        _draw_band(axes, curves[0], COLORS[0])
     _draw_thresholds(axes, curves)
-    _dress(axes, labels)
+    _dress(axes, labels, has_band=len(curves) == 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     plt.close(figure)
 
 
 def _draw_one(axes: Any, curve: Curve, color: str) -> None:
+    axes.plot(curve.timesteps, curve.returns, color=color, linewidth=2.0, label=curve.label)
+
+
+def _draw_band(axes: Any, curve: Curve, color: str) -> None:
     axes.fill_between(curve.timesteps, curve.low, curve.high, color=color, alpha=0.12, linewidth=0)
-    axes.plot(curve.timesteps, curve.returns, color=color, linewidth=1.8, label=curve.label)
 
 
 def _draw_seeds(axes: Any, group: Sequence[Curve], color: str) -> None:
@@ -92,22 +97,23 @@ def _draw_thresholds(axes: Any, curves: Sequence[Curve]) -> None:
         axes.axhline(threshold, color="#718096", linewidth=0.9, linestyle=(0, (5, 4)))
         axes.annotate(
             f"threshold {threshold:g}",
-            (1.0, threshold),
+            (0.0, threshold),
             xycoords=("axes fraction", "data"),
-            xytext=(-4, 3),
+            xytext=(6, 3),
             textcoords="offset points",
-            ha="right",
+            ha="left",
             va="bottom",
             fontsize=8,
             color="#718096",
         )
 
 
-def _dress(axes: Any, labels: Sequence[str]) -> None:
+def _dress(axes: Any, labels: Sequence[str], *, has_band: bool) -> None:
     from matplotlib.ticker import FuncFormatter
 
     axes.set_xlabel("environment steps")
-    axes.set_ylabel("mean return of the last 20 episodes\n(band: lowest to highest of them)")
+    band = "\n(band: lowest to highest of them)" if has_band else ""
+    axes.set_ylabel(f"mean return of the last {WINDOW} episodes{band}")
     axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
     axes.set_xlim(left=0)
     axes.margins(x=0.01)

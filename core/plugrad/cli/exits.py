@@ -4,6 +4,7 @@
 """
 
 import traceback
+from signal import SIGINT
 from typing import Any
 
 import click
@@ -29,6 +30,8 @@ class OneLineErrors(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort):
             raise
+        except KeyboardInterrupt:  # outside of training, where `signals` answers
+            ctx.exit(128 + SIGINT)
         except click.ClickException as error:
             self._end(ctx, _usage_line(error), error.exit_code)
         except Exception as error:
