@@ -5,7 +5,7 @@ Knows spaces and column names, no learner and no framework; a tensor is anything
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -35,10 +35,10 @@ class MultiAgentBatch:
 
 
 def by_module(batch: Any) -> Batch:
-    """Any of the three forms as `{module_id: {column: array}}`; non-contiguous or read-only arrays stay as they are.
+    """Any of the three forms as `{module_id: {column: array}}`; lists become arrays, all else stays as it is.
 
     Raises:
-        BatchError: it is none of the three forms.
+        BatchError: it is none of the three forms, or a list is no array.
     """
     if isinstance(batch, MultiAgentBatch):
         batch = batch.policy_batches
@@ -50,11 +50,27 @@ def by_module(batch: Any) -> Batch:
             found=type(batch).__name__,
         )
     nested = [isinstance(value, Mapping) for value in batch.values()]
-    if all(nested):
-        return {module_id: dict(columns) for module_id, columns in batch.items()}
-    if any(nested):
-        raise BatchError("a batch mixes columns and modules: give {module_id: {column: array}} throughout")
-    return {DEFAULT_MODULE_ID: dict(batch)}
+    if any(nested) and not all(nested):
+        bare = [key for key, is_module in zip(batch, nested, strict=True) if not is_module]
+        raise BatchError(
+            f"a batch mixes columns and modules: give {{module_id: {{column: array}}}} throughout; found {bare} bare",
+            expected="columns of modules",
+            found=bare,
+        )
+    modules = batch if all(nested) else {DEFAULT_MODULE_ID: batch}
+    return {
+        module_id: {column: _array(module_id, column, values) for column, values in columns.items()}
+        for module_id, columns in modules.items()
+    }
+
+
+def _array(module_id: ModuleID, column: str, values: Any) -> Any:
+    if hasattr(values, "shape") and hasattr(values, "dtype"):
+        return values
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        _refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
 
 
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
@@ -86,13 +102,12 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
 def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
     lengths: dict[str, int] = {}
     for column, values in columns.items():
-        columns_array = values if hasattr(values, "shape") else np.asarray(values)
-        dtype = str(columns_array.dtype)
-        if dtype == "object" or dtype.startswith(("<U", "|S", "datetime", "timedelta", "complex")):
-            _refuse(module_id, column, "numbers or booleans", f"dtype {dtype}")
-        if len(columns_array.shape) == 0:
+        array = _array(module_id, column, values)
+        if not _is_numeric(array.dtype):
+            _refuse(module_id, column, "numbers or booleans", f"dtype {array.dtype}")
+        if len(array.shape) == 0:
             _refuse(module_id, column, "a leading dimension of rows", "a scalar")
-        lengths[column] = int(columns_array.shape[0])
+        lengths[column] = int(array.shape[0])
     if len(set(lengths.values()) | {max(lengths.values(), default=0)}) > 1:
         longest = max(lengths.values())
         column = next(each for each, length in lengths.items() if length != longest)
@@ -100,21 +115,37 @@ def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
     return next(iter(lengths.values()), 0)
 
 
+def _is_numeric(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuf"
+    return not any(word in str(dtype) for word in ("string", "complex", "object"))
+
+
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
+    leading = ("B", "T") if _are_sequences(columns, module) else ("B",)
     for column, space in ((Columns.OBS, module.observation_space), (Columns.ACTIONS, module.action_space)):
         if column in columns and space is not None:
-            _check_shape(module_id, column, columns[column], space)
+            _check_shape(module_id, column, tuple(np.shape(columns[column])), space, leading)
     if Columns.ACTIONS in columns and isinstance(columns[Columns.ACTIONS], np.ndarray):
         _check_discrete(module_id, columns[Columns.ACTIONS], module.action_space)
 
 
-def _check_shape(module_id: ModuleID, column: str, values: Any, space: gym.Space[Any]) -> None:
+def _are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
+    mask = columns.get(Columns.LOSS_MASK)
+    return module.is_stateful or Columns.SEQ_LENS in columns or (mask is not None and len(mask.shape) == 2)
+
+
+def _check_shape(
+    module_id: ModuleID, column: str, shape: tuple[int, ...], space: gym.Space[Any], leading: tuple[str, ...]
+) -> None:
     if not isinstance(space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         return
-    wanted = tuple(space.shape or ())
-    shape = tuple(values.shape) if hasattr(values, "shape") else np.shape(values)
-    if shape[len(shape) - len(wanted) :] != wanted or len(shape) - len(wanted) not in (1, 2):
-        _refuse(module_id, column, f"shape [B, {', '.join(map(str, wanted))}]", f"shape {list(shape)}")
+    inner = tuple(space.shape or ())
+    outer = len(shape) - len(inner)
+    if not 1 <= outer <= len(leading) or shape[outer:] != inner:
+        forms = [[*leading[:n], *map(str, inner)] for n in range(1, len(leading) + 1)]
+        expected = " or ".join(f"[{', '.join(form)}]" for form in forms)
+        _refuse(module_id, column, f"shape {expected}", f"shape {list(shape)}")
 
 
 def _check_discrete(module_id: ModuleID, actions: Any, space: gym.Space[Any] | None) -> None:
@@ -128,7 +159,7 @@ def _check_discrete(module_id: ModuleID, actions: Any, space: gym.Space[Any] | N
         _refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
 
 
-def _refuse(module_id: ModuleID, column: str, expected: str, found: str) -> None:
+def _refuse(module_id: ModuleID, column: str, expected: str, found: str) -> NoReturn:
     raise BatchError(
         f"module {module_id!r}, column {column!r}: expected {expected}, found {found}",
         module_id=module_id,
