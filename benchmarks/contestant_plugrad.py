@@ -91,12 +91,12 @@ class Plugrad(Contestant):
         self, cell: Cell, seed: int, backend: str, mode: str, learner_class: Any = CountingLearner
     ) -> None:
         config = make_config(cell, seed, backend, mode).learners(learner_class=learner_class)
-        self.learner = config.build_learner()
+        self.learner: Any = config.build_learner()
         self.learner.set_weights({plugrad.DEFAULT_MODULE_ID: initial_weights(cell, seed)})
         self._steps = 0
 
     def describe(self) -> str:
-        return self.learner.update_mode
+        return str(self.learner.update_mode)
 
     def update(self, shuffle: bool) -> None:
         self._steps += len(self.batch["obs"])

@@ -1,6 +1,6 @@
 """RLlib: its `Learner.update` on a ready batch. Runs in the peers' venv; starts no Ray cluster."""
 
-# mypy: disable-error-code="import-not-found"  (the peers live in another venv)
+# mypy: disable-error-code="import-not-found"
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
 import gymnasium as gym

@@ -1,6 +1,6 @@
 """stable-baselines3: `PPO.train` on a rollout buffer that is already filled. Runs in the peers' venv."""
 
-# mypy: disable-error-code="import-not-found"  (the peers live in another venv)
+# mypy: disable-error-code="import-not-found"
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
 from typing import Any

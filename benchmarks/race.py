@@ -1,7 +1,6 @@
 """The parent's side: starts workers, lets exactly one of them run at a time, and pairs what they took."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,26 +11,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from alone import HERE, environment
 from contestants import ENTRIES
 from workload import Cell, Weights
-
-HERE = Path(__file__).parent
-ONE_THREAD = dict.fromkeys(
-    (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    ),
-    "1",
-)
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "RAY_DEDUP_LOGS": "0"}
-
-
-def environment(**more: str) -> dict[str, str]:
-    """The variables of a measured process: one thread in every library, quiet, no GPU."""
-    return {**os.environ, **ONE_THREAD, **QUIET, **more}
 
 
 class Runner:

@@ -1,0 +1,44 @@
+"""Runs a script in a process of its own, pinned to one core with one thread, and takes its last line as JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+}
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a measured process: one thread in every library, quiet, no GPU."""
+    return {**os.environ, **ONE_THREAD, **QUIET, **more}
+
+
+def run_alone(script: str, *arguments: object, core: int, python: str = sys.executable) -> Any:
+    """What `script` printed last, read as JSON.
+
+    Raises:
+        RuntimeError: it failed; with the end of what it said.
+    """
+    command = [python, "-u", str(HERE / script), *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    ) as process:
+        out, err = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{script} {' '.join(map(str, arguments))} failed:\n{err[-3000:]}")
+    return json.loads(out.splitlines()[-1])

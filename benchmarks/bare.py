@@ -1,0 +1,65 @@
+"""Learners that show what plugrad's own machinery costs: one replays its loop, one steps without it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plugrad import ALL_MODULES, DEFAULT_MODULE_ID
+from plugrad.gradients import clip_gradients, flat_of
+from plugrad.updates import NONFINITE_KEY
+from plugrad_ppo import PPOLearner
+from plugrad_ppo.loss import ppo_loss
+
+
+class RecordingLearner(PPOLearner):
+    """Keeps what its last program was called with, to run that again alone."""
+
+    def _compile_update(self, step: Any, variables: Sequence[Any], mode: str) -> Any:
+        self._recording = _Recording(super()._compile_update(step, variables, mode))
+        return self._recording
+
+    def replay(self) -> None:
+        """The loop of the last update without anything around it; its metrics come to the host as always."""
+        self._convert_to_numpy(self._recording.program.run(*self._recording.arguments))
+
+
+class _Recording:
+    """A program that remembers its arguments."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.arguments: tuple[Any, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.program, name)
+
+    def run(self, *arguments: Any) -> Any:
+        self.arguments = arguments
+        return self.program.run(*arguments)
+
+
+class BareLearner(PPOLearner):
+    """One module's step as a straight line: no hooks but the backend's gradients, no metrics, no finite guard."""
+
+    def _update(self, batch: Mapping[str, Mapping[str, Any]]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Forward, loss, gradients, clip, optimizer."""
+        ops = self.ops
+        ((registered),) = self.registered_optimizers.values()
+        optimizer = registered.optimizer
+        config = self.config_view(DEFAULT_MODULE_ID)
+        rows = batch[DEFAULT_MODULE_ID]
+
+        def loss_fn() -> tuple[dict[str, Any], Any]:
+            fwd_out = self.module[DEFAULT_MODULE_ID].forward_train(rows)
+            return {DEFAULT_MODULE_ID: ppo_loss(self, DEFAULT_MODULE_ID, config, rows, fwd_out)}, fwd_out
+
+        losses, fwd_out, gradients = self._differentiate([optimizer.parameters], loss_fn)
+        clipped, norm = clip_gradients(
+            ops, gradients, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
+        )
+        optimizer.step(ops, flat_of(ops, clipped, registered.layout), lambda new, old: new)
+        # The one metric that update() itself needs.
+        self.register_metric(ALL_MODULES, NONFINITE_KEY, ops.zeros_like(norm))
+        return fwd_out, losses, {}
+
+    def register_metrics(self, module_id: str, metrics: Mapping[str, Any]) -> None:
+        """The loss's metrics go nowhere."""

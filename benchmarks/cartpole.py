@@ -1,0 +1,21 @@
+"""The settings and the stopping rule that all runs on CartPole-v1 share. Knows no framework."""
+
+ENVS = 8
+STEPS = 32
+BATCH_SIZE = 256
+EPOCHS = 20
+LR = 1e-3
+CLIP = 0.2
+LAMBDA = 0.8
+GAMMA = 0.98
+ZOO_END = 100_000
+"""rl-zoo's settings of PPO for CartPole-v1; the learning rate and the clip range fall to zero at this step."""
+
+WINDOW = 20
+LIMITS = {"zoo": ZOO_END, "default": 200_000}
+"""Environment steps after which a run counts as not solved."""
+
+
+def solved(mean_return: float) -> bool:
+    """The rule for all: the mean return of the last `WINDOW` finished training episodes."""
+    return mean_return >= 475.0
