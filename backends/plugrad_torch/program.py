@@ -116,7 +116,7 @@ class CompiledForward(EagerUpdate):
 
 def _compiled_forward(module: Any) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
     """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from its first call."""
-    compiled = torch.compile(module._forward_train)
+    compiled: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = torch.compile(module._forward_train)
     read: list[str] = []
 
     def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -125,8 +125,7 @@ def _compiled_forward(module: Any) -> Callable[[Mapping[str, Tensor]], dict[str,
             outputs: dict[str, Tensor] = module._forward_train(seen)
             read.extend(seen.taken)
             return outputs
-        outputs = compiled({column: batch[column] for column in read})
-        return outputs
+        return compiled({column: batch[column] for column in read})
 
     return forward_train
 

@@ -80,7 +80,7 @@ class Learner:
                 f"{type(self).__name__} is written for {self.framework!r} and the config says {config.backend!r}: "
                 f"type config.framework({self.framework!r})"
             )
-        self.config = config
+        self.config = config if module_spec or module else with_spaces(config)
         self.seed: int = fresh_seed() if config.seed is None else config.seed
         self.module: MultiRLModule = MultiRLModule({})
         self.registered_optimizers: dict[str, RegisteredOptimizer] = {}

@@ -49,4 +49,5 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None) -> Any:
     data = checkpoint.metadata["config"]
     config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else AlgorithmConfig
     config = config_class.from_dict(data)
+    config = config.plugins()  # a checkpoint never loads a listener
     return config if backend is None else config.framework(backend)

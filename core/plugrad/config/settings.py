@@ -1,7 +1,5 @@
 """Which settings every algorithm has: name, type, default, section, help and range of each, declared once."""
 
-
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +94,7 @@ class Settings(DocumentConfig):
     on_full: str = field(
         "block",
         section="learners",
-        choices=("block", "raise", "drop"),
+        choices=("block", "raise", "drop_oldest", "drop_newest"),
         help="what a full queue does with a new batch",
     )
     on_failure: str = field(

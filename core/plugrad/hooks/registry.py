@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from plugrad.errors import (
@@ -109,14 +110,29 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
 def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
 
-    A listener asked for by name must load; with `PLUGRAD_PLUGINS=all` a broken one is a warning.
+    A name that ends in `.py` is a file of the user's. A listener asked for by name must load; with
+    `PLUGRAD_PLUGINS=all` a broken one is a warning.
     """
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
-    listeners = [_load("plugin", name) for name in names]
+    listeners = [_load_file(name) if name.endswith(".py") else _load("plugin", name) for name in names]
     if asked == "all":
         return listeners + list(_all_listeners(without=names))
     more = [name.strip() for name in asked.split(",") if name.strip() not in ("", "none", *names)]
     return listeners + [_load("plugin", name) for name in more]
+
+
+def _load_file(path: str) -> Plugin:
+    spec = spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise PluginError(f"plugin file {path!r} is not there")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PluginError(f"plugin file {path!r} fails to load: {type(error).__name__}: {error}") from error
+    plugin = Plugin("listener", path, module)
+    implementations(plugin)
+    return plugin
 
 
 def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
