@@ -31,10 +31,10 @@ class Cut:
     num_total_minibatches: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("minibatch_size", "num_epochs"):
+        for name, least in (("minibatch_size", 1), ("num_epochs", 1), ("num_total_minibatches", 0)):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}: must be at least 1")
+            if value is not None and not (isinstance(value, int | np.integer) and value >= least):
+                raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
 
 
 def indices(

@@ -7,9 +7,12 @@ it. Knows no learner and no framework.
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 from plugrad.config.fields import config_fields
+from plugrad.errors import ConfigError
 from plugrad.ops import Variable
 from plugrad.types import Tensor
 
@@ -20,16 +23,34 @@ class Schedule:
 
     Args:
         points: `((0, value), (timestep, value), ...)`, timesteps increasing.
+
+    Raises:
+        ConfigError: the timesteps do not begin at 0 or do not increase.
     """
 
     points: tuple[tuple[int, float], ...]
 
+    def __post_init__(self) -> None:
+        timesteps = [timestep for timestep, _ in self.points]
+        if timesteps[:1] != [0] or any(a >= b for a, b in pairwise(timesteps)):
+            raise ConfigError(f"a schedule's timesteps must begin at 0 and increase, got {timesteps}")
+
     @classmethod
     def of(cls, setting: Any) -> "Schedule":
-        """From a float or a list of points, as the config has checked it."""
-        if isinstance(setting, int | float):
+        """From a number or a list of points.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        if isinstance(setting, Real):
             return cls(((0, float(setting)),))
-        return cls(tuple((int(timestep), float(value)) for timestep, value in setting))
+        try:
+            points = tuple((int(timestep), float(value)) for timestep, value in setting)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"a schedule is a number or [[0, value], [timestep, value], ...], got {setting!r}"
+            ) from None
+        return cls(points)
 
     @property
     def is_constant(self) -> bool:
