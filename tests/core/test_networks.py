@@ -1,0 +1,225 @@
+"""The built-in networks: names, shapes, first weights and the forward pass, against plain numpy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugrad import Columns, RLModuleSpec
+from plugrad import numpy_ops as ops
+from plugrad.errors import ConfigError
+from plugrad.initializers import constant, orthogonal, variance_scaling
+from plugrad.networks import ActorCriticMLP
+from plugrad.streams import stream
+
+OBSERVATIONS, ACTIONS = Box(-1, 1, (3,)), Discrete(2)
+
+
+def network(
+    observation: Any = OBSERVATIONS, action: Any = ACTIONS, inference_only: bool = False, **model: Any
+):
+    model_config = {"fcnet_hiddens": (5, 4), **model}
+    spec = RLModuleSpec(
+        observation_space=observation,
+        action_space=action,
+        model_config=model_config,
+        inference_only=inference_only,
+    )
+    return ActorCriticMLP(spec)
+
+
+def shapes(net: ActorCriticMLP) -> dict[str, tuple[int, ...]]:
+    return {each.name: each.shape for each in net.parameters}
+
+
+def randomized(net: ActorCriticMLP, seed: int = 0) -> dict[str, Any]:
+    """Weights of which none is zero or small, so that a mistake shows."""
+    rng = np.random.default_rng(seed)
+    return {name: np.float32(rng.standard_normal(shape)) for name, shape in shapes(net).items()}
+
+
+# --- names and shapes, the order of flat buffers and checkpoints ------------------------------------------------------
+
+HIDDEN = {"0.weight": (3, 5), "0.bias": (5,), "1.weight": (5, 4), "1.bias": (4,)}
+VALUE = {"vf.out.weight": (4, 1), "vf.out.bias": (1,)}
+
+
+def tower(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.{layer}": shape for layer, shape in HIDDEN.items()}
+
+
+def head(outputs: int) -> dict[str, tuple[int, ...]]:
+    return {"pi.out.weight": (4, outputs), "pi.out.bias": (outputs,)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {**tower("pi"), **head(2), **tower("vf"), **VALUE}),
+        ({"vf_share_layers": True}, {**tower("encoder"), **head(2), **VALUE}),
+        ({"inference_only": True}, {**tower("pi"), **head(2)}),
+        ({"inference_only": True, "vf_share_layers": True}, {**tower("encoder"), **head(2)}),
+        ({"action": MultiDiscrete([2, 3])}, {**tower("pi"), **head(5), **tower("vf"), **VALUE}),
+        (
+            {"action": Box(-1, 1, (2,))},
+            {**tower("pi"), **head(2), "pi.log_std": (2,), **tower("vf"), **VALUE},
+        ),
+        (
+            {"action": Box(-1, 1, (2,)), "free_log_std": False},
+            {**tower("pi"), **head(4), **tower("vf"), **VALUE},
+        ),
+        (
+            {"fcnet_hiddens": ()},
+            {"pi.out.weight": (3, 2), "pi.out.bias": (2,), "vf.out.weight": (3, 1), "vf.out.bias": (1,)},
+        ),
+    ],
+)
+def test_parameters_have_canonical_names_order_and_shapes(settings, expected):
+    net = network(**settings)
+    assert list(shapes(net).items()) == list(expected.items())
+    weights = net.initial_weights(stream(0, "p", "weights"))
+    assert [(name, array.shape) for name, array in weights.items()] == list(expected.items())
+    assert {array.dtype for array in weights.values()} == {np.dtype("float32")}
+
+
+# --- first weights ------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.floats(0.01, 3.0), st.integers(0, 99))
+def test_orthogonal_weights_are_orthogonal_and_scaled(rows, columns, gain, seed):
+    matrix = np.float64(orthogonal(np.random.default_rng(seed), (rows, columns), gain)) / gain
+    small = matrix.T @ matrix if rows >= columns else matrix @ matrix.T
+    np.testing.assert_allclose(small, np.eye(min(rows, columns)), atol=1e-5)
+
+
+def test_orthogonal_weights_point_everywhere():
+    """Without the signs of R's diagonal numpy's Q would not be uniform: its first entry would be negative."""
+    firsts = [orthogonal(np.random.default_rng(seed), (3, 3), 1.0)[0, 0] for seed in range(200)]
+    assert 70 < sum(first > 0 for first in firsts) < 130
+
+
+def test_variance_scaling_has_the_deviation_that_it_says():
+    matrix = variance_scaling(np.random.default_rng(0), (400, 300), 2.0**0.5)
+    np.testing.assert_allclose(matrix.std(), (2.0 / 400) ** 0.5, rtol=0.01)
+    np.testing.assert_allclose(matrix.mean(), 0.0, atol=1e-3)
+    assert matrix.dtype == np.float32
+
+
+def test_a_constant_draws_nothing():
+    rng = np.random.default_rng(0)
+    assert constant(rng, (2,), 0.5).tolist() == [0.5, 0.5]
+    assert rng.bit_generator.state == np.random.default_rng(0).bit_generator.state
+
+
+def test_gains_are_root_two_for_hidden_layers_a_hundredth_for_the_policy_and_one_for_the_value():
+    weights = network(action=Box(-1, 1, (2,))).initial_weights(stream(0, "p", "weights"))
+    norms = {name: np.linalg.norm(array, 2) for name, array in weights.items() if name.endswith("weight")}
+    for name, norm in norms.items():
+        gain = {"pi.out.weight": 0.01, "vf.out.weight": 1.0}.get(name, 2.0**0.5)
+        np.testing.assert_allclose(norm, gain, rtol=1e-5)
+    for name, array in weights.items():
+        assert name.endswith("weight") or not array.any()
+
+
+def test_equal_streams_give_equal_weights():
+    drawn = [network().initial_weights(stream(seed, "p", "weights")) for seed in (0, 0, 1)]
+    for name in drawn[0]:
+        np.testing.assert_array_equal(drawn[0][name], drawn[1][name])
+    assert (drawn[0]["pi.0.weight"] != drawn[2]["pi.0.weight"]).all()
+
+
+# --- the forward pass ---------------------------------------------------------------------------------------------
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "linear": lambda x: x,
+}
+
+
+def by_hand(weights: dict[str, Any], name: str, head_name: str, x: Any, activation: str = "tanh") -> Any:
+    weights = {key: np.float64(array) for key, array in weights.items()}
+    for n in range(2):
+        x = ACTIVATIONS[activation](x @ weights[f"{name}.{n}.weight"] + weights[f"{name}.{n}.bias"])
+    return x @ weights[f"{head_name}.weight"] + weights[f"{head_name}.bias"]
+
+
+def observations(*shape: int) -> Any:
+    return np.float32(np.random.default_rng(1).standard_normal(shape))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("leading", [(7,), (2, 4)])
+def test_the_forward_pass_agrees_with_plain_numpy(activation, shared, leading):
+    net = network(fcnet_activation=activation, vf_share_layers=shared)
+    weights, x = randomized(net), observations(*leading, 3)
+    out = net.forward(ops, weights, {Columns.OBS: x}, value=True)
+    policy, value = ("encoder", "encoder") if shared else ("pi", "vf")
+    assert list(out) == [Columns.ACTION_DIST_INPUTS, Columns.VF_PREDS]
+    assert out[Columns.VF_PREDS].shape == leading
+    expected = by_hand(weights, policy, "pi.out", x, activation)
+    np.testing.assert_allclose(out[Columns.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
+    expected = by_hand(weights, value, "vf.out", x, activation)[..., 0]
+    np.testing.assert_allclose(out[Columns.VF_PREDS], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("leading", [(7,), (2, 4)])
+def test_a_free_log_std_stands_beside_the_mean_in_every_row(leading):
+    net = network(action=Box(-1, 1, (2,)))
+    weights, x = randomized(net), observations(*leading, 3)
+    inputs = net.forward(ops, weights, {Columns.OBS: x}, value=True)[Columns.ACTION_DIST_INPUTS]
+    assert inputs.shape == (*leading, 4)
+    np.testing.assert_allclose(inputs[..., :2], by_hand(weights, "pi", "pi.out", x), rtol=1e-4, atol=1e-5)
+    assert (inputs[..., 2:] == weights["pi.log_std"]).all()
+
+
+def test_discrete_observations_choose_a_row_of_the_first_layer():
+    net = network(Discrete(3))
+    weights = randomized(net)
+    found = net.forward(ops, weights, {Columns.OBS: np.array([2, 0])}, value=False)
+    expected = by_hand(weights, "pi", "pi.out", np.eye(3)[[2, 0]])
+    np.testing.assert_allclose(found[Columns.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("leading", [(7,), (2, 4)])
+@pytest.mark.parametrize("shape", [(), (2, 2), (2, 1, 3)])
+def test_observations_of_any_rank_are_flattened_behind_the_leading_dimensions(shape, leading):
+    net = network(Box(-1, 1, shape))
+    weights, x = randomized(net), observations(*leading, *shape)
+    found = net.forward(ops, weights, {Columns.OBS: x}, value=True)
+    expected = by_hand(weights, "pi", "pi.out", x.reshape(*leading, -1))
+    np.testing.assert_allclose(found[Columns.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
+    assert found[Columns.VF_PREDS].shape == leading
+
+
+@pytest.mark.parametrize(("inference_only", "value"), [(True, True), (True, False), (False, False)])
+def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
+    net = network(inference_only=inference_only)
+    found = net.forward(ops, randomized(net), {Columns.OBS: observations(2, 3)}, value=value)
+    assert list(found) == [Columns.ACTION_DIST_INPUTS]
+
+
+# --- what cannot be served ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"observation": Dict({"a": Discrete(2)})},
+            "observation space Dict.*FlattenObservation or give a module_class",
+        ),
+        ({"observation": None}, "observation space None"),
+        ({"action": None}, "a policy needs an action space: give action_space="),
+        ({"fcnet_activation": "tahn"}, "fcnet_activation='tahn': use one of tanh, relu, sigmoid, linear"),
+        ({"fcnet_hidens": [4]}, r"no key 'fcnet_hidens'; .*Did you mean 'fcnet_hiddens'\?"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        network(**settings)
