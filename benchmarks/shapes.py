@@ -88,7 +88,7 @@ def first(options: argparse.Namespace) -> dict[str, Any]:
     """Building and the first update, with nothing compiled before and with torch's cache of the run before."""
     figures: dict[str, Any] = {}
     lines: list[list[object]] = []
-    for name in _chosen(options):
+    for name in options.only or [name for name, entry in ENTRIES.items() if not entry.peer]:
         with tempfile.TemporaryDirectory() as folder:
             for cache in ("cold", "warm"):
                 with runners(
@@ -99,5 +99,5 @@ def first(options: argparse.Namespace) -> dict[str, Any]:
                 figures[f"{name}/{cache}"] = {"first": seconds, "second": again}
                 lines.append([ENTRIES[name].title, cache, f"{seconds:.2f}", f"{again:.3f}"])
     print(table(["who", "cache", "first update, s", "second, s"], lines))
-    print("\nTargets: tf2 4 s, torch complete_update 15 s.")
+    print("\nPlugrad's targets: tf2 4 s, torch complete_update 15 s.")
     return figures

@@ -1,6 +1,6 @@
 """CartPole-v1 to a mean return of 475 over the last 20 training episodes: seconds and steps, beside stable-baselines3.
 
-`python benchmarks/train_cartpole.py --peers PYTHON [--seeds 5]`. Each run is a process of its own, pinned, with one thread.
+`python benchmarks/train_cartpole.py --peers PYTHON [--seeds 5]`. Each run has a pinned process, with one thread.
 """
 
 import argparse
