@@ -26,9 +26,24 @@ class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
         RLModule.__init__(self, **spec)
 
     def named_weights(self) -> dict[str, tf.Variable]:
-        """`{name: variable}` in canonical order: by name, since attribute order depends on the class."""
-        found = {getattr(each, "path", each.name).removesuffix(":0"): each for each in self.variables}
-        return dict(sorted(found.items()))
+        """`{name: variable}` in canonical order: by name, which is where a variable is kept (`layers.0.kernel`).
+
+        Not the variables' own names: TensorFlow calls every unnamed one `Variable`, and Keras counts its layers. The
+        weights of a Keras layer are numbered in its own order.
+        """
+        named: dict[int, tuple[str, tf.Variable]] = {}
+        for name, variable in sorted(self._found()):
+            # One that is kept at two places has the first name.
+            named.setdefault(id(variable), (name, variable))
+        return dict(named.values())
+
+    def _found(self) -> Iterator[tuple[str, tf.Variable]]:
+        for path, owner in self._flatten(predicate=_has_weights, with_path=True):
+            name = ".".join(map(str, path))
+            if isinstance(owner, tf.Variable):
+                yield name, owner
+            else:
+                yield from ((f"{name}.{n}.{each.name}", each.value) for n, each in enumerate(owner.weights))
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
@@ -80,3 +95,7 @@ class Tf2Network(Tf2RLModule):
 
     def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self.network.forward(ops, self._lent or self._weights, batch, value=False)
+
+
+def _has_weights(value: Any) -> bool:
+    return isinstance(value, tf.Variable | tf.keras.layers.Layer)
