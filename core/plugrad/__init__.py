@@ -4,9 +4,9 @@ Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importin
 plugin.
 """
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
-from plugrad.config import AlgorithmConfig
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group import LearnerGroup

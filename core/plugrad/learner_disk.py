@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from plugrad.config import AlgorithmConfig
+from plugrad.config import Config
 from plugrad.errors import CheckpointError
 from plugrad.hooks.registry import get_algorithm
 
@@ -47,7 +47,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None) -> Any:
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
     """
     data = checkpoint.metadata["config"]
-    config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else AlgorithmConfig
+    config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
     config = config_class.from_dict(data)
     config = config.plugins()  # a checkpoint never loads a listener
     return config if backend is None else config.framework(backend)

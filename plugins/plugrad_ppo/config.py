@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from math import inf
 
-from plugrad.config import AlgorithmConfig, field
+from plugrad import AlgorithmConfig
+from plugrad.config import field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from plugrad import AlgorithmConfig
 from plugrad.cli.algorithm_choice import chosen_algorithm
 from plugrad.cli.display import PlainLines, open_display, plain_line
 from plugrad.cli.goals import Goals
@@ -25,7 +26,6 @@ from plugrad.cli.options import apply_settings, parse_value
 from plugrad.cli.progress import Progress, scalars
 from plugrad.cli.run_directory import RunDirectory, default_path
 from plugrad.cli.signals import StopSignals
-from plugrad.config import AlgorithmConfig
 from plugrad.errors import ConfigError
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from plugrad.config import SECTIONS, AlgorithmConfig, field
+from plugrad import AlgorithmConfig
+from plugrad.config import SECTIONS, field
 from plugrad.errors import ConfigError
 
 
@@ -225,7 +226,7 @@ def test_a_used_copy_does_not_warn(use):
 
 
 def test_nothing_warns_at_interpreter_exit():
-    code = "from plugrad.config import AlgorithmConfig\nconfig = AlgorithmConfig().training(lr=0.1)\n"
+    code = "from plugrad import AlgorithmConfig\nconfig = AlgorithmConfig().training(lr=0.1)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
 
@@ -323,7 +324,7 @@ def test_validate_wants_both_spaces_and_known_modules():
 def test_a_class_in_main_survives_pickling_in_its_own_script():
     code = """
 import pickle
-from plugrad.config import AlgorithmConfig
+from plugrad import AlgorithmConfig
 class Mine: pass
 config = AlgorithmConfig().learners(learner_class=Mine)
 assert config.learner_class == "__main__:Mine"

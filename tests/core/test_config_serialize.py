@@ -12,7 +12,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugrad.config import AlgorithmConfig, field
+from plugrad import AlgorithmConfig
+from plugrad.config import field
 from plugrad.errors import ConfigError
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 

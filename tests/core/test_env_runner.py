@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import Sampling, balance, check_chunk, make_runner, swing
 
-from plugrad.config import AlgorithmConfig
+from plugrad import AlgorithmConfig
 from plugrad.env_runner import EnvRunner
 from plugrad.errors import BatchError, ConfigError
 

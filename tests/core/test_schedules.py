@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugrad.config import AlgorithmConfig, field
+from plugrad import AlgorithmConfig
+from plugrad.config import field
 from plugrad.errors import ConfigError
 from plugrad.schedules import Coefficients, Schedule
 

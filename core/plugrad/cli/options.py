@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from plugrad.config import SECTIONS, AlgorithmConfig, FieldInfo
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.config import SECTIONS, FieldInfo
 from plugrad.config.serialize import decode_field, encode_field, with_none_words
 
 

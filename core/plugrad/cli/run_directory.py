@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
-from plugrad.config import AlgorithmConfig
 from plugrad.errors import ConfigError
 
 RUNS = Path("runs")

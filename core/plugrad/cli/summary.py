@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import Console
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.goals import Goals
 from plugrad.cli.train_loop import Outcome
-from plugrad.config import AlgorithmConfig
 
 
 def summary_of(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.config import AlgorithmConfig
 from plugrad.errors import ConfigError
 
 DEFAULT_ENV = "CartPole-v1"

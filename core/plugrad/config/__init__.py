@@ -1,6 +1,7 @@
 """Settings: one frozen class, declared once, changed by fluent calls, written as JSON and TOML.
 
-from plugrad.config import AlgorithmConfig, field
+from plugrad import AlgorithmConfig
+    from plugrad.config import field
 
 @dataclass(frozen=True, kw_only=True)
 class MyConfig(AlgorithmConfig):
@@ -8,7 +9,7 @@ class MyConfig(AlgorithmConfig):
     clip_param: float = field(0.2, minimum=0, help="how far the policy may move")
 """
 
-from plugrad.config.algorithm_config import AlgorithmConfig
+from plugrad.config.config import Config
 from plugrad.config.fields import SECTIONS, FieldInfo, field
 
-__all__ = ["SECTIONS", "AlgorithmConfig", "FieldInfo", "field"]
+__all__ = ["SECTIONS", "Config", "FieldInfo", "field"]

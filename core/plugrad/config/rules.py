@@ -1,15 +1,12 @@
 """Rules about several settings at once, and about settings that name modules."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plugrad.config.checks import checked
 from plugrad.config.fields import FieldInfo, config_fields
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.errors import ConfigError, did_you_mean
-
-if TYPE_CHECKING:
-    from plugrad.config.settings import Settings
 
 
 def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
@@ -44,7 +41,7 @@ def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def check_overrides(config: "Settings") -> None:
+def check_overrides(config: Any) -> None:
     """Check `algorithm_config_overrides_per_module`.
 
     Raises:
@@ -58,7 +55,7 @@ def check_overrides(config: "Settings") -> None:
             _check_override(config, where, name, value)
 
 
-def _check_override(config: "Settings", where: str, name: str, value: Any) -> None:
+def _check_override(config: Any, where: str, name: str, value: Any) -> None:
     fields = config_fields(type(config))
     own = [n for n, info in fields.items() if info.section == "training" or n == "model_config"]
     if name in fields and name not in own:
@@ -72,7 +69,7 @@ def _check_override(config: "Settings", where: str, name: str, value: Any) -> No
         raise ConfigError(f"{where}: {error}", **error.facts) from error
 
 
-def check_consistency(config: "Settings") -> None:
+def check_consistency(config: Any) -> None:
     """Raise `ConfigError` for settings that are good one by one and do not fit together."""
     if (config.observation_space is None) != (config.action_space is None):
         given = "action_space" if config.observation_space is None else "observation_space"

@@ -1,13 +1,11 @@
-"""`AlgorithmConfig`: what is done with settings: changing them by section, and building from them.
+"""`Config`: changing settings by section. What is built from them is `plugrad.algorithm_config`'s business.
 
-An algorithm subclasses it with `@dataclass(frozen=True, kw_only=True)`; its new fields are arguments of
-`.training(...)`. Which settings there are lives in `settings`, how they change in `fluent`, how they are
-checked in `checks` and `rules`, how they are written in `documents` and `serialize`.
+Which settings there are lives in `settings`, how they change in `fluent`, how they are checked in `checks` and
+`rules`, how they are written in `documents` and `serialize`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from plugrad.config.names import resolve_name
 from plugrad.config.optimizer_settings import merged_optimizer
@@ -15,16 +13,11 @@ from plugrad.config.rules import check_consistency, check_overrides
 from plugrad.config.settings import Settings
 from plugrad.types import ModuleID
 
-if TYPE_CHECKING:
-    from plugrad.algorithm import Algorithm
-    from plugrad.group import LearnerGroup
-    from plugrad.learner import Learner
-
 _UNSET: Any = object()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig(Settings):
+class Config(Settings):
     """Settings of a Learner, a LearnerGroup or an Algorithm; frozen, equal by value.
 
     Each fluent call returns a new config: `config = PPOConfig().environment("CartPole-v1").training(lr=0.1)`.
@@ -99,18 +92,6 @@ class AlgorithmConfig(Settings):
         value = getattr(self, name)
         return resolve_name(value, where=name) if isinstance(value, str) else value
 
-    def get_default_learner_class(self) -> type["Learner"]:
-        """The Learner that is built when `learner_class` is None; algorithms override it."""
-        # Late: the config stands below the learner, which reads it.
-        from plugrad.learner import Learner
-
-        return Learner
-
-    def get_learner_class(self) -> type["Learner"]:
-        """`learner_class`, imported, or the algorithm's default."""
-        chosen: type[Learner] | None = self.resolve("learner_class")
-        return self.get_default_learner_class() if chosen is None else chosen
-
     def get_config_for_module(self, module_id: ModuleID) -> Self:
         """This config with the module's `algorithm_config_overrides_per_module`; itself if there are none."""
         overrides = self.algorithm_config_overrides_per_module.get(module_id)
@@ -123,39 +104,6 @@ class AlgorithmConfig(Settings):
                 settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
             made[module_id] = self.changed(**settings)
         return made[module_id]
-
-    def build_learner(
-        self, env: Any = None, spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None
-    ) -> "Learner":
-        """A built Learner.
-
-        Args:
-            env: an environment, or what `.environment()` takes, to read the spaces from.
-            spaces: `{module_id: (observation space, action space)}` instead.
-        """
-        from plugrad.learner import build_learner  # late: see get_default_learner_class
-
-        self.validate()
-        return build_learner(self, env=env, spaces=spaces)
-
-    def build_learner_group(
-        self,
-        env: Any = None,
-        spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None,
-        rl_module_spec: Any = None,
-    ) -> "LearnerGroup":
-        """A LearnerGroup; arguments as in `build_learner`, and a module spec in place of the config's."""
-        from plugrad.group import build_learner_group  # late: see get_default_learner_class
-
-        self.validate()
-        return build_learner_group(self, env=env, spaces=spaces, rl_module_spec=rl_module_spec)
-
-    def build_algo(self) -> "Algorithm":
-        """An Algorithm: samples `env`, trains, evaluates, saves."""
-        from plugrad.algorithm import Algorithm  # late: see get_default_learner_class
-
-        self.validate()
-        return Algorithm(self)
 
 
 def _with(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""`AlgorithmConfig`: the settings of `plugrad.config`, and what can be built from them.
+
+It stands above everything that it builds; the rooms below know a config as `plugrad.config.Config`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad.algorithm import Algorithm
+from plugrad.config import Config
+from plugrad.group import LearnerGroup, build_learner_group
+from plugrad.learner import Learner, build_learner
+from plugrad.types import ModuleID
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(Config):
+    """Settings of a Learner, a LearnerGroup or an Algorithm; frozen, equal by value.
+
+    Each fluent call returns a new config: `config = PPOConfig().environment("CartPole-v1").training(lr=0.1)`.
+    An algorithm subclasses it with `@dataclass(frozen=True, kw_only=True)`; its new fields are arguments of
+    `.training(...)`. `AlgorithmConfig.fields()` lists every setting with its help, default and rules.
+    """
+
+    def get_default_learner_class(self) -> type[Learner]:
+        """The Learner that is built when `learner_class` is None; algorithms override it."""
+        return Learner
+
+    def get_learner_class(self) -> type[Learner]:
+        """`learner_class`, imported, or the algorithm's default."""
+        chosen: type[Learner] | None = self.resolve("learner_class")
+        return self.get_default_learner_class() if chosen is None else chosen
+
+    def build_learner(
+        self, env: Any = None, spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None
+    ) -> Learner:
+        """A built Learner.
+
+        Args:
+            env: an environment, or what `.environment()` takes, to read the spaces from.
+            spaces: `{module_id: (observation space, action space)}` instead.
+        """
+        self.validate()
+        return build_learner(self, env=env, spaces=spaces)
+
+    def build_learner_group(
+        self,
+        env: Any = None,
+        spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None,
+        rl_module_spec: Any = None,
+    ) -> LearnerGroup:
+        """A LearnerGroup; arguments as in `build_learner`, and a module spec in place of the config's."""
+        self.validate()
+        return build_learner_group(self, env=env, spaces=spaces, rl_module_spec=rl_module_spec)
+
+    def build_algo(self) -> Algorithm:
+        """An Algorithm: samples `env`, trains, evaluates, saves."""
+        self.validate()
+        return Algorithm(self)
