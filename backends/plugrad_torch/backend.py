@@ -17,7 +17,7 @@ from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_torch import differentiation, program, stepping
-from plugrad_torch import ops as torch_ops
+from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
 
@@ -32,9 +32,9 @@ def backend_info() -> BackendInfo:
 
 
 @hookimpl
-def ops() -> Ops:
-    """`plugrad_torch.ops`."""
-    return torch_ops
+def ops(learner: Any) -> Ops:
+    """`plugrad_torch.ops`, making new tensors on the learner's device."""
+    return ops_on(learner.device)
 
 
 @hookimpl

@@ -67,7 +67,7 @@ class CompiledUpdate(Program):
         compiled = self._step_for(first)
         if compiled is None:
             return self.run(columns, indices, num_steps)
-        return compiled.run(chain([first], walk))
+        return compiled.run(columns, indices, chain([first], walk))
 
     def _step_for(self, minibatch: ModuleBatches) -> CompiledStep | None:
         key = signature(minibatch)

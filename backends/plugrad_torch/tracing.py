@@ -4,7 +4,7 @@
 tensors: nothing runs while tracing) and the graph is given to inductor. Both doors are pinned by tests.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from plugrad.batch import Rows
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.capture import CapturedStep
 from plugrad_torch.variables import FlatParameters, TensorVariable
 
 Place = tuple[ModuleID, str]
@@ -50,6 +51,7 @@ class CompiledStep:
         used = _drop_unused_inputs(graph)
         self._used_state = [n for n in used if n < len(state)]
         self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
+        self._captured: CapturedStep | None = None
         self._function: Any = torch._inductor.compile(graph, [inputs[n] for n in used], options=options)
 
     def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -65,20 +67,45 @@ class CompiledStep:
         self._changed = [n for n, (old, new) in enumerate(zip(state, after, strict=True)) if new is not old]
         return [*(after[n] for n in self._changed), torch.stack(list(metrics.values()))]
 
-    def run(self, minibatches: Iterator[ModuleBatches]) -> dict[str, Tensor]:
-        """Step through minibatches, put the new values into the variables, return the mean metrics."""
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], walk: Iterator[ModuleBatches]
+    ) -> dict[str, Tensor]:
+        """Step through all minibatches, put the new values into the variables, return the mean metrics.
+
+        Args:
+            columns: the whole columns.
+            indices: rows of each minibatch.
+            walk: the minibatches.
+        """
         state = [variable.read().detach() for variable in self._variables]
-        vectors = []
         with torch.no_grad():
-            for minibatch in minibatches:
-                columns = [minibatch[module_id][column] for module_id, column in self._used_places]
-                *new, vector = self._function(*[state[n] for n in self._used_state], *columns)
-                for n, value in zip(self._changed, new, strict=True):
-                    state[n] = value
-                vectors.append(vector)
+            if state[0].is_cuda:
+                after, means = self._replay(state, columns, indices)
+            else:
+                after, means = self._loop(state, walk)
         for n in self._changed:
-            self._variables[n].assign(state[n])
-        return dict(zip(self.names, torch.stack(vectors).mean(0), strict=True))
+            self._variables[n].assign(after[n])
+        return dict(zip(self.names, means.unbind(), strict=True))
+
+    def _loop(self, state: list[Tensor], walk: Iterator[ModuleBatches]) -> tuple[list[Tensor], Tensor]:
+        vectors = []
+        for minibatch in walk:
+            columns = [minibatch[module_id][column] for module_id, column in self._used_places]
+            *new, vector = self._function(*[state[n] for n in self._used_state], *columns)
+            for n, value in zip(self._changed, new, strict=True):
+                state[n] = value
+            vectors.append(vector)
+        return state, torch.stack(vectors).mean(0)
+
+    def _replay(
+        self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> tuple[list[Tensor], Tensor]:
+        if self._captured is None or not self._captured.fits(columns, indices):
+            self._captured = None  # frees the buffers of the old one first
+            self._captured = CapturedStep(
+                self._function, self._used_state, self._changed, self._used_places, state, columns, indices
+            )
+        return self._captured.run(state, columns, indices, len(next(iter(indices.values()))))
 
 
 def _drop_unused_inputs(graph: torch.fx.GraphModule) -> list[int]:

@@ -180,18 +180,14 @@ def make_optimizer(settings: Mapping[str, Any]) -> Optimizer:
     Raises:
         ConfigError: unknown type or hyperparameter, with the closest name.
     """
-    check_optimizer_settings(settings)
-    return OPTIMIZERS[settings.get("type", "adam")](**{k: v for k, v in settings.items() if k != "type"})
-
-
-def check_optimizer_settings(settings: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` unless `make_optimizer` would accept these settings."""
-    kind = settings.get("type", "adam")
+    hyperparameters = dict(settings)
+    kind = hyperparameters.pop("type", "adam")
     if kind not in OPTIMIZERS:
         hint = did_you_mean(str(kind), OPTIMIZERS)
         raise ConfigError(f"optimizer type {kind!r}; there are {', '.join(OPTIMIZERS)}.{hint}")
     known = [each.name for each in fields(OPTIMIZERS[kind]) if each.init]
-    for name in settings:
-        if name != "type" and name not in known:
+    for name in hyperparameters:
+        if name not in known:
             hint = did_you_mean(name, known)
             raise ConfigError(f"optimizer {kind!r} has no setting {name!r}; it has {', '.join(known)}.{hint}")
+    return OPTIMIZERS[kind](**hyperparameters)

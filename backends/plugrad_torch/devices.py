@@ -1,0 +1,30 @@
+"""Ops that make new tensors on one device: a scalar that stays on the CPU would stop a CUDA program."""
+
+from functools import cache
+from types import ModuleType
+from typing import Any, cast
+
+from torch import Tensor
+
+from plugrad.ops import Ops
+from plugrad_torch import ops
+
+
+@cache
+def ops_on(device: str) -> Ops:
+    """`plugrad_torch.ops` with `zeros`, `ones` and `asarray` on `device`."""
+    if device == "cpu":
+        return ops
+    bound = ModuleType(f"{ops.__name__} on {device}")
+    vars(bound).update({name: value for name, value in vars(ops).items() if not name.startswith("__")})
+    for name in ("zeros", "ones", "asarray"):
+        setattr(bound, name, _moved(getattr(ops, name), device))
+    return cast(Ops, bound)
+
+
+def _moved(function: Any, device: str) -> Any:
+    def on_device(*args: Any, **kwargs: Any) -> Tensor:
+        tensor: Tensor = function(*args, **kwargs)
+        return tensor.to(device)
+
+    return on_device
