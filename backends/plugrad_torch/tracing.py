@@ -4,6 +4,7 @@
 tensors: nothing runs while tracing) and the graph is given to inductor. Both doors are pinned by tests.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.capture import CapturedStep
 from plugrad_torch.variables import FlatParameters, TensorVariable
 
+log = logging.getLogger("plugrad")
 Place = tuple[ModuleID, str]
 
 
@@ -52,6 +54,7 @@ class CompiledStep:
         self._used_state = [n for n in used if n < len(state)]
         self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
         self._captured: CapturedStep | None = None
+        self._can_capture = True
         self._function: Any = torch._inductor.compile(graph, [inputs[n] for n in used], options=options)
 
     def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -79,10 +82,11 @@ class CompiledStep:
         """
         state = [variable.read().detach() for variable in self._variables]
         with torch.no_grad():
-            if state[0].is_cuda:
-                after, means = self._replay(state, columns, indices)
-            else:
+            captured = self._capture(state, columns, indices) if state[0].is_cuda else None
+            if captured is None:
                 after, means = self._loop(state, walk)
+            else:
+                after, means = captured.run(state, columns, indices, len(next(iter(indices.values()))))
         for n in self._changed:
             self._variables[n].assign(after[n])
         return dict(zip(self.names, means.unbind(), strict=True))
@@ -97,15 +101,20 @@ class CompiledStep:
             vectors.append(vector)
         return state, torch.stack(vectors).mean(0)
 
-    def _replay(
+    def _capture(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
-    ) -> tuple[list[Tensor], Tensor]:
-        if self._captured is None or not self._captured.fits(columns, indices):
-            self._captured = None  # frees the buffers of the old one first
-            self._captured = CapturedStep(
-                self._function, self._used_state, self._changed, self._used_places, state, columns, indices
-            )
-        return self._captured.run(state, columns, indices, len(next(iter(indices.values()))))
+    ) -> CapturedStep | None:
+        """The CUDA graph for batches of this shape; None where a capture failed once."""
+        if not self._can_capture or (self._captured is not None and self._captured.fits(columns, indices)):
+            return self._captured
+        self._captured = None  # frees the buffers of the old one first
+        parts = (self._function, self._used_state, self._changed, self._used_places)
+        try:
+            self._captured = CapturedStep(*parts, state, columns, indices)
+        except RuntimeError as error:
+            self._can_capture = False
+            log.warning("the compiled step runs without a CUDA graph: %s", str(error).splitlines()[0])
+        return self._captured
 
 
 def _drop_unused_inputs(graph: torch.fx.GraphModule) -> list[int]:
