@@ -73,7 +73,8 @@ class Site:
         *statements, expression = code.strip().split("\n")
         program = "\n".join([PRELUDE, *statements, f"print(json.dumps({expression}))"])
         environment = {key: value for key, value in os.environ.items() if key != "PLUGRAD_PLUGINS"}
-        environment["PYTHONPATH"] = os.pathsep.join(str(self.root / folder) for folder in folders)
+        paths = [str(self.root / folder) for folder in folders] + [environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         if asked is not None:
             environment["PLUGRAD_PLUGINS"] = asked
         done = subprocess.run(
@@ -145,10 +146,12 @@ doors = [(load_backend, "touch"), (load_algorithm, "pp0"), (get_algorithm, "zzz"
     assert re.fullmatch(r"no plugin 'eears'; installed: .*\bears\b.*\. Did you mean 'ears'\?", listener[1])
 
 
-@pytest.mark.parametrize("kind", ["backend", "algorithm"])
-def test_where_nothing_is_installed_the_error_says_so(site, kind):
-    found = site.run(f"sys.path[:] = []\nattempt(lambda: load_{kind}('any'))")
-    assert found[1] == f"no {kind} 'any'; installed: none."
+def test_where_nothing_is_installed_the_error_says_so(site):
+    code = """
+sys.path[:] = []
+[attempt(lambda: load("any"))[1] for load in (load_backend, load_algorithm)]
+"""
+    assert site.run(code) == ["no backend 'any'; installed: none.", "no algorithm 'any'; installed: none."]
 
 
 def test_a_name_of_two_distributions_is_an_error_that_names_both_with_their_versions(site):
@@ -170,20 +173,23 @@ def test_a_distribution_that_is_installed_twice_is_the_first_on_the_path(site):
             modules={"ears": EARS},
             folder=folder,
         )
-    code = "[record.version for record in list_plugins() if record.name == 'ears']"
-    assert site.run(code, folders=("first", "second")) == ["2.0"]
-    assert site.run("len(load_listeners(('ears',)))", folders=("first", "second")) == 1
+    code = (
+        "[[each.version for each in list_plugins() if each.name == 'ears'], len(load_listeners(('ears',)))]"
+    )
+    assert site.run(code, folders=("first", "second")) == [["2.0"], 1]
 
 
 # --- frameworks ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("backend", "framework"), [("tf2", "tensorflow"), ("torch", "torch")])
-def test_a_missing_framework_says_what_to_type(site, backend, framework):
-    found = site.run(f"sys.modules['{framework}'] = None\nattempt(lambda: load_backend('{backend}'))")
-    assert found == [
-        "MissingFrameworkError",
-        f"backend '{backend}' needs {framework}: pip install \"plugrad[{backend}]\"",
+def test_a_missing_framework_says_what_to_type(site):
+    code = """
+sys.modules.update(dict.fromkeys(["torch", "tensorflow"]))
+[attempt(lambda: load_backend(name)) for name in ("torch", "tf2")]
+"""
+    assert site.run(code) == [
+        ["MissingFrameworkError", "backend 'torch' needs torch: pip install \"plugrad[torch]\""],
+        ["MissingFrameworkError", "backend 'tf2' needs tensorflow: pip install \"plugrad[tf2]\""],
     ]
 
 
@@ -326,14 +332,14 @@ def test_an_algorithm_must_say_which_config_is_its_own(site):
     assert message.startswith("algorithm 'mute' lacks the hook 'get_config_class'")
 
 
-@pytest.mark.parametrize(
-    ("config_class", "algorithm"),
-    [("Config", "mine"), ("type('Sub', (Config,), {})", "mine"), ("AlgorithmConfig", None)],
-)
-def test_a_config_class_tells_its_algorithm_and_so_does_a_subclass(site, config_class, algorithm):
+def test_a_config_class_tells_its_algorithm_and_so_does_a_subclass(site):
     site.install("plugrad-mine", plugins={("algorithms", "mine"): "mine"}, modules={"mine": ALGORITHM})
-    code = f"from mine import Config, AlgorithmConfig\nfound = algorithm_of({config_class})\nfound and found.name"
-    assert site.run(code) == algorithm
+    code = """
+from mine import AlgorithmConfig, Config
+found = [algorithm_of(each) for each in (Config, type("Sub", (Config,), {}), AlgorithmConfig)]
+[each and each.name for each in found]
+"""
+    assert site.run(code) == ["mine", "mine", None]
 
 
 def test_a_folder_without_metadata_disturbs_nobody(site):
