@@ -157,6 +157,15 @@ def test_only_marked_functions_are_looked_at_and_no_property_is_read():
     assert sorted(found) == ["update_begun", "update_ended"]
 
 
+def test_a_class_in_place_of_an_object_is_told_so():
+    class Demo:
+        @hookimpl
+        def update_ended(self, results): ...
+
+    with pytest.raises(PluginError, match=r"argument 'self': .*\(learner, results\): give an instance"):
+        manager(Plugin("listener", "Demo", Demo))
+
+
 def test_a_module_is_a_plugin():
     module = ModuleType("demo")
     exec("from plugrad import hookimpl\n@hookimpl\ndef ops(learner): return 'mine'", vars(module))

@@ -100,7 +100,8 @@ def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) ->
                 f"{where}: a hook argument cannot have a default; remove '={argument.default!r}'", hook=name
             )
         if argument.name not in allowed:
-            raise PluginError(f"{where}: the hook's arguments are ({', '.join(allowed)})", hook=name)
+            hint = ": give an instance of the class" if argument.name == "self" else ""
+            raise PluginError(f"{where}: the hook's arguments are ({', '.join(allowed)}){hint}", hook=name)
 
 
 class HookManager:
