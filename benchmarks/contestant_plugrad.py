@@ -101,7 +101,9 @@ class Plugrad(Contestant):
     def update(self, shuffle: bool) -> None:
         self._steps += len(self.batch["obs"])
         timesteps = {"num_env_steps_sampled_lifetime": self._steps}
-        self.learner.update(self.batch, timesteps=timesteps, shuffle_batch_per_epoch=shuffle)
+        self.learner.update(
+            self.batch, timesteps=timesteps, num_epochs=self.epochs, shuffle_batch_per_epoch=shuffle
+        )
 
     def weights(self) -> Weights:
         return dict(self.learner.get_weights()[plugrad.DEFAULT_MODULE_ID])

@@ -16,6 +16,8 @@ class Contestant:
     """
 
     batch: Batch
+    epochs: int | None = None
+    """Instead of the cell's; only plugrad looks at it."""
 
     def describe(self) -> str:
         """What really runs, in words; asked after the first update."""

@@ -62,10 +62,10 @@ class Runner:
         return answer
 
     def update(
-        self, data_seed: int, *, rows: int | None = None, times: int = 1, shuffle: bool = True
+        self, data_seed: int, *, rows: int | None = None, epochs: int | None = None, shuffle: bool = True
     ) -> dict[str, Any]:
-        """One timed update, or several on one batch; see `worker.Worker.update`."""
-        answer = self.ask("update", data_seed=data_seed, rows=rows, times=times, shuffle=shuffle)
+        """One timed update; see `worker.Worker.update`."""
+        answer = self.ask("update", data_seed=data_seed, rows=rows, epochs=epochs, shuffle=shuffle)
         self.what = str(answer["what"])
         return answer
 

@@ -29,19 +29,17 @@ class Worker:
         self._contestant = make(self._name, self._cell, self._seed)
         return {"seconds": perf_counter() - start}
 
-    def update(self, data_seed: int, rows: int | None, times: int, shuffle: bool) -> dict[str, Any]:
-        """That many times one update on the batch of this seed; seconds and peak memory of all of them together."""
-        self._contestant.prepare(make_batch(self._cell, data_seed, rows))
+    def update(self, data_seed: int, rows: int | None, epochs: int | None, shuffle: bool) -> dict[str, Any]:
+        """One update on the batch of this seed: its seconds, and the peak of resident memory since the request."""
         memory.reset_peak()
-        before = memory.resident()
+        self._contestant.prepare(make_batch(self._cell, data_seed, rows))
+        self._contestant.epochs = epochs
         start = perf_counter()
-        for _ in range(times):
-            self._contestant.update(shuffle)
+        self._contestant.update(shuffle)
         seconds = perf_counter() - start
         return {
             "seconds": seconds,
-            "grown": memory.peak() - before,
-            "resident": memory.resident(),
+            "peak": memory.peak(),
             "calls": self._contestant.count(),
             "what": self._contestant.describe(),
         }
