@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from plugrad.batch import portable
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
@@ -96,7 +97,7 @@ def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
 
 @hookimpl
 def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """float64 becomes float32; everything goes to the learner's device."""
+    """Floats become float32; everything goes to the learner's device."""
     with tf.device(learner.device):
         return {
             key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value)
@@ -105,8 +106,8 @@ def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _tensor(value: Any) -> Any:
-    tensor = tf.convert_to_tensor(value)
-    return tf.cast(tensor, tf.float32) if tensor.dtype == tf.float64 else tensor
+    tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(portable(value))
+    return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating else tensor
 
 
 @hookimpl

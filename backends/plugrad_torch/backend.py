@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from plugrad.batch import portable
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
@@ -95,7 +96,7 @@ def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend:
 
 @hookimpl
 def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """float64 becomes float32; everything goes to the learner's device."""
+    """Floats become float32; everything goes to the learner's device."""
     return {
         key: convert_batch_type(learner, value)
         if isinstance(value, Mapping)
@@ -106,13 +107,13 @@ def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]
 
 def _tensor(value: Any, device: str) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
-        array = np.asarray(value)
+        array = portable(value)
         # torch shares memory with numpy and warns about read-only arrays: such are copied.
         value = torch.from_numpy(
             array if array.flags.writeable and array.flags.c_contiguous else array.copy()
         )
     tensor: torch.Tensor = value
-    return tensor.to(device, torch.float32 if tensor.dtype == torch.float64 else tensor.dtype)
+    return tensor.to(device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
 
 
 @hookimpl

@@ -12,7 +12,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError, did_you_mean
-from plugrad.types import DEFAULT_MODULE_ID, ModuleID, Tensor
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 Batch = dict[ModuleID, dict[str, Any]]
 
@@ -71,6 +71,20 @@ def _array(module_id: ModuleID, column: str, values: Any) -> Any:
         return np.asarray(values)
     except ValueError as error:
         _refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
+
+
+def portable(values: Any) -> Array:
+    """A column in a form that every framework takes: what `convert_batch_type` of a backend starts from.
+
+    Floats of any width become float32, unsigned integers above 8 bits int64, all in native byte order. Read-only and
+    non-contiguous arrays stay as they are.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        return array.astype(np.int64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:

@@ -124,6 +124,7 @@ class ActorCriticMLP:
         if isinstance(self._space, gym.spaces.Discrete):
             return ops.one_hot(obs, self._inputs)
         assert isinstance(self._space, gym.spaces.Box)
+        obs = ops.cast(obs, "float32")  # integers are good observations of a Box
         shape = ops.shape(obs)
         if len(self._space.shape) == 1:
             return obs

@@ -32,10 +32,9 @@ def ppo_loss(
     dist_class = learner.module[module_id].get_train_action_dist_cls()
     present = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
     logp = present.logp(batch[Columns.ACTIONS])
-    _check_shapes(ops, module_id, batch, fwd_out, logp)
-    ratio = ops.exp(logp - batch[Columns.ACTION_LOGP])
-    surrogate = _surrogate(ops, ratio, batch[Columns.ADVANTAGES], config.clip_param)
-    value_error = ops.square(fwd_out[Columns.VF_PREDS] - batch[Columns.VALUE_TARGETS])
+    past_logp, advantages, targets = _checked(ops, module_id, batch, fwd_out, logp)
+    surrogate = _surrogate(ops, ops.exp(logp - past_logp), advantages, config.clip_param)
+    value_error = ops.square(fwd_out[Columns.VF_PREDS] - targets)
 
     policy_loss = -mean_over_rows(ops, surrogate, batch)
     vf_loss = mean_over_rows(ops, ops.minimum(value_error, config.vf_clip_param), batch)
@@ -51,12 +50,15 @@ def ppo_loss(
     return loss
 
 
-def _check_shapes(
+def _checked(
     ops: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor], logp: Tensor
-) -> None:
+) -> list[Tensor]:
+    """Log-probability, advantage and value target of each row, as floats even where the batch has integers."""
     read = (Columns.ACTION_LOGP, Columns.ADVANTAGES, Columns.VALUE_TARGETS)
-    check_one_per_row(ops, module_id, batch, *read, like=logp)
+    mask = (Columns.LOSS_MASK,) if Columns.LOSS_MASK in batch else ()
+    check_one_per_row(ops, module_id, batch, *read, *mask, like=logp)
     check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
+    return [ops.cast(batch[column], "float32") for column in read]
 
 
 def _surrogate(ops: Any, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:

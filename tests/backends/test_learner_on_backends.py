@@ -209,6 +209,11 @@ FORMS = {
     "backwards": lambda backend: lambda array: array[::-1].copy()[::-1],
     "transposed": lambda backend: lambda array: np.asarray(array.T, order="C").T,
     "float64": lambda backend: lambda array: array.astype(np.float64) if array.dtype.kind == "f" else array,
+    "long double": lambda backend: (
+        lambda array: array.astype(np.longdouble) if array.dtype.kind == "f" else array
+    ),
+    "big-endian": lambda backend: lambda array: array.astype(array.dtype.newbyteorder(">")),
+    "unsigned": lambda backend: lambda array: array.astype(np.uint64) if array.dtype.kind == "i" else array,
     "small integers": lambda backend: (
         lambda array: array.astype(np.int32) if array.dtype.kind == "i" else array
     ),
@@ -231,6 +236,23 @@ def test_arrays_of_every_form_are_good_batches(backend, usual, form):
     learner.set_state(state)
     learner.update({column: FORMS[form](backend)(values) for column, values in ppo_batch().items()})
     assert digest(learner.get_state()) == expected
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "uint16", "float16", "float64", "bool"])
+def test_numbers_of_every_kind_are_good_where_a_float_is_read(backend, usual, dtype):
+    learner, state, _ = usual
+    rng = np.random.default_rng(0)
+    read = {
+        Columns.OBS: rng.integers(2, size=(16, 3)),
+        Columns.ADVANTAGES: rng.integers(2, size=16),
+        Columns.VALUE_TARGETS: rng.integers(2, size=16),
+    }
+    digests = []
+    for each in ("float32", dtype):
+        learner.set_state(state)
+        learner.update({**ppo_batch(), **{column: values.astype(each) for column, values in read.items()}})
+        digests.append(digest(learner.get_state()))
+    assert digests[0] == digests[1]
 
 
 # --- modules of the user's own ---

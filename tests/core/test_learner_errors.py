@@ -43,6 +43,7 @@ BAD_BATCHES = {
     "action below 0": (changed(actions=np.full(16, -1)), BatchError, "'actions'.*from -1"),
     "float actions": (changed(actions=np.ones(16)), BatchError, "'actions'.*integers.*float64"),
     "broadcast": (changed(action_logp=np.ones((16, 1))), BatchError, r"'action_logp'.*\[8\].*\[8, 1\]"),
+    "broadcast mask": (changed(loss_mask=np.ones((16, 1))), BatchError, r"'(obs|loss_mask)'"),
     "nan": (changed(advantages=np.array([np.nan] * 2 + [0.0] * 14)), NonFiniteBatchError, "'advantages'.*2"),
     "inf": (changed(obs=np.full((16, 3), -np.inf)), NonFiniteBatchError, "'obs'.*48"),
 }
