@@ -336,6 +336,7 @@ def test_a_kl_coefficient_on_target_stays_and_each_module_has_its_own():
 def test_each_module_learns_as_if_it_were_alone():
     both = with_modules(ppo_config(minibatch_size=8, num_epochs=2, shuffle_batch_per_epoch=True), "a", "b")
     together, alone = both.build_learner(), with_modules(both, "b").build_learner()
+    assert not np.array_equal(weights(together, "a"), weights(together, "b"))
     results = together.update({"a": ppo_batch(16, 0), "b": ppo_batch(16, 5)})
     lonely = alone.update({"b": ppo_batch(16, 5)})
     np.testing.assert_array_equal(weights(together, "b"), weights(alone, "b"))
