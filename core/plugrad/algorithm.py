@@ -9,13 +9,13 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad import learner_disk
-from plugrad.env_runner import EnvRunner
-from plugrad.evaluation import evaluate
 from plugrad.group import LearnerGroup
 from plugrad.group.learner_group import the_learner
-from plugrad.learner_build import with_spaces
+from plugrad.learner import disk
+from plugrad.learner.build import with_spaces
 from plugrad.results import Results, flatten
+from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.evaluation import evaluate
 from plugrad.streams import fresh_seed
 from plugrad.types import Array
 
@@ -98,28 +98,26 @@ class Algorithm:
             "num_episodes": number,
         }
 
-    def save_to_path(self, path: learner_disk.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner and counters as one checkpoint; returns `path`."""
         state = {
             "learner": self._learner.get_state(),
             "env_runner": self._runner.get_state(),
             "training_iteration": self.iteration,
         }
-        return learner_disk.save(
-            path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep
-        )
+        return disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
 
-    def restore_from_path(self, path: learner_disk.StrPath) -> None:
+    def restore_from_path(self, path: disk.StrPath) -> None:
         """Go on exactly where the checkpoint was saved."""
-        state = learner_disk.load(path, kind="algorithm").state
+        state = disk.load(path, kind="algorithm").state
         self._learner.set_state(state["learner"])
         self._runner.set_state(state["env_runner"])
         self.iteration = state["training_iteration"]
 
     @classmethod
-    def from_checkpoint(cls, path: learner_disk.StrPath, *, backend: str | None = None) -> "Algorithm":
+    def from_checkpoint(cls, path: disk.StrPath, *, backend: str | None = None) -> "Algorithm":
         """An algorithm with the config and state of a checkpoint, on its backend or another."""
-        algorithm = cls(learner_disk.config_of(learner_disk.load(path, kind="algorithm"), backend=backend))
+        algorithm = cls(disk.config_of(disk.load(path, kind="algorithm"), backend=backend))
         algorithm.restore_from_path(path)
         return algorithm
 

@@ -1,7 +1,5 @@
 """Initial weights, drawn in numpy so that equal seeds give equal networks on every backend."""
 
-from math import sqrt
-
 import numpy as np
 
 from plugrad.types import Array
@@ -19,12 +17,6 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, int], gain: float) ->
     q = q * np.sign(np.diag(r))
     matrix: Array = np.asarray(gain * (q if rows >= columns else q.T), np.float32)
     return matrix
-
-
-def variance_scaling(rng: np.random.Generator, shape: tuple[int, int], gain: float) -> Array:
-    """A Gaussian matrix [in, out] with standard deviation `gain / sqrt(in)` (He et al. 2015, eq. 10: gain sqrt(2))."""
-    deviation: float = gain / sqrt(shape[0])
-    return np.asarray(rng.normal(0.0, deviation, shape), np.float32)
 
 
 def constant(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:

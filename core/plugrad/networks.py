@@ -64,7 +64,7 @@ class ActorCriticMLP:
         self._shared = bool(config["vf_share_layers"])
         self._free_log_std = config["free_log_std"] and isinstance(spec.action_space, gym.spaces.Box)
         self._with_value = not spec.inference_only
-        self._hiddens = tuple(int(width) for width in config["fcnet_hiddens"])
+        self._hiddens = _widths(config["fcnet_hiddens"])
         outputs = action_inputs(spec.action_space)
         self._outputs = outputs // 2 if self._free_log_std else outputs
         self.parameters: tuple[Parameter, ...] = tuple(self._parameters())
@@ -135,6 +135,12 @@ class ActorCriticMLP:
         for n in range(len(self._hiddens)):
             x = activate(_dense(ops, weights, f"{tower}.{n}", x))
         return x
+
+
+def _widths(hiddens: Any) -> tuple[int, ...]:
+    if isinstance(hiddens, list | tuple) and all(isinstance(each, int) and each > 0 for each in hiddens):
+        return tuple(hiddens)
+    raise ConfigError(f"fcnet_hiddens={hiddens!r}: must be a list of whole numbers above 0, such as [64, 64]")
 
 
 def action_inputs(action_space: gym.Space[Any] | None) -> int:

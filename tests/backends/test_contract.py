@@ -173,10 +173,9 @@ class StepsItself(Learner):
         return fwd_out, losses, {}
 
 
-OWN_STEP = pytest.mark.xfail(reason="update_call._check_finite needs the metric of the core's own step")
 
 
-@pytest.mark.parametrize("cls", [CallsSuper, pytest.param(StepsItself, marks=OWN_STEP)])
+@pytest.mark.parametrize("cls", [CallsSuper, StepsItself])
 @pytest.mark.parametrize("hook", ["compute_losses", "compute_gradients"])
 def test_a_wrapper_is_honoured_by_an_overridden_update(backend, cls, hook):
     assert_factor(built(sgd(backend), cls, wrapper(hook, DOUBLE[hook])), 2)
@@ -364,7 +363,7 @@ class OwnStep(StepsItself, JointLoss):
     """Its loss is in `compute_losses`, its step its own."""
 
 
-@pytest.mark.parametrize("cls", [JointLoss, pytest.param(OwnStep, marks=OWN_STEP)])
+@pytest.mark.parametrize("cls", [JointLoss, OwnStep])
 def test_a_loss_of_ones_own_is_loss_enough(backend, cls):
     learner = built(value_config(backend, learner_class=cls), cls)
     before = weights(learner)

@@ -6,7 +6,7 @@ from typing import Any
 import counting
 import numpy as np
 
-from plugrad.env_runner import EnvRunner
+from plugrad.sampling.env_runner import EnvRunner
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sampling import Sampling, balance, check_chunk, make_runner, swing
 
 from plugrad import AlgorithmConfig
-from plugrad.env_runner import EnvRunner
 from plugrad.errors import BatchError, ConfigError
+from plugrad.sampling.env_runner import EnvRunner
 
 MODES = ("sync", "vector_entry_point")
 

@@ -10,8 +10,14 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from plugrad.environments import action_converter, get_spaces, make_env, make_vector_env, stored_space
 from plugrad.errors import ConfigError
+from plugrad.sampling.environments import (
+    action_converter,
+    get_spaces,
+    make_env,
+    make_vector_env,
+    stored_space,
+)
 
 
 class Outer:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-import plugrad.optimizer_registry
+import plugrad.learner.optimizer_registry
 from plugrad import errors
 from plugrad.errors import PlugradError, did_you_mean
 
@@ -51,7 +51,7 @@ PARENTS = {
 
 def every_error() -> dict[str, type[PlugradError]]:
     """Those of `plugrad.errors` and of rooms that have their own."""
-    rooms = (errors, plugrad.optimizer_registry)
+    rooms = (errors, plugrad.learner.optimizer_registry)
     classes = [each for room in rooms for each in vars(room).values() if inspect.isclass(each)]
     found = {each.__name__: each for each in classes if issubclass(each, PlugradError)}
     del found["PlugradError"]

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sampling import Sampling
 
-from plugrad.env_runner import EnvRunner
 from plugrad.errors import ConfigError
-from plugrad.evaluation import evaluate
+from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.evaluation import evaluate
 
 
 def make_runner() -> EnvRunner:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from plugrad.fragments import Chunk, cut
+from plugrad.sampling.fragments import Chunk, cut
 
 DONE = hnp.arrays(bool, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.booleans())
 

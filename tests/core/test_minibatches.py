@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from plugrad.errors import BatchError, ConfigError
-from plugrad.minibatches import Cut, indices
+from plugrad.learner.minibatches import Cut, indices
 from plugrad.streams import stream
 
 sizes = st.integers(1, 40)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
-from plugrad.initializers import constant, orthogonal, variance_scaling
+from plugrad.initializers import constant, orthogonal
 from plugrad.networks import ActorCriticMLP
 from plugrad.streams import stream
 
@@ -99,13 +99,6 @@ def test_orthogonal_weights_point_everywhere():
     """Without the signs of R's diagonal numpy's Q would not be uniform: its first entry would be negative."""
     firsts = [orthogonal(np.random.default_rng(seed), (3, 3), 1.0)[0, 0] for seed in range(200)]
     assert 70 < sum(first > 0 for first in firsts) < 130
-
-
-def test_variance_scaling_has_the_deviation_that_it_says():
-    matrix = variance_scaling(np.random.default_rng(0), (400, 300), 2.0**0.5)
-    np.testing.assert_allclose(matrix.std(), (2.0 / 400) ** 0.5, rtol=0.01)
-    np.testing.assert_allclose(matrix.mean(), 0.0, atol=1e-3)
-    assert matrix.dtype == np.float32
 
 
 def test_a_constant_draws_nothing():

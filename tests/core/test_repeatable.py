@@ -3,8 +3,8 @@
 import counting
 import numpy as np
 
-from plugrad import repeatable
-from plugrad.repeatable import RepeatableEnv
+from plugrad.sampling import repeatable
+from plugrad.sampling.repeatable import RepeatableEnv
 
 
 class Endless(counting.CountingEnv):

@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from plugrad import learner_disk
 from plugrad.errors import ConfigError
-from plugrad.learner import Learner, build_learner
-from plugrad.learner_build import Spaces, with_spaces
+from plugrad.learner import Learner, build_learner, disk
+from plugrad.learner.build import Spaces, with_spaces
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.types import COMPONENT_LEARNER, Array, ModuleID
 
@@ -84,11 +83,11 @@ class LearnerGroup:
         """Set every learner's weights."""
         self._learner.set_weights(weights)
 
-    def save_to_path(self, path: learner_disk.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """One learner writes; the checkpoint opens in a single Learner too."""
         return self._learner.save_to_path(path, keep=keep)
 
-    def restore_from_path(self, path: learner_disk.StrPath, *, component: str | None = None) -> None:
+    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
         """Every learner takes over the checkpoint."""
         self._learner.restore_from_path(path, component=component)
 

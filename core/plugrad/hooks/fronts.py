@@ -25,7 +25,8 @@ def hooked_methods(cls: type[Any]) -> dict[str, str]:
     has listeners at its edges.
     """
     hooks = specifications()
-    names = {name: name.lstrip("_") for name in vars(cls) if callable(vars(cls)[name])}
+    methods = {name for base in cls.__mro__ for name, value in vars(base).items() if callable(value)}
+    names = {name: name.lstrip("_") for name in sorted(methods)}
     return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
 
 

@@ -180,7 +180,7 @@ class HookManager:
         """Refuse wrappers that nothing would ever run.
 
         Raises:
-            PluginError: a plugin wraps a hook that has one answer and no front: it is asked once, at build.
+            PluginError: a plugin wraps a hook that has one answer and no front: it is asked when something is built.
         """
         fronts = set(fronted)
         for name, spec in specifications().items():
@@ -188,7 +188,7 @@ class HookManager:
             if _has_one_answer(spec) and name not in fronts and hook.get_hookimpls():
                 who = hook.get_hookimpls()[0].plugin.__name__
                 raise PluginError(
-                    f"{who} wraps {name!r}, which cannot be wrapped: it is asked once, at build", hook=name
+                    f"{who} wraps {name!r}, which cannot be wrapped: it is asked when something is built", hook=name
                 )
 
     def relay(self, name: str, **arguments: Any) -> Any:

@@ -10,10 +10,12 @@ from typing import Any
 from plugrad.errors import LossError
 from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
-from plugrad.optimizer_registry import merge
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.optimizer_registry import merge
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
 NONFINITE_KEY = "num_nonfinite_minibatches"
+NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
 
 
 def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
@@ -22,7 +24,9 @@ def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics:
-            learner._update(minibatch)
+            _, losses, _ = learner._update(minibatch)
+            if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
+                _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
         return metrics
 
     return step
@@ -51,19 +55,20 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         learner.finite = _all_finite(learner, losses, raw, gradients)
         try:
             learner.apply_gradients(gradients)
-            _register_losses(learner, losses, metrics)
+            _report(learner, losses, metrics, learner.finite)
         finally:
             learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
     return fwd_out, losses, metrics
 
 
-def _register_losses(learner: Any, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor]) -> None:
+def _report(
+    learner: Any, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
+) -> None:
     for module_id, loss in losses.items():
         learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
     for name, value in metrics.items():
         metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
-    finite = learner.ops.cast(learner.finite, "float32")
-    learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - finite)
+    learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
 
 
 def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from plugrad import batch as batches
-from plugrad.connectors import run_pipeline
 from plugrad.errors import BatchError, NonFiniteBatchError, NonFiniteError
 from plugrad.hooks.backend_spec import Program
-from plugrad.metrics import SEPARATOR
-from plugrad.minibatches import Cut, indices
+from plugrad.learner.connectors import run_pipeline
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.minibatches import Cut, indices
+from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
 from plugrad.ops import Variable
 from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
-from plugrad.updates import NONFINITE_KEY, make_step
-
-NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
 
 
 class UpdateCall:
@@ -79,8 +77,7 @@ class UpdateCall:
         if episodes is None:
             return batches.by_module(batch)
         learner = self._learner
-        columns: batches.Batch = run_pipeline(learner.connectors, learner, {}, episodes)
-        return columns
+        return batches.by_module(run_pipeline(learner.connectors, learner, {}, episodes))
 
     def _trained(self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any) -> batches.Batch:
         learner = self._learner
@@ -138,7 +135,7 @@ class UpdateCall:
         learner = self._learner
         bad = round(float(means[NONFINITE]) * num_steps)
         if bad and learner.config.nonfinite == "raise":
-            raise _non_finite(bad, num_steps, means, columns)
+            raise _non_finite(bad, num_steps, means, _on_host(learner, columns))
         share = (num_steps - bad) / num_steps
         learner.metrics.take_means(
             {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
@@ -237,6 +234,16 @@ class _Undo:
                 del self._learner.streams[name]
         self._learner.counters.clear()
         self._learner.counters.update(self._counters)
+
+
+def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
+    return {
+        module_id: {
+            column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
+            for column, values in each.items()
+        }
+        for module_id, each in columns.items()
+    }
 
 
 def _non_finite(

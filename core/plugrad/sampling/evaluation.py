@@ -5,8 +5,8 @@ Knows env runners; knows nothing of frameworks, modules or learners.
 
 from typing import NamedTuple
 
-from plugrad.env_runner import EnvRunner
 from plugrad.errors import ConfigError
+from plugrad.sampling.env_runner import EnvRunner
 
 _STEPS_PER_LOOK = (
     32  # finished episodes are noticed this often; at most so many vector steps are done in vain

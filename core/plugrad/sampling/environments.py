@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.repeatable import RepeatableEnv
+from plugrad.sampling.repeatable import RepeatableEnv
 from plugrad.types import Array
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]

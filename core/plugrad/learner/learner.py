@@ -3,8 +3,7 @@
     learner = PPOConfig().environment(spaces...).build_learner()
     results = learner.update(batch)
 
-Every method that a user may override is also a hook of the same name (`plugrad.hooks`); a method below asks the
-provider that the plugins agreed on: the algorithm, the backend, or the core. Knows no framework.
+Every method that a user may override is also a hook of the same name; those stand in `hooked`. Knows no framework.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,15 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad import defaults, learner_disk, learner_state, optimizer_registry, updates
 from plugrad.errors import ConfigError, NotBuiltError
-from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
+from plugrad.gradients import Layout
 from plugrad.hooks import fronts
-from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
-from plugrad.inference import Actor
-from plugrad.learner_build import (
+from plugrad.learner import defaults, disk, optimizer_registry, step
+from plugrad.learner import state as state_of
+from plugrad.learner.build import (
     Spaces,
     check_providers,
     choose_device,
@@ -28,32 +27,24 @@ from plugrad.learner_build import (
     make_modules,
     with_spaces,
 )
-from plugrad.metrics import Metrics
+from plugrad.learner.call import UpdateCall
+from plugrad.learner.hooked import HookedMethods
+from plugrad.learner.inference import Actor
+from plugrad.learner.metrics import Metrics
+from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.ops import Ops, Variable
-from plugrad.optimizer_registry import RegisteredOptimizer
+from plugrad.ops import Ops
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.schedules import Coefficients, ConfigView
 from plugrad.streams import fresh_seed, stream
-from plugrad.types import (
-    ALL_MODULES,
-    DEFAULT_MODULE_ID,
-    DEFAULT_OPTIMIZER,
-    TOTAL_LOSS_KEY,
-    Array,
-    ModuleBatches,
-    ModuleID,
-    ParamRef,
-    Tensor,
-)
-from plugrad.update_call import UpdateCall
+from plugrad.types import ALL_MODULES, DEFAULT_MODULE_ID, TOTAL_LOSS_KEY, Array, ModuleID, Tensor
 
 CORE = tuple(
-    Plugin("core", room.__name__.split(".")[-1], room) for room in (defaults, optimizer_registry, updates)
+    Plugin("core", room.__name__.split(".")[-1], room) for room in (defaults, optimizer_registry, step)
 )
 
 
-class Learner:
+class Learner(HookedMethods):
     """Trains the modules of one process.
 
     Args:
@@ -178,9 +169,6 @@ class Learner:
             self.streams[key] = stream(self.seed, *names)
         return self.streams[key]
 
-    def _provide(self, hook: str, **arguments: Any) -> Any:
-        return self._hooks.provide(hook, learner=self, **arguments)
-
     def tell(self, hook: str, **arguments: Any) -> None:
         """Call a listener hook."""
         self._hooks.relay(hook, learner=self, **arguments)
@@ -246,196 +234,9 @@ class Learner:
         cut = self._call.cut(minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches)
         return self._call.run(batch, episodes, timesteps, cut)
 
-    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-        """One gradient step on one minibatch -> `(fwd_out, loss_per_module, metrics)`. Traced."""
-        answer: tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]] = self._provide("update", batch=batch)
-        return answer
-
-    def before_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Once per update, before the first minibatch."""
-        self._provide("before_gradient_based_update", timesteps=timesteps)
-
-    def after_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Once per update, after the last minibatch: moves the schedules; an override calls super()."""
-        self._provide("after_gradient_based_update", timesteps=timesteps)
-
-    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
-        """Whether a module is trained in this update."""
-        return bool(
-            self._provide(
-                "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
-            )
-        )
-
-    def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        converted: dict[str, Any] = self._provide("convert_batch_type", batch=batch)
-        return converted
-
-    def _convert_to_numpy(self, tensors: Any) -> Any:
-        return self._provide("convert_to_numpy", tensors=tensors)
-
-    def _compile_update(self, step: Any, variables: Sequence[Variable], mode: str) -> Program:
-        program: Program = self._provide("compile_update", step=step, variables=variables, mode=mode)
-        return program
-
-    # --- loss ---------------------------------------------------------------------------------------------------
-
-    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
-        """`{module_id: scalar loss}`; override for joint losses. Traced."""
-        losses: dict[ModuleID, Tensor] = self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
-        return losses
-
-    def compute_loss_for_module(
-        self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
-    ) -> Tensor:
-        """The scalar loss of one module on one minibatch. Traced."""
-        return self._provide(
-            "compute_loss_for_module", module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
-        )
-
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""
         return self.coefficients[module_id].view
-
-    # --- optimizers ---------------------------------------------------------------------------------------------
-
-    def configure_optimizers(self) -> None:
-        """Register the optimizers of all modules."""
-        self._provide("configure_optimizers")
-
-    def configure_optimizers_for_module(self, module_id: ModuleID, config: Any = None) -> None:
-        """Register the optimizers of one module."""
-        config = self.config.get_config_for_module(module_id) if config is None else config
-        self._provide("configure_optimizers_for_module", module_id=module_id, config=config)
-
-    def register_optimizer(
-        self,
-        *,
-        module_id: ModuleID = ALL_MODULES,
-        optimizer_name: str = DEFAULT_OPTIMIZER,
-        optimizer: Any,
-        params: Sequence[Any],
-        lr_or_lr_schedule: Any = None,
-    ) -> None:
-        """Let an optimizer step these parameters.
-
-        Args:
-            module_id: whose it is; `ALL_MODULES` for one that modules share.
-            optimizer_name: unique within the module.
-            optimizer: of `plugrad.optimizers`.
-            params: a list of the framework's parameters, from `get_parameters`.
-            lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
-
-        Raises:
-            OptimizerError: the name is taken, `params` is no list of parameters, or one of them has an optimizer.
-        """
-        self._provide(
-            "register_optimizer",
-            module_id=module_id,
-            optimizer_name=optimizer_name,
-            optimizer=optimizer,
-            params=params,
-            lr_or_lr_schedule=lr_or_lr_schedule,
-        )
-
-    def get_optimizer(
-        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
-    ) -> Any:
-        """An optimizer by module and name; KeyError if there is none."""
-        return self._provide("get_optimizer", module_id=module_id, optimizer_name=optimizer_name)
-
-    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
-        """`[(name, optimizer)]` of a module; of all of them for `ALL_MODULES`."""
-        found: list[tuple[str, Any]] = self._provide("get_optimizers_for_module", module_id=module_id)
-        return found
-
-    def filter_param_dict_for_optimizer(
-        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
-    ) -> Mapping[ParamRef, Tensor]:
-        """The entries that belong to one optimizer."""
-        part: Mapping[ParamRef, Tensor] = self._provide(
-            "filter_param_dict_for_optimizer", param_dict=param_dict, optimizer=optimizer
-        )
-        return part
-
-    def get_parameters(self, module: RLModule) -> list[Any]:
-        """The framework's trainable parameters of a module."""
-        params: list[Any] = self._provide("get_parameters", module=module)
-        return params
-
-    def get_param_ref(self, param: Any) -> ParamRef:
-        """`<module id>/<parameter name>` of one of the modules' parameters."""
-        ref: ParamRef = self._provide("get_param_ref", param=param)
-        return ref
-
-    def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable:
-        flat: FlatVariable = self._provide("flatten_parameters", params=params)
-        return flat
-
-    def _is_module_compatible_with_learner(self, module: RLModule) -> bool:
-        return bool(self._provide("is_module_compatible_with_learner", module=module))
-
-    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
-        self._provide("check_registered_optimizer", optimizer=optimizer, params=params)
-
-    def _get_optimizer_lr(self, optimizer: Any) -> float:
-        return float(self._provide("get_optimizer_lr", optimizer=optimizer))
-
-    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
-        self._provide("set_optimizer_lr", optimizer=optimizer, lr=lr)
-
-    def _get_clip_function(self) -> Clip:
-        clip: Clip = self._provide("get_clip_function")
-        return clip
-
-    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
-        variable: Variable = self._provide(
-            "get_tensor_variable", value=value, dtype=dtype, trainable=trainable
-        )
-        return variable
-
-    # --- gradients ----------------------------------------------------------------------------------------------
-
-    def _differentiate(
-        self, variables: Sequence[FlatVariable], loss_fn: Callable[[], Any]
-    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
-        answer: tuple[dict[ModuleID, Tensor], Any, Gradients] = self._provide(
-            "differentiate", variables=variables, loss_fn=loss_fn
-        )
-        return answer
-
-    def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
-        """`{param ref: gradient of the summed losses}` for every registered parameter. Traced."""
-        gradients: Gradients = self._provide(
-            "compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs
-        )
-        return gradients
-
-    def _reduce_gradients(self, gradients: Gradients) -> Gradients:
-        reduced: Gradients = self._provide("reduce_gradients", gradients=gradients)
-        return reduced
-
-    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
-        """All gradients on their way to the optimizers. Traced."""
-        gradients: Gradients = self._provide("postprocess_gradients", gradients_dict=gradients_dict)
-        return gradients
-
-    def postprocess_gradients_for_module(
-        self, *, module_id: ModuleID, config: Any = None, module_gradients_dict: Mapping[ParamRef, Tensor]
-    ) -> Mapping[ParamRef, Tensor]:
-        """One module's gradients: clipped as `grad_clip` says. Traced."""
-        gradients: Mapping[ParamRef, Tensor] = self._provide(
-            "postprocess_gradients_for_module",
-            module_id=module_id,
-            config=self.config_view(module_id) if config is None else config,
-            module_gradients_dict=module_gradients_dict,
-        )
-        return gradients
-
-    def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """Step the optimizers of which there are gradients. Traced."""
-        self._provide("apply_gradients", gradients_dict=gradients_dict)
-        self.weights_version += 1
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
         """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
@@ -470,7 +271,7 @@ class Learner:
             not_components: left out.
         """
         self._check_is_built()
-        return learner_state.get_state(self, learner_state.select(components, not_components))
+        return state_of.get_state(self, state_of.select(components, not_components))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take over every component in `state`, exactly, or nothing.
@@ -479,7 +280,7 @@ class Learner:
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
         """
         self._check_is_built()
-        learner_state.set_state(self, state)
+        state_of.set_state(self, state)
         self.weights_version += 1
 
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
@@ -491,32 +292,32 @@ class Learner:
         self.module.set_state(weights)
         self.weights_version += 1
 
-    def save_to_path(self, path: learner_disk.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write the whole state into the directory `path`, as its newest save; returns `path`.
 
         Raises:
             CheckpointError: the disk refused, or another process writes there; older saves are as they were.
         """
         state = self.get_state()
-        learner_disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
+        disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
         self.tell("checkpoint_saved", path=str(path))
         return str(path)
 
-    def restore_from_path(self, path: learner_disk.StrPath, *, component: str | None = None) -> None:
+    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
         """Take over the state, or one component of it, of the newest save in `path`, or of `path/save-<n>`.
 
         Raises:
             CheckpointError: it cannot be read.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
-        state = learner_disk.load(path, kind="learner").state
+        state = disk.load(path, kind="learner").state
         self.set_state(state if component is None else {component: state[component]})
         self.tell("checkpoint_restored", path=str(path))
 
     @classmethod
     def from_checkpoint(
         cls,
-        path: learner_disk.StrPath,
+        path: disk.StrPath,
         *,
         backend: str | None = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
@@ -532,7 +333,7 @@ class Learner:
             module: your own modules.
             plugins: listeners; a checkpoint loads none.
         """
-        config = learner_disk.config_of(learner_disk.load(path, kind="learner"), backend=backend)
+        config = disk.config_of(disk.load(path, kind="learner"), backend=backend)
         learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
         learner.build()
         learner.restore_from_path(path)

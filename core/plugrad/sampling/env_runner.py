@@ -1,6 +1,6 @@
 """The env runner: steps environments with a policy and hands out what happened as episodes.
 
-Knows Gymnasium environments through `plugrad.environments` and a policy as a function of arrays; knows
+Knows Gymnasium environments through `plugrad.sampling.environments` and a policy as a function of arrays; knows
 nothing of frameworks, modules or learners.
 
 One vector step costs one call of the policy and a handful of array writes; Python works per episode only
@@ -17,19 +17,19 @@ from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from plugrad.columns import Columns
-from plugrad.environments import (
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.sampling.environments import (
     EnvSource,
     action_converter,
     make_vector_env,
     reset_seed,
     stored_space,
 )
-from plugrad.episode_metrics import EpisodeMetrics
-from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.fragments import Fragment, cut
-from plugrad.normalization import ObservationNormalizer
-from plugrad.repeatable import RepeatableEnv
+from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.fragments import Fragment, cut
+from plugrad.sampling.normalization import ObservationNormalizer
+from plugrad.sampling.repeatable import RepeatableEnv
 from plugrad.types import Array
 
 Act: TypeAlias = Callable[[Array], Mapping[str, Array]]
