@@ -15,6 +15,8 @@ from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
 from plugrad.types import Tensor
 
+_LANES = 256
+
 
 def exp(x: Tensor) -> Tensor:
     return tf.exp(x)
@@ -110,7 +112,7 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
 
 
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return tf.reduce_sum(x, axis, keepdims)
+    return _total(x) if axis is None and not keepdims else tf.reduce_sum(x, axis, keepdims)
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -142,7 +144,17 @@ def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor
 
 
 def norm(x: Tensor) -> Tensor:
-    return _root(tf.reduce_sum(tf.square(x)))
+    return _root(_total(tf.square(x)))
+
+
+def _total(x: Tensor) -> Tensor:
+    """The sum of all entries; a long vector by columns, which XLA on the CPU sums side by side, not one by one."""
+    size = x.shape[0] if x.shape.rank == 1 else None
+    if size is None or size < 4 * _LANES:
+        return tf.reduce_sum(x)
+    whole = size - size % _LANES
+    columns = tf.reduce_sum(tf.reshape(x[:whole], [-1, _LANES]), 0)
+    return tf.reduce_sum(columns) + tf.reduce_sum(x[whole:])
 
 
 def _root(x: Tensor) -> Tensor:

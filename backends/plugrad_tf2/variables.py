@@ -64,13 +64,16 @@ class FlatParameters:
         self._params = list(params)
         self._lend = lend
         self._resident = False
+        # One call each instead of one per parameter: outside a program they are made at every update.
+        self._joined = tf.function(self._join, autograph=False)
+        self._split = tf.function(self._split_up, autograph=False)
         with tf.device(params[0].device):
             self._flat = tf.Variable(self._joined(), trainable=False)
 
-    def _joined(self) -> Any:
+    def _join(self) -> Any:
         return tf.concat([tf.reshape(param, [-1]) for param in self._params], 0)
 
-    def _split(self, flat: Any) -> None:
+    def _split_up(self, flat: Any) -> None:
         parts = self.layout.split(ops, flat)
         for ref, param in zip(self.layout.refs, self._params, strict=True):
             param.assign(parts[ref])

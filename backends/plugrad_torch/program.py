@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -17,6 +17,9 @@ from plugrad_torch.tracing import CompiledStep, signature
 
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
 log = logging.getLogger("plugrad")
+
+STEPS_PER_SUM = 64
+"""So many steps' metrics are kept before they are added up: fewer kernels, and memory that does not grow."""
 
 
 def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
@@ -39,10 +42,15 @@ class EagerUpdate(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
         """See `Program`."""
-        metrics = [self._step(minibatch) for minibatch in minibatches(columns, indices)]
-        names = list(metrics[0])
-        table = torch.stack([value for each in metrics for value in each.values()])
-        return dict(zip(names, table.view(num_steps, len(names)).mean(0), strict=True))
+        sums: Tensor | None = None
+        walk = minibatches(columns, indices)
+        while some := [self._step(minibatch) for minibatch in islice(walk, STEPS_PER_SUM)]:
+            names = list(some[0])
+            values = torch.stack([value for each in some for value in each.values()])
+            part = values.view(len(some), len(names)).sum(0)
+            sums = part if sums is None else sums + part
+        assert sums is not None
+        return dict(zip(names, sums / num_steps, strict=True))
 
 
 class CompiledUpdate(Program):

@@ -92,14 +92,17 @@ class CompiledStep:
         return dict(zip(self.names, means.unbind(), strict=True))
 
     def _loop(self, state: list[Tensor], walk: Iterator[ModuleBatches]) -> tuple[list[Tensor], Tensor]:
-        vectors = []
+        sums: Tensor | None = None
+        num_steps = 0
         for minibatch in walk:
             columns = [minibatch[module_id][column] for module_id, column in self._used_places]
             *new, vector = self._function(*[state[n] for n in self._used_state], *columns)
             for n, value in zip(self._changed, new, strict=True):
                 state[n] = value
-            vectors.append(vector)
-        return state, torch.stack(vectors).mean(0)
+            sums = vector if sums is None else sums.add_(vector)
+            num_steps += 1
+        assert sums is not None
+        return state, sums / num_steps
 
     def _capture(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]

@@ -188,7 +188,8 @@ class HookManager:
             if _has_one_answer(spec) and name not in fronts and hook.get_hookimpls():
                 who = hook.get_hookimpls()[0].plugin.__name__
                 raise PluginError(
-                    f"{who} wraps {name!r}, which cannot be wrapped: it is asked when something is built", hook=name
+                    f"{who} wraps {name!r}, which cannot be wrapped: it is asked when something is built",
+                    hook=name,
                 )
 
     def relay(self, name: str, **arguments: Any) -> Any:

@@ -16,8 +16,8 @@ from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.minibatches import Cut, indices
 from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
-from plugrad.ops import Variable
-from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
+from plugrad.learner.undo import Undo, state_variables
+from plugrad.types import ALL_MODULES, Array, ModuleID
 
 
 class UpdateCall:
@@ -53,7 +53,7 @@ class UpdateCall:
         columns = self._trained(columns, rows, batch)
         clock.lap("connectors")
         learner.tell("update_begun", timesteps=timesteps)
-        undo = _Undo(learner)
+        undo = Undo(learner)
         try:
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
@@ -115,16 +115,14 @@ class UpdateCall:
     ) -> tuple[Any, Any]:
         learner = self._learner
         if program.static_shapes:
-            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in columns.items()}
+            on_host = _on_host(learner, columns)
+            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in on_host.items()}
             order = {module_id: _pad(each) for module_id, each in order.items()}
         return learner._convert_batch_type(columns), learner._convert_batch_type(order)
 
     def _program(self, columns: batches.Batch) -> Program:
         learner = self._learner
-        key = tuple(
-            (module_id, tuple((column, str(values.dtype)) for column, values in each.items()))
-            for module_id, each in columns.items()
-        )
+        key = tuple((module_id, *each) for module_id, each in columns.items())
         if key not in self._programs:
             self._programs[key] = learner._compile_update(
                 make_step(learner), state_variables(learner), learner.config.compile
@@ -165,33 +163,22 @@ class UpdateCall:
         learner.register_metric(
             ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values())
         )
+        sizes: dict[ModuleID, int] = {}
         for module_id in columns:
             learner.register_metric(module_id, "weights_seq_no", learner.counters["weights_seq_no"])
-            own = [each for each in learner.registered_optimizers.values() if each.module_id == module_id]
-            sizes = [each.layout.size for each in own]
-            learner.register_metric(module_id, "num_trainable_parameters", sum(sizes))
-            for each in own:
+        for each in learner.registered_optimizers.values():
+            if each.module_id in (ALL_MODULES, *columns):
+                sizes[each.module_id] = sizes.get(each.module_id, 0) + each.layout.size
                 rate = learner._get_optimizer_lr(each.optimizer)
-                learner.register_metric(module_id, f"{each.name}_learning_rate", rate)
+                learner.register_metric(each.module_id, f"{each.name}_learning_rate", rate)
+        for module_id, size in sizes.items():
+            learner.register_metric(module_id, "num_trainable_parameters", size)
         for stage, seconds in clock.laps.items():
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
 
 
-def state_variables(learner: Any) -> list[Variable]:
-    """Every variable of a learner: what a program may change and what an undo puts back."""
-    variables: list[Variable] = []
-    for each in learner.registered_optimizers.values():
-        optimizer = each.optimizer
-        variables += [optimizer.parameters, *optimizer.slots.values(), optimizer.lr]
-    for coefficients in learner.coefficients.values():
-        variables += coefficients.variables.values()
-    return variables
-
-
-def _pad(values: Any) -> Any:
+def _pad(values: Array) -> Array:
     """Rows up to the next power of two (at least 16): a changing number of rows does not recompile a program."""
-    if not isinstance(values, np.ndarray):
-        return values
     rows = max(16, 1 << (len(values) - 1).bit_length())
     if rows == len(values):
         return values
@@ -213,29 +200,6 @@ class _Clock:
         self._last = now
 
 
-class _Undo:
-    """Copies of everything that an update changes."""
-
-    def __init__(self, learner: Any) -> None:
-        self._learner = learner
-        self._variables: list[tuple[Variable, Tensor]] = [
-            (each, each.snapshot()) for each in state_variables(learner)
-        ]
-        self._streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
-        self._counters = dict(learner.counters)
-
-    def restore(self) -> None:
-        for variable, value in self._variables:
-            variable.assign(value)
-        for name in list(self._learner.streams):
-            if name in self._streams:
-                self._learner.streams[name].bit_generator.state = self._streams[name]
-            else:
-                del self._learner.streams[name]
-        self._learner.counters.clear()
-        self._learner.counters.update(self._counters)
-
-
 def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
     return {
         module_id: {
@@ -249,9 +213,7 @@ def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
 def _non_finite(
     bad: int, num_steps: int, means: Mapping[str, Array], columns: batches.Batch
 ) -> NonFiniteError:
-    said = (
-        f"{bad} of {num_steps} minibatches had a loss or gradient that is not finite; the update was undone"
-    )
+    said = f"in {bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone"
     for module_id, column, count in batches.non_finite_columns(columns):
         return NonFiniteBatchError(
             f"module {module_id!r}, column {column!r}: expected finite values, found {count} that are not; {said}",

@@ -1,0 +1,45 @@
+"""All or nothing: what an update changes, copied before it and put back if it fails. Knows no framework."""
+
+from typing import Any
+
+from plugrad.ops import Variable
+from plugrad.types import Tensor
+
+
+def state_variables(learner: Any) -> list[Variable]:
+    """Every variable of a learner: what a program may change and what an undo puts back."""
+    variables: list[Variable] = []
+    for each in learner.registered_optimizers.values():
+        optimizer = each.optimizer
+        variables += [optimizer.parameters, *optimizer.slots.values(), optimizer.lr]
+    for coefficients in learner.coefficients.values():
+        variables += coefficients.variables.values()
+    return variables
+
+
+class Undo:
+    """Copies of everything that an update changes, taken before it.
+
+    Args:
+        learner: a built learner.
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._variables: list[tuple[Variable, Tensor]] = [
+            (each, each.snapshot()) for each in state_variables(learner)
+        ]
+        self._streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
+        self._counters = dict(learner.counters)
+
+    def restore(self) -> None:
+        """Put everything back as it was."""
+        for variable, value in self._variables:
+            variable.assign(value)
+        for name in list(self._learner.streams):
+            if name in self._streams:
+                self._learner.streams[name].bit_generator.state = self._streams[name]
+            else:
+                del self._learner.streams[name]
+        self._learner.counters.clear()
+        self._learner.counters.update(self._counters)
