@@ -173,8 +173,6 @@ class StepsItself(Learner):
         return fwd_out, losses, {}
 
 
-
-
 @pytest.mark.parametrize("cls", [CallsSuper, StepsItself])
 @pytest.mark.parametrize("hook", ["compute_losses", "compute_gradients"])
 def test_a_wrapper_is_honoured_by_an_overridden_update(backend, cls, hook):

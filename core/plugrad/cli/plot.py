@@ -28,11 +28,12 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
     Without -o the picture is RUN/curve.png, for several runs curves.png. Runs that differ in their seed only
     share a colour, with their median on top.
     """
+    directories = [RunDirectory.open(path) for path in runs]
     if find_spec("matplotlib") is None:
         raise MissingFrameworkError('plugrad plot needs matplotlib: pip install "plugrad[plot]"')
     from plugrad.cli.curves import Curve, draw  # late: --help needs no matplotlib
 
-    curves = [Curve.of(RunDirectory.open(path)) for path in runs]
+    curves = [Curve.of(directory) for directory in directories]
     empty = [str(path) for path, curve in zip(runs, curves, strict=True) if not len(curve.timesteps)]
     if empty:
         raise ConfigError(f"nothing to draw in {', '.join(empty)}: no episode has ended yet")

@@ -34,7 +34,7 @@ def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quie
     lines = []
     if not quiet:
         what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"
-        lines += [f"{what}: {summary['ended']}", _effort(summary)]
+        lines += [what, summary["ended"], _effort(summary)]
     best = summary["best_return_mean"]
     lines.append(f"run: {path}")
     lines.append(f"best mean return: {'none, no episode has ended' if best is None else f'{best:.1f}'}")
