@@ -81,7 +81,7 @@ class CapturedStep:
         indices: Mapping[ModuleID, Tensor],
         num_steps: int,
     ) -> tuple[list[Tensor], Tensor]:
-        """All minibatches; returns the new values of all variables and the mean metrics."""
+        """All minibatches; returns the new values of all variables and the sums of the metrics."""
         for mine, value in zip(self._state, state, strict=True):
             mine.copy_(value)
         for (module_id, column), mine in self._columns.items():
@@ -91,4 +91,4 @@ class CapturedStep:
             for module_id, rows in self._rows.items():
                 rows.copy_(indices[module_id][n])
             self._graph.replay()
-        return self._state, self._sums / num_steps
+        return self._state, self._sums

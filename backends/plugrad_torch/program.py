@@ -1,8 +1,8 @@
 """An update as a program: the eager loop over the core's step, or over the step compiled."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.gathering import minibatches
 from plugrad_torch.tracing import CompiledStep, signature
 
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
@@ -70,12 +71,10 @@ class CompiledUpdate(Program):
         """See `Program`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
-        walk = minibatches(columns, indices)
-        first = next(walk)
-        compiled = self._step_for(first)
+        compiled = self._step_for(next(minibatches(columns, indices)))
         if compiled is None:
             return self.run(columns, indices, num_steps)
-        return compiled.run(columns, indices, chain([first], walk))
+        return compiled.run(columns, indices, num_steps)
 
     def _step_for(self, minibatch: ModuleBatches) -> CompiledStep | None:
         key = signature(minibatch)
@@ -136,41 +135,3 @@ def _compiled_forward(module: Any) -> Callable[[Mapping[str, Tensor]], dict[str,
         return compiled({column: batch[column] for column in read})
 
     return forward_train
-
-
-def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> Iterator[ModuleBatches]:
-    """The minibatches in order.
-
-    Rows are gathered for about one pass over the batch at a time and then cut into views: a kernel per column and
-    pass instead of one per column and minibatch, and never more than about a second copy of the batch.
-    """
-    passes = {module_id: _passes(module_id, columns[module_id], rows) for module_id, rows in indices.items()}
-    for rows in zip(*passes.values(), strict=True):
-        yield dict(zip(passes, rows, strict=True))
-
-
-def _passes(module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> Iterator[Rows]:
-    num_rows = len(next(iter(columns.values())))
-    steps_per_pass = max(1, num_rows // indices.shape[1])
-    for rows in torch.split(indices, steps_per_pass):
-        cuts = _Cuts(rows)
-        for n in range(len(rows)):
-            yield Rows(module_id, columns, cuts.taker(n))
-
-
-class _Cuts:
-    """The minibatches of one pass, gathered together column by column when first asked for."""
-
-    def __init__(self, indices: Tensor) -> None:
-        self._indices = indices
-        self._gathered: dict[int, tuple[Tensor, ...]] = {}
-
-    def taker(self, n: int) -> Callable[[Tensor], Tensor]:
-        """What takes the n-th minibatch of a column."""
-        return lambda column: self._cut(column)[n]
-
-    def _cut(self, column: Tensor) -> tuple[Tensor, ...]:
-        if id(column) not in self._gathered:
-            taken = column.index_select(0, self._indices.reshape(-1))
-            self._gathered[id(column)] = torch.unbind(taken.view(*self._indices.shape, *column.shape[1:]))
-        return self._gathered[id(column)]

@@ -17,6 +17,7 @@ from plugrad.batch import Rows
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.capture import CapturedStep
+from plugrad_torch.gathering import tuples
 from plugrad_torch.variables import FlatParameters, TensorVariable
 
 log = logging.getLogger("plugrad")
@@ -71,38 +72,38 @@ class CompiledStep:
         return [*(after[n] for n in self._changed), torch.stack(list(metrics.values()))]
 
     def run(
-        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], walk: Iterator[ModuleBatches]
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> dict[str, Tensor]:
         """Step through all minibatches, put the new values into the variables, return the mean metrics.
 
         Args:
             columns: the whole columns.
             indices: rows of each minibatch.
-            walk: the minibatches.
+            num_steps: how many.
         """
         state = [variable.read().detach() for variable in self._variables]
         with torch.no_grad():
             captured = self._capture(state, columns, indices) if state[0].is_cuda else None
             if captured is None:
-                after, means = self._loop(state, walk)
+                after, sums = self._loop(state, columns, indices)
             else:
-                after, means = captured.run(state, columns, indices, len(next(iter(indices.values()))))
+                after, sums = captured.run(state, columns, indices, num_steps)
         for n in self._changed:
             self._variables[n].assign(after[n])
-        return dict(zip(self.names, means.unbind(), strict=True))
+        return dict(zip(self.names, (sums / num_steps).unbind(), strict=True))
 
-    def _loop(self, state: list[Tensor], walk: Iterator[ModuleBatches]) -> tuple[list[Tensor], Tensor]:
+    def _loop(
+        self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> tuple[list[Tensor], Tensor]:
+        """The new values of all variables, and the sums of the metrics."""
         sums: Tensor | None = None
-        num_steps = 0
-        for minibatch in walk:
-            columns = [minibatch[module_id][column] for module_id, column in self._used_places]
-            *new, vector = self._function(*[state[n] for n in self._used_state], *columns)
+        for minibatch in tuples(columns, indices, self._used_places):
+            *new, vector = self._function(*[state[n] for n in self._used_state], *minibatch)
             for n, value in zip(self._changed, new, strict=True):
                 state[n] = value
             sums = vector if sums is None else sums.add_(vector)
-            num_steps += 1
         assert sums is not None
-        return state, sums / num_steps
+        return state, sums
 
     def _capture(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
