@@ -143,6 +143,12 @@ class Settings(DocumentConfig):
         minimum=1,
         help="steps per environment and sample; None: train_batch_size shared out",
     )
+    vectorization_mode: str = field(
+        "sync",
+        section="env_runners",
+        choices=("sync", "vector_entry_point"),
+        help="step single environments in turn, or the environment's own vectorised version",
+    )
     normalize_observations: bool = field(
         False, section="env_runners", help="scale observations by their running mean and standard deviation"
     )
