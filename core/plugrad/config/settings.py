@@ -59,7 +59,7 @@ class Settings(DocumentConfig):
     num_epochs: int = field(1, minimum=1, help="passes over the batch per update")
     shuffle_batch_per_epoch: bool = field(True, help="draw the minibatches of each epoch in a new order")
     accumulate: int = field(
-        1, minimum=1, help="minibatches whose gradients are averaged for one optimizer step"
+        1, minimum=1, maximum=1, help="minibatches per optimizer step; this version has no accumulation: 1"
     )
     nonfinite: str = field(
         "raise",
@@ -133,7 +133,13 @@ class Settings(DocumentConfig):
         None, section="multi_agent", check=check_module_ids, help="module ids that learn; None: all"
     )
 
-    num_env_runners: int = field(0, section="env_runners", minimum=0, help="0: sample in this process")
+    num_env_runners: int = field(
+        0,
+        section="env_runners",
+        minimum=0,
+        maximum=0,
+        help="0: sample in this process; this version has no remote env runners",
+    )
     num_envs_per_env_runner: int = field(
         8, section="env_runners", minimum=1, help="environments that step together"
     )
