@@ -21,9 +21,9 @@ CLIP_EPSILON = 1e-6
 """Added to the global norm before dividing by it, as in torch's `clip_grad_norm_`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each parameter lies in a flat buffer.
+    """Where each parameter lies in a flat buffer. A key by identity: one optimizer, one layout.
 
     Args:
         refs: names, in buffer order.

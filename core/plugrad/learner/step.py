@@ -66,8 +66,9 @@ def _report(
 ) -> None:
     for module_id, loss in losses.items():
         learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
-    for name, value in metrics.items():
-        metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
+    if learner.is_guarded:
+        for name, value in metrics.items():
+            metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
     learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
 
 
