@@ -166,6 +166,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.matmul(x, weight) + bias
 
 
+def conv2d(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    channels_first = functional.conv2d(x.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), stride=stride)
+    return channels_first.permute(0, 2, 3, 1)
+
+
 def one_hot(indices: Tensor, depth: int) -> Tensor:
     # Not functional.one_hot: that one reads the largest index back to the host, and wants int64.
     return (indices.unsqueeze(-1) == torch.arange(depth, device=indices.device)).to(torch.float32)

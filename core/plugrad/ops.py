@@ -181,6 +181,13 @@ class Ops(Protocol):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """`x @ weight + bias`: `x` (..., in), `weight` (in, out), `bias` (out,) -> (..., out)."""
 
+    def conv2d(self, x: Tensor, weight: Tensor, stride: int) -> Tensor:
+        """Convolution, the kernel not turned round: `x` (B, H, W, in), `weight` (h, w, in, out) -> (B, H', W', out).
+
+        `y[b, i, j] = sum over (h, w, in) of x[b, stride*i + h, stride*j + w] * weight[h, w]`. Only where the kernel
+        fits ("valid" padding): `H' = (H - h) // stride + 1`. `H >= h` and `W >= w`.
+        """
+
     # Indices.
 
     def one_hot(self, indices: Tensor, depth: int) -> Tensor:

@@ -93,6 +93,7 @@ CASES = [
     smooth("linear", "xwk", lambda o, x, w, k: o.linear(x, w, k)),
     smooth("linear of sequences", "swk", lambda o, s, w, k: o.linear(s, w, k)),
     smooth("linear of one row", "vwk", lambda o, v, w, k: o.linear(v, w, k)),
+    *(smooth(f"conv2d by {s}", "cf", lambda o, c, f, s=s: o.conv2d(c, f, s)) for s in (1, 2, 3)),
     constant("one_hot", "i", lambda o, i: o.one_hot(i, 3)),
     smooth("take", "sr", lambda o, s, r: o.take(s, r)),
     smooth("take along", "sr", lambda o, s, r: o.take(s, r * 0 + 1, axis=1)),
@@ -140,6 +141,7 @@ def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 def inputs(kinds: str, rows: int, columns: int, seed: int) -> list[Array]:
     rng = np.random.default_rng(seed)
     shapes = {"s": (rows, 2, columns), "w": (columns, 3), "v": (columns,), "k": (3,)}
+    shapes |= {"c": (2, rows + 2, columns + 1, 2), "f": (3, 2, 2, 2)}  # images and a kernel that fits
     return [_input(rng, kind, shapes.get(kind, (rows, columns)), n / 10) for n, kind in enumerate(kinds, 1)]
 
 

@@ -75,3 +75,24 @@ def test_float32_stays_float32() -> None:
         ops.linear(x, x.T, x[0, :1]),
     ]
     assert {str(result.dtype) for result in results} == {"float32"}
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 9),
+)
+def test_conv2d_agrees_with_its_definition(
+    stride: int, kernel_h: int, kernel_w: int, more_h: int, more_w: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((2, kernel_h + more_h, kernel_w + more_w, 3))
+    weight = rng.standard_normal((kernel_h, kernel_w, 3, 4))
+    expected = np.zeros((2, more_h // stride + 1, more_w // stride + 1, 4))
+    for b, i, j, out in np.ndindex(expected.shape):
+        patch = x[b, stride * i : stride * i + kernel_h, stride * j : stride * j + kernel_w]
+        expected[b, i, j, out] = (patch * weight[..., out]).sum()
+    np.testing.assert_allclose(ops.conv2d(x, weight, stride), expected, atol=1e-12)
