@@ -72,5 +72,7 @@ def indices(
 
 def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
     passes = ceil(count * size / rows)
-    order = [stream.permutation(rows) if shuffle else np.arange(rows) for _ in range(passes)]
-    return np.concatenate(order)[: count * size].reshape(count, size).astype(np.int32)
+    order = np.empty((passes, rows), np.int32)
+    for each in order:
+        each[:] = stream.permutation(rows) if shuffle else np.arange(rows)
+    return order.reshape(-1)[: count * size].reshape(count, size)
