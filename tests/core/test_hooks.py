@@ -311,7 +311,6 @@ def test_all_other_hooks_can_be_wrapped():
 def test_what_is_asked_once_at_build_is_all_that_cannot_be_wrapped():
     assert set(UNWRAPPABLE) == {
         "backend_info",
-        "build_module",
         "get_config_class",
         "get_default_rl_module_spec",
         "get_learner_connectors",

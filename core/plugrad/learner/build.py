@@ -1,4 +1,4 @@
-"""What a Learner does once, at build: checks that every hook has an answer, makes modules and connectors.
+"""What a Learner does at build: checks that every hook has an answer, makes modules and connectors.
 
 Knows hooks and specs, no framework.
 """
@@ -91,13 +91,15 @@ def make_modules(
 def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
     if isinstance(given, MultiRLModuleSpec):
         return {
-            module_id: _fill(learner, module_id, each) for module_id, each in given.rl_module_specs.items()
+            module_id: fill_spec(learner, module_id, each)
+            for module_id, each in given.rl_module_specs.items()
         }
     ids = [DEFAULT_MODULE_ID] if learner.config.policies is None else list(learner.config.policies)
-    return {module_id: _fill(learner, module_id, given) for module_id in ids}
+    return {module_id: fill_spec(learner, module_id, given) for module_id in ids}
 
 
-def _fill(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+    """The spec with what it leaves open taken from the algorithm's and from the module's config."""
     config = learner.config.get_config_for_module(module_id)
     default: RLModuleSpec = learner._provide("get_default_rl_module_spec", config=config)
     spec = default if given is None else given
@@ -124,7 +126,7 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
         )
         return module
     weights = ActorCriticMLP(spec).initial_weights(learner.stream(module_id, "weights"))
-    built: RLModule = learner._provide("build_module", module_id=module_id, module_spec=spec, weights=weights)
+    built: RLModule = learner._build_module(module_id=module_id, module_spec=spec, weights=weights)
     return built
 
 

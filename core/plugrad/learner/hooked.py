@@ -10,6 +10,7 @@ from typing import Any
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
+from plugrad.module_spec import RLModuleSpec
 from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.schedules import ConfigView
@@ -17,6 +18,7 @@ from plugrad.types import (
     ALL_MODULES,
     DEFAULT_MODULE_ID,
     DEFAULT_OPTIMIZER,
+    Array,
     ModuleBatches,
     ModuleID,
     ParamRef,
@@ -37,6 +39,16 @@ class HookedMethods:
 
     def _provide(self, hook: str, **arguments: Any) -> Any:
         return self._hooks.provide(hook, learner=self, **arguments)
+
+    # --- modules ------------------------------------------------------------------------------------------------
+
+    def _build_module(
+        self, *, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]
+    ) -> RLModule:
+        module: RLModule = self._provide(
+            "build_module", module_id=module_id, module_spec=module_spec, weights=weights
+        )
+        return module
 
     # --- update -------------------------------------------------------------------------------------------------
 

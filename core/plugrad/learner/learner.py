@@ -17,7 +17,7 @@ from plugrad.hooks import fronts
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
-from plugrad.learner import defaults, disk, optimizer_registry, step
+from plugrad.learner import defaults, disk, modules, optimizer_registry, step
 from plugrad.learner import state as state_of
 from plugrad.learner.build import (
     Spaces,
@@ -246,6 +246,57 @@ class Learner(HookedMethods):
     def is_guarded(self) -> bool:
         """Whether the present step must leave everything as it is if it is not finite."""
         return self.finite is not None and self.config.nonfinite == "skip"
+
+    # --- modules ------------------------------------------------------------------------------------------------
+
+    def add_module(
+        self,
+        *,
+        module_id: ModuleID,
+        module_spec: RLModuleSpec,
+        config_overrides: Mapping[str, Any] | None = None,
+        new_should_module_be_updated: Collection[ModuleID] | None = None,
+    ) -> MultiRLModuleSpec:
+        """Build one more module and its optimizers. The others stay as they are, to the bit; so does all on an error.
+
+        Args:
+            module_id: 1 to 128 of the characters A-Z a-z 0-9 _ . -, not taken.
+            module_spec: what it leaves open comes from the algorithm and the config.
+            config_overrides: settings of this module, as in `algorithm_config_overrides_per_module`.
+            new_should_module_be_updated: the new `policies_to_train`; None: as before.
+
+        Returns:
+            The spec of all modules, as it now stands in `learner.config`.
+
+        Raises:
+            ConfigError: the id, the spec, a setting or `new_should_module_be_updated` cannot be used.
+        """
+        self._check_is_built()
+        modules.add_module(self, module_id, module_spec, config_overrides, new_should_module_be_updated)
+        spec: MultiRLModuleSpec = self.config.rl_module_spec
+        return spec
+
+    def remove_module(
+        self, module_id: ModuleID, *, new_should_module_be_updated: Collection[ModuleID] | None = None
+    ) -> MultiRLModuleSpec:
+        """Drop a module with its optimizers, settings, counters and random streams. The others stay as they are.
+
+        Args:
+            module_id: which one; not the last.
+            new_should_module_be_updated: the new `policies_to_train`; None: as before, without this one.
+
+        Returns:
+            The spec of the modules that are left, as it now stands in `learner.config`.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+            OptimizerError: one of its optimizers also steps another module.
+            ConfigError: it is the only module, or `new_should_module_be_updated` cannot be used.
+        """
+        self._check_is_built()
+        modules.remove_module(self, module_id, new_should_module_be_updated)
+        spec: MultiRLModuleSpec = self.config.rl_module_spec
+        return spec
 
     # --- results and state --------------------------------------------------------------------------------------
 

@@ -1,0 +1,178 @@
+"""Modules that come and go: what `Learner.add_module` and `Learner.remove_module` do.
+
+All or nothing, as an update is. What belongs to a module has its name on it (weights, optimizers, coefficients, random
+streams, counters), so a change touches nothing of the others. Programs are made anew: one that was traced before may
+read or write variables of a module that is gone. Knows no framework.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from plugrad.errors import ConfigError, OptimizerError, did_you_mean
+from plugrad.learner.build import build_module, fill_spec
+from plugrad.learner.call import UpdateCall
+from plugrad.learner.inference import Actor
+from plugrad.learner.undo import Undo
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.rl_module import RLModule
+from plugrad.schedules import Coefficients
+from plugrad.types import ALL_MODULES, ModuleID
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_OVERRIDES = "algorithm_config_overrides_per_module"
+_BY_NAME = ("registered_optimizers", "coefficients", "streams")
+
+
+def add_module(
+    learner: Any,
+    module_id: ModuleID,
+    spec: RLModuleSpec,
+    overrides: Mapping[str, Any] | None,
+    trained: Collection[ModuleID] | None,
+) -> None:
+    """See `Learner.add_module`."""
+    _check_new(learner, module_id, spec)
+    with _all_or_nothing(learner):
+        if overrides is not None:
+            _change_config(learner, overrides={**_overrides(learner), module_id: dict(overrides)})
+        config = learner.config.get_config_for_module(module_id)
+        spec = replace(fill_spec(learner, module_id, spec), inference_only=False)
+        module = build_module(learner, module_id, deepcopy(spec))
+        learner.module = type(learner.module)({**learner.module, module_id: module})
+        learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
+        if module_id in learner.trainable_module_ids:
+            learner.configure_optimizers_for_module(module_id, config=config)
+        _settle(learner, trained)
+        learner.tell("module_added", module_id=module_id)
+
+
+def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleID] | None) -> None:
+    """See `Learner.remove_module`."""
+    own = _own_optimizers(learner, module_id)
+    left = {other: module for other, module in learner.module.items() if other != module_id}
+    if not left:
+        raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
+    with _all_or_nothing(learner):
+        learner.module = type(learner.module)(left)
+        for full_name in own:
+            del learner.registered_optimizers[full_name]
+        _forget(learner, module_id)
+        kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
+        _change_config(learner, overrides=kept)
+        _settle(learner, trained)
+        learner.tell("module_removed", module_id=module_id)
+
+
+def _check_new(learner: Any, module_id: ModuleID, spec: Any) -> None:
+    if not isinstance(module_id, str) or not _ID.fullmatch(module_id) or module_id == ALL_MODULES:
+        raise ConfigError(
+            f"module id {module_id!r}: expected 1 to 128 of the characters A-Z a-z 0-9 _ . - and not {ALL_MODULES!r}"
+        )
+    if module_id in learner.module:
+        raise ConfigError(
+            f"there is a module {module_id!r} already: remove_module({module_id!r}) first, or take another id"
+        )
+    if not isinstance(spec, RLModuleSpec):
+        raise ConfigError(f"module_spec: expected an RLModuleSpec, found {type(spec).__name__}")
+
+
+def _own_optimizers(learner: Any, module_id: ModuleID) -> list[str]:
+    """Full names of the optimizers that go with a module; `UnknownModuleError` if there is no such module."""
+    _ = learner.module[module_id]
+    found = []
+    for full_name, each in learner.registered_optimizers.items():
+        if module_id not in (each.module_id, *each.modules):
+            continue
+        others = sorted(each.modules - {module_id})
+        if others:
+            raise OptimizerError(
+                f"optimizer {full_name!r} of module {module_id!r} also steps parameters of {', '.join(others)}: "
+                "register one optimizer for each module to be able to remove one of them"
+            )
+        found.append(full_name)
+    return found
+
+
+def _forget(learner: Any, module_id: ModuleID) -> None:
+    """Coefficients, random streams, counters and results: a module added again under this id begins anew."""
+    learner.coefficients.pop(module_id)
+    learner.metrics.results.pop(module_id, None)
+    for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
+        del learner.streams[name]
+    for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
+        del learner.counters[name]
+
+
+def _overrides(learner: Any) -> dict[ModuleID, Any]:
+    return dict(getattr(learner.config, _OVERRIDES))
+
+
+def _change_config(learner: Any, *, overrides: Mapping[ModuleID, Any]) -> None:
+    learner.config = learner.config.changed(**{_OVERRIDES: dict(overrides)})
+
+
+def _settle(learner: Any, trained: Collection[ModuleID] | None) -> None:
+    """Write the present modules into the config; throw away what was made for the former ones."""
+    specs = {module_id: _spec_of(module) for module_id, module in learner.module.items()}
+    learner.config = learner.config.changed(
+        rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),
+        policies=_policies(learner.config.policies, specs),
+        policies_to_train=_to_train(learner, trained),
+    )
+    learner._call = UpdateCall(learner)
+    learner._actor = Actor(learner)
+    learner.weights_version += 1
+
+
+def _spec_of(module: RLModule) -> RLModuleSpec:
+    """What builds a module like this one: a module with a neutral network needs no class."""
+    return RLModuleSpec(
+        module_class=None if module.network is not None else type(module),
+        observation_space=module.observation_space,
+        action_space=module.action_space,
+        model_config=deepcopy(module.model_config),
+        inference_only=module.inference_only,
+    )
+
+
+def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
+    if former is None:
+        return None
+    return {each: former.get(each) for each in specs} if isinstance(former, Mapping) else list(specs)
+
+
+def _to_train(learner: Any, trained: Collection[ModuleID] | None) -> Any:
+    """`policies_to_train`: the former ones that are still there, unless new ones are given."""
+    if trained is None:
+        former = learner.config.policies_to_train
+        return None if former is None else [each for each in former if each in learner.module]
+    if isinstance(trained, Collection) and not isinstance(trained, str):
+        for each in trained:
+            if each not in learner.module:
+                known = ", ".join(learner.module)
+                hint = did_you_mean(str(each), learner.module)
+                raise ConfigError(f"new_should_module_be_updated: no module {each!r} in {known}.{hint}")
+        return list(trained)
+    return trained  # the config refuses it and says what to do for a rule
+
+
+@contextmanager
+def _all_or_nothing(learner: Any) -> Iterator[None]:
+    """Put everything back if what is done meanwhile fails, a listener's own mistake included."""
+    undo = Undo(learner)
+    former = {name: getattr(learner, name) for name in ("config", "module", "_call", "_actor")}
+    by_name = {name: dict(getattr(learner, name)) for name in _BY_NAME}
+    results = dict(learner.metrics.results)
+    try:
+        yield
+    except BaseException:
+        for name, value in {**former, **by_name}.items():
+            setattr(learner, name, value)
+        learner.metrics.results = results
+        undo.restore()
+        learner.weights_version += 1
+        raise
