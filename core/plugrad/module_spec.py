@@ -12,10 +12,16 @@ from plugrad.types import ModuleID
 MODEL_CONFIG: dict[str, Any] = {
     "fcnet_hiddens": (64, 64),
     "fcnet_activation": "tanh",
+    "conv_filters": None,
+    "conv_activation": "relu",
     "vf_share_layers": False,
     "free_log_std": True,
 }
-"""Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib)."""
+"""Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib).
+
+`conv_filters` are `[[out channels, kernel, stride], ...]`; None means none, but three of them for observations
+[height, width, channels] of 20x20 and more.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,53 @@ def test_parameters_have_canonical_names_order_and_shapes(settings, expected):
     assert {array.dtype for array in weights.values()} == {np.dtype("float32")}
 
 
+IMAGE = Box(0, 255, (9, 8, 2), np.uint8)
+FILTERS = ((3, 3, 2), (4, 2, 1))
+"""They make [4, 3, 3] and then [3, 2, 4] of an image [9, 8, 2]."""
+
+
+def conv_tower(name: str) -> dict[str, tuple[int, ...]]:
+    convolutions = {"conv.0.weight": (3, 3, 2, 3), "conv.0.bias": (3,)}
+    convolutions |= {"conv.1.weight": (2, 2, 3, 4), "conv.1.bias": (4,)}
+    layers = {**convolutions, **HIDDEN, "0.weight": (24, 5)}
+    return {f"{name}.{layer}": shape for layer, shape in layers.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {**conv_tower("pi"), **head(2), **conv_tower("vf"), **VALUE}),
+        ({"vf_share_layers": True}, {**conv_tower("encoder"), **head(2), **VALUE}),
+        ({"inference_only": True}, {**conv_tower("pi"), **head(2)}),
+    ],
+)
+def test_convolutions_come_first_in_a_tower(settings, expected):
+    net = network(IMAGE, conv_filters=FILTERS, **settings)
+    assert list(shapes(net).items()) == list(expected.items())
+    assert not net.acts_in_numpy
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "first"),
+    [
+        (
+            (20, 20, 3),
+            {},
+            {"pi.conv.0.weight": (4, 4, 3, 16), "pi.conv.2.bias": (64,), "pi.0.weight": (64, 5)},
+        ),
+        ((40, 30, 1), {}, {"pi.conv.2.weight": (3, 3, 32, 64), "pi.0.weight": (3 * 2 * 64, 5)}),
+        ((20, 20, 3), {"conv_filters": []}, {"pi.0.weight": (1200, 5)}),
+        ((20, 19, 3), {}, {"pi.0.weight": (1140, 5)}),
+        ((20, 20), {}, {"pi.0.weight": (400, 5)}),
+    ],
+)
+def test_images_of_20_by_20_and_more_get_convolutions_unless_told_otherwise(shape, settings, first):
+    net = network(Box(0, 255, shape, np.uint8), **settings)
+    assert first.items() <= shapes(net).items()
+    has_convolutions = any("conv" in name for name in first)
+    assert has_convolutions == any("conv" in name for name in shapes(net)) == (not net.acts_in_numpy)
+
+
 # --- first weights ------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +140,12 @@ def test_orthogonal_weights_are_orthogonal_and_scaled(rows, columns, gain, seed)
     matrix = np.float64(orthogonal(np.random.default_rng(seed), (rows, columns), gain)) / gain
     small = matrix.T @ matrix if rows >= columns else matrix @ matrix.T
     np.testing.assert_allclose(small, np.eye(min(rows, columns)), atol=1e-5)
+
+
+def test_a_kernel_is_orthogonal_as_the_matrix_that_meets_its_patches():
+    kernel = orthogonal(np.random.default_rng(0), (3, 3, 2, 5), 2.0)
+    matrix = orthogonal(np.random.default_rng(0), (18, 5), 2.0)
+    np.testing.assert_array_equal(kernel.reshape(18, 5), matrix)
 
 
 def test_orthogonal_weights_point_everywhere():
@@ -190,6 +243,56 @@ def test_observations_of_any_rank_are_flattened_behind_the_leading_dimensions(sh
     assert found[Columns.VF_PREDS].shape == leading
 
 
+def convolved_by_hand(weights: dict[str, Any], name: str, x: Any, activation: str) -> Any:
+    """FILTERS over images [B, H, W, C], patch by patch."""
+    for n, (outputs, kernel, stride) in enumerate(FILTERS):
+        weight, bias = np.float64(weights[f"{name}.conv.{n}.weight"]), weights[f"{name}.conv.{n}.bias"]
+        rows, columns = ((size - kernel) // stride + 1 for size in x.shape[1:3])
+        y = np.zeros((len(x), rows, columns, outputs))
+        for b, i, j, out in np.ndindex(y.shape):
+            patch = x[b, stride * i : stride * i + kernel, stride * j : stride * j + kernel]
+            y[b, i, j, out] = (patch * weight[..., out]).sum() + bias[out]
+        x = ACTIVATIONS[activation](y)
+    return x.reshape(len(x), -1)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("leading", [(3,), (2, 2), ()])
+def test_a_convolutional_forward_pass_agrees_with_plain_numpy(activation, shared, leading):
+    net = network(IMAGE, conv_filters=FILTERS, conv_activation=activation, vf_share_layers=shared)
+    weights = randomized(net)
+    images = np.random.default_rng(1).integers(0, 256, (*leading, 9, 8, 2), np.uint8)
+    out = net.forward(ops, weights, {Columns.OBS: images}, value=True)
+    assert out[Columns.VF_PREDS].shape == leading
+    found = {"pi": out[Columns.ACTION_DIST_INPUTS], "vf": out[Columns.VF_PREDS][..., None]}
+    for head_name, got in found.items():
+        name = "encoder" if shared else head_name
+        features = convolved_by_hand(weights, name, images.reshape(-1, 9, 8, 2) / 255, activation)
+        expected = by_hand(weights, name, f"{head_name}.out", features).reshape(got.shape)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+        assert got.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("space", "divisor"),
+    [
+        (Box(0, 255, (3,), np.uint8), 255),
+        (Box(0, 1, (3,), np.uint8), 1),
+        (Box(0, 0, (3,), np.uint8), 1),
+        (Box(0, 255, (3,), np.int32), 1),
+        (Box(0, 255, (3,), np.float32), 1),
+    ],
+)
+def test_only_uint8_is_scaled_and_by_the_highest_that_it_can_be(space, divisor):
+    net, plain = network(space), network(OBSERVATIONS)
+    weights, x = randomized(net), np.array([[0, 1, 0], [1, 0, 1]])
+    found = net.forward(ops, weights, {Columns.OBS: x.astype(space.dtype)}, value=True)
+    expected = plain.forward(ops, weights, {Columns.OBS: np.float32(x / divisor)}, value=True)
+    for column in expected:
+        np.testing.assert_allclose(found[column], expected[column], rtol=1e-6)
+
+
 @pytest.mark.parametrize(("inference_only", "value"), [(True, True), (True, False), (False, False)])
 def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
     net = network(inference_only=inference_only)
@@ -210,6 +313,25 @@ def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
         ({"observation": None}, "observation space None"),
         ({"action": None}, "a policy needs an action space: give action_space="),
         ({"fcnet_activation": "tahn"}, "fcnet_activation='tahn': use one of tanh, relu, sigmoid, linear"),
+        (
+            {"observation": IMAGE, "conv_activation": "rleu"},
+            "conv_activation='rleu': use one of tanh, relu, sigmoid, linear",
+        ),
+        *(
+            (
+                {"observation": IMAGE, "conv_filters": wrong},
+                r"conv_filters=.*\[out channels, kernel, stride\]",
+            )
+            for wrong in ([[3, 3]], [[3, 0, 1]], [3, 3, 1], [[3, [3, 3], 1]], "small", 0)
+        ),
+        (
+            {"observation": IMAGE, "conv_filters": [[4, 3, 2], [4, 4, 1]]},
+            r"conv_filters\[1\] has a kernel of 4x4, but of observations \[9, 8, 2\] only 4x3 are left",
+        ),
+        (
+            {"conv_filters": [[4, 3, 2]]},
+            r"conv_filters need observations \[height, width, channels\]; found \[3\]",
+        ),
         ({"fcnet_hidens": [4]}, r"no key 'fcnet_hidens'; .*Did you mean 'fcnet_hiddens'\?"),
     ],
 )

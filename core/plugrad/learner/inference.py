@@ -1,7 +1,8 @@
 """Acting: what a simulator needs to make a batch, in numpy.
 
-A module over a built-in network acts in numpy with a copy of its weights: for small networks that is several times
-cheaper than a framework's call, and equal on every backend. Other modules act through their own forward pass.
+A module over a built-in network without convolutions acts in numpy with a copy of its weights: for small networks
+that is several times cheaper than a framework's call, and equal on every backend. Other modules act through their own
+forward pass.
 """
 
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ class Actor:
     def compute_values(self, obs: Array, module_id: ModuleID) -> Array:
         """State values [B], float32."""
         module = self._learner.module[module_id]
-        if module.network is not None:
+        if _acts_in_numpy(module):
             outputs = self._forward(module, module_id, {Columns.OBS: obs}, explore=True)
             return outputs[Columns.VF_PREDS]
         batch = self._learner._convert_batch_type({Columns.OBS: obs})
@@ -57,7 +58,7 @@ class Actor:
     def _forward(
         self, module: Any, module_id: ModuleID, batch: dict[str, Array], *, explore: bool
     ) -> dict[str, Array]:
-        if module.network is not None:
+        if _acts_in_numpy(module):
             weights = self._weights_of(module, module_id)
             outputs: dict[str, Array] = module.network.forward(
                 numpy_ops, weights, _float32(batch), value=explore
@@ -74,6 +75,10 @@ class Actor:
         if self._weights.get(module_id, (None,))[0] != version:
             self._weights[module_id] = version, module.get_state()
         return self._weights[module_id][1]
+
+
+def _acts_in_numpy(module: Any) -> bool:
+    return module.network is not None and bool(module.network.acts_in_numpy)
 
 
 def _float32(batch: Mapping[str, Array]) -> dict[str, Array]:
