@@ -112,9 +112,8 @@ class BackendSpec:
     ) -> RLModule:
         """The module that a spec without `module_class` describes, as this framework's module.
 
-        Args:
-            weights: `{parameter name: float32 array}`, the seeded initial values, equal on every backend. They come in
-                the canonical order and shape of `plugrad.networks`.
+        `weights` is `{parameter name: float32 array}`: the seeded initial values, equal on every backend, in the
+        canonical order and shape of `plugrad.networks`.
 
             @hookimpl
             def build_module(module_spec, weights):
@@ -214,8 +213,7 @@ class BackendSpec:
     ) -> Gradients:
         """Gradients of the sum of the losses, for every registered parameter. Traced.
 
-        Args:
-            kwargs: what `differentiate` (or a user: tf2's `gradient_tape=`) passes along.
+        `kwargs` is what `differentiate` (or a user: tf2's `gradient_tape=`) passes along.
 
             @hookimpl
             def compute_gradients(learner, loss_per_module, kwargs):
@@ -229,7 +227,7 @@ class BackendSpec:
 
         @hookimpl
         def reduce_gradients(learner, gradients):
-            return learner.collective.mean(gradients)
+            return my_collective.mean(gradients)
         """
         raise NotImplementedError
 
@@ -292,10 +290,12 @@ class BackendSpec:
             class Loop(Program):
                 def run(self, columns, indices, num_steps):
                     batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
-                    return mean([self.step(batch) for batch in batches])
+                    return means([self.step(batch) for batch in batches])
 
             @hookimpl
             def compile_update(step, mode):
-                return Loop(step)
+                loop = Loop("none", "a loop in Python")
+                loop.step = step
+                return loop
         """
         raise NotImplementedError
