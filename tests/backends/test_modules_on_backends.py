@@ -63,7 +63,7 @@ def test_update_add_update_remove_update(backend: str, mode: str) -> None:
     assert np.isfinite(results["b"]["total_loss"])
     assert part(changed, "b") != first
     assert changed.update_mode.startswith(mode)
-    close(changed, plain)
+    assert part(changed, "a") == part(plain, "a")
 
     before = part(changed, "a")
     changed.remove_module("b")
@@ -71,13 +71,7 @@ def test_update_add_update_remove_update(backend: str, mode: str) -> None:
     plain.update(batch("a", seed=3))
     changed.update(batch("a", seed=3))
     assert part(changed, "a") != before
-    close(changed, plain)
-
-
-def close(changed: Learner, plain: Learner) -> None:
-    """A program of two modules may add up in another order than that of one alone."""
-    for name, value in plain.get_weights()["a"].items():
-        np.testing.assert_allclose(changed.get_weights()["a"][name], value, rtol=0.0, atol=2e-6)
+    assert part(changed, "a") == part(plain, "a")
 
 
 @pytest.mark.parametrize("mode", MODES)
