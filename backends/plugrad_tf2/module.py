@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCriticMLP
+from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.types import Array
@@ -63,7 +63,7 @@ class Tf2Network(Tf2RLModule):
         device: where the variables live.
     """
 
-    network: ActorCriticMLP
+    network: ActorCritic
 
     def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array], device: str) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class Tf2Network(Tf2RLModule):
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCriticMLP(spec)
+        self.network = ActorCritic(spec)
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
         self._lent: Mapping[str, Any] | None = None

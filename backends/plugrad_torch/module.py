@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCriticMLP
+from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.types import Array
@@ -67,7 +67,7 @@ class TorchNetwork(TorchRLModule):
         device: where the parameters live.
     """
 
-    network: ActorCriticMLP
+    network: ActorCritic
 
     def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array], device: str) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class TorchNetwork(TorchRLModule):
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCriticMLP(spec)
+        self.network = ActorCritic(spec)
         self._keys = {name: name.replace(".", "/") for name in weights}  # torch wants no dots in a name
         for name, weight in weights.items():
             self.register_parameter(self._keys[name], torch.nn.Parameter(torch.tensor(weight, device=device)))

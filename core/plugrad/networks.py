@@ -22,7 +22,7 @@ from plugrad.towers import Tower
 from plugrad.types import Array, Tensor
 
 
-class ActorCriticMLP:
+class ActorCritic:
     """Policy and value networks: a tower for each, or one for both, and a linear head on top.
 
     Parameters, in order: `encoder.conv.<i>.*` and `encoder.<i>.*` if layers are shared, else the same of `pi`;

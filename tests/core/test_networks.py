@@ -12,7 +12,7 @@ from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
 from plugrad.initializers import constant, orthogonal
-from plugrad.networks import ActorCriticMLP
+from plugrad.networks import ActorCritic
 from plugrad.streams import stream
 
 OBSERVATIONS, ACTIONS = Box(-1, 1, (3,)), Discrete(2)
@@ -28,14 +28,14 @@ def network(
         model_config=model_config,
         inference_only=inference_only,
     )
-    return ActorCriticMLP(spec)
+    return ActorCritic(spec)
 
 
-def shapes(net: ActorCriticMLP) -> dict[str, tuple[int, ...]]:
+def shapes(net: ActorCritic) -> dict[str, tuple[int, ...]]:
     return {each.name: each.shape for each in net.parameters}
 
 
-def randomized(net: ActorCriticMLP, seed: int = 0) -> dict[str, Any]:
+def randomized(net: ActorCritic, seed: int = 0) -> dict[str, Any]:
     """Weights of which none is zero or small, so that a mistake shows."""
     rng = np.random.default_rng(seed)
     return {name: np.float32(rng.standard_normal(shape)) for name, shape in shapes(net).items()}

@@ -292,6 +292,7 @@ class BackendSpec:
                     batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
                     return means([self.step(batch) for batch in batches])
 
+
             @hookimpl
             def compile_update(step, mode):
                 loop = Loop("none", "a loop in Python")

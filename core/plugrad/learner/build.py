@@ -15,7 +15,7 @@ from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.networks import ActorCriticMLP
+from plugrad.networks import ActorCritic
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
 from plugrad.sampling.environments import get_spaces, stored_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
@@ -125,7 +125,7 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
             inference_only=spec.inference_only,
         )
         return module
-    weights = ActorCriticMLP(spec).initial_weights(learner.stream(module_id, "weights"))
+    weights = ActorCritic(spec).initial_weights(learner.stream(module_id, "weights"))
     built: RLModule = learner._build_module(module_id=module_id, module_spec=spec, weights=weights)
     return built
 

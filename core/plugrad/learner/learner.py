@@ -18,7 +18,6 @@ from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import defaults, disk, modules, optimizer_registry, step
-from plugrad.learner import state as state_of
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -32,6 +31,7 @@ from plugrad.learner.hooked import HookedMethods
 from plugrad.learner.inference import Actor
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
+from plugrad.learner.remembering import RememberingMethods
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.rl_module import MultiRLModule, RLModule
@@ -44,7 +44,7 @@ CORE = tuple(
 )
 
 
-class Learner(HookedMethods):
+class Learner(HookedMethods, RememberingMethods):
     """Trains the modules of one process.
 
     Args:
@@ -308,62 +308,6 @@ class Learner(HookedMethods):
         """Report several values."""
         for key, value in metrics.items():
             self.register_metric(module_id, key, value)
-
-    def get_state(
-        self,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-    ) -> dict[str, Any]:
-        """The whole state, or some components of it, as nested dicts of numpy copies and plain values.
-
-        Args:
-            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; None: all.
-            not_components: left out.
-        """
-        self._check_is_built()
-        return state_of.get_state(self, state_of.select(components, not_components))
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over every component in `state`, exactly, or nothing.
-
-        Raises:
-            RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
-        """
-        self._check_is_built()
-        state_of.set_state(self, state)
-        self.weights_version += 1
-
-    def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
-        """`{module_id: {parameter name: numpy copy}}`."""
-        return self.module.get_state()
-
-    def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load weights of `get_weights`."""
-        self.module.set_state(weights)
-        self.weights_version += 1
-
-    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
-        """Write the whole state into the directory `path`, as its newest save; returns `path`.
-
-        Raises:
-            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
-        """
-        state = self.get_state()
-        disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
-        self.tell("checkpoint_saved", path=str(path))
-        return str(path)
-
-    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
-        """Take over the state, or one component of it, of the newest save in `path`, or of `path/save-<n>`.
-
-        Raises:
-            CheckpointError: it cannot be read.
-            RestoreMismatchError: it does not fit this learner; nothing was changed.
-        """
-        state = disk.load(path, kind="learner").state
-        self.set_state(state if component is None else {component: state[component]})
-        self.tell("checkpoint_restored", path=str(path))
 
     @classmethod
     def from_checkpoint(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCriticMLP
+from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.testing import numpy_loss_ops
@@ -39,7 +39,7 @@ class NumpyNetwork(NumpyRLModule):
         weights: `{name: float32 array}` in canonical order.
     """
 
-    network: ActorCriticMLP
+    network: ActorCritic
 
     def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array]) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class NumpyNetwork(NumpyRLModule):
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCriticMLP(spec)
+        self.network = ActorCritic(spec)
         self._weights = {name: ArrayVariable(weight) for name, weight in weights.items()}
 
     def named_weights(self) -> dict[str, ArrayVariable]:

@@ -1,0 +1,83 @@
+"""The Learner's methods that take its state out and put it back: in memory, as weights alone, on disk.
+
+What a state is says `plugrad.learner.state`; how it lies on disk, `plugrad.checkpoint`.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from plugrad.learner import disk
+from plugrad.learner import state as state_of
+from plugrad.rl_module import MultiRLModule
+from plugrad.types import Array, ModuleID
+
+
+class RememberingMethods:
+    """State of a Learner, whole or in part."""
+
+    config: Any
+    module: MultiRLModule
+    weights_version: int
+
+    def _check_is_built(self, error: bool = True) -> bool:
+        raise NotImplementedError
+
+    def tell(self, hook: str, **arguments: Any) -> None:
+        """Call a listener hook."""
+        raise NotImplementedError
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """The whole state, or some components of it, as nested dicts of numpy copies and plain values.
+
+        Args:
+            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; None: all.
+            not_components: left out.
+        """
+        self._check_is_built()
+        return state_of.get_state(self, state_of.select(components, not_components))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over every component in `state`, exactly, or nothing.
+
+        Raises:
+            RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
+        """
+        self._check_is_built()
+        state_of.set_state(self, state)
+        self.weights_version += 1
+
+    def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {parameter name: numpy copy}}`."""
+        return self.module.get_state()
+
+    def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
+        """Load weights of `get_weights`."""
+        self.module.set_state(weights)
+        self.weights_version += 1
+
+    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
+        """Write the whole state into the directory `path`, as its newest save; returns `path`.
+
+        Raises:
+            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+        """
+        state = self.get_state()
+        disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
+        self.tell("checkpoint_saved", path=str(path))
+        return str(path)
+
+    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
+        """Take over the state, or one component of it, of the newest save in `path`, or of `path/save-<n>`.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            RestoreMismatchError: it does not fit this learner; nothing was changed.
+        """
+        state = disk.load(path, kind="learner").state
+        self.set_state(state if component is None else {component: state[component]})
+        self.tell("checkpoint_restored", path=str(path))
