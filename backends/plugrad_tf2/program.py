@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad.batch import Rows
+from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -26,33 +27,49 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
     """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch otherwise."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     if mode in ("auto", "complete_update"):
-        return WholeUpdate(step, flats)
+        return WholeUpdate(learner, step, flats)
     if mode == "forward_train":
         return CompiledForward(learner, step, flats)
-    return PerMinibatch(step, flats)
+    return PerMinibatch(learner, step, flats)
 
 
 class TracedStep:
     """The core's step as a traced function of tensors; its metrics are one vector, named while tracing."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, learner: Any, step: Step) -> None:
         self.names: list[str] = []
+        self._learner = learner
         self._step = step
         self.function = tf.function(self._vector, autograph=False)
 
     def _vector(self, columns: ModuleBatches, indices: Indices) -> Any:
-        metrics = self._step(
-            {
-                module_id: Rows(module_id, columns[module_id], partial(tf.gather, indices=rows))
-                for module_id, rows in indices.items()
-            }
-        )
+        minibatch = {
+            module_id: Rows(module_id, columns[module_id], partial(tf.gather, indices=rows))
+            for module_id, rows in indices.items()
+        }
+        with _naming(self._learner):
+            metrics = self._step(minibatch)
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
 
     def named(self, vector: Any) -> dict[str, Any]:
         """`{metric: scalar}` of a vector."""
         return dict(zip(self.names, tf.unstack(vector, len(self.names)), strict=True))
+
+
+@contextmanager
+def _naming(learner: Any) -> Iterator[None]:
+    """Add to an error of the user's code where it was met and what tracing asks for."""
+    try:
+        yield
+    except PlugradError:
+        raise
+    except Exception as error:
+        error.add_note(
+            f"while tracing the update of {type(learner).__name__} with {type(learner.config).__name__}: TensorFlow "
+            "always traces it, so a loss may not ask for the value of a tensor (no `if`, no float()); use ops.where"
+        )
+        raise
 
 
 @contextmanager
@@ -66,9 +83,9 @@ def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
 class PerMinibatch(Program):
     """A Python loop over one traced step."""
 
-    def __init__(self, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
         super().__init__("none", "one traced function per minibatch, without XLA")
-        self._traced = TracedStep(step)
+        self._traced = TracedStep(learner, step)
         self._flats = flats
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
@@ -89,7 +106,7 @@ class CompiledForward(PerMinibatch):
     """The loop with each module's forward pass as an XLA cluster of its own."""
 
     def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
-        super().__init__(self._with_compiled_forwards(learner, step), flats)
+        super().__init__(learner, self._with_compiled_forwards(learner, step), flats)
         self.mode = "forward_train"
         self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
 
@@ -119,9 +136,9 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 class WholeUpdate(Program):
     """All minibatches in one `tf.while_loop`; their number is a tensor, so that it never causes a trace."""
 
-    def __init__(self, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
-        self._traced = TracedStep(step)
+        self._traced = TracedStep(learner, step)
         self._flats = flats
         self._widths: set[tuple[int, ...]] = set()
         self._xla = tf.function(self._loop, autograph=False, jit_compile=True)

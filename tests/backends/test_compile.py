@@ -173,6 +173,17 @@ def test_torch_says_why_a_loss_is_not_compiled_and_trains_eagerly() -> None:
     assert not np.array_equal(flat_weights(learner), before)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_tf2_names_the_learner_whose_loss_cannot_be_traced(mode: str) -> None:
+    pytest.importorskip("tensorflow")
+    learner = built(config("tf2", mode, num_epochs=1), BranchesOnTensor)
+    before = flat_weights(learner)
+    with pytest.raises(TypeError) as caught:
+        learner.update(make_batch(64))
+    assert any("the update of BranchesOnTensor" in note for note in caught.value.__notes__)
+    np.testing.assert_array_equal(flat_weights(learner), before)
+
+
 def test_tf2_compiles_the_whole_update_with_xla_by_itself() -> None:
     pytest.importorskip("tensorflow")
     learner = built(config("tf2", "auto", num_epochs=1), CountsTraces)
