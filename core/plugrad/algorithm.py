@@ -99,13 +99,19 @@ class Algorithm:
         }
 
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
-        """Write learner, env runner and counters as one checkpoint; returns `path`."""
+        """Write learner, env runner and counters as one checkpoint; returns `path`.
+
+        A run that saves and goes on equals one that is resumed from there. Running episodes that cannot be saved
+        (see `EnvRunner.get_state`) therefore end here.
+        """
         state = {
             "learner": self._learner.get_state(),
             "env_runner": self._runner.get_state(),
             "training_iteration": self.iteration,
         }
-        return disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
+        disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
+        self._runner.cut()
+        return str(path)
 
     def restore_from_path(self, path: disk.StrPath) -> None:
         """Go on exactly where the checkpoint was saved."""

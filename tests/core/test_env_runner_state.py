@@ -105,6 +105,38 @@ def test_where_episodes_cannot_be_continued_new_ones_begin_that_were_not_seen_be
         check_chunk(chunk)
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("reason", ["vector_entry_point", "too long"])
+def test_a_save_is_a_cut_where_running_episodes_cannot_be_saved(monkeypatch, reason, normalize):
+    """Who goes on after the save samples what a resumed runner does, and nothing that was seen before."""
+    settings = {"seed": 3, "normalize_observations": normalize, "num_envs_per_env_runner": 2}
+    if reason == "too long":
+        monkeypatch.setattr("plugrad.sampling.repeatable.MAX_ACTIONS", 4)
+    else:
+        settings["vectorization_mode"] = reason
+    whole, resumed = make_runner(**settings), make_runner(**settings)
+    seen = {chunk.id_ for chunk in whole.sample(5)}
+    state = whole.get_state()
+    assert state["running"] is None
+    whole.cut()
+    resumed.set_state(state)
+    for num_steps in (3, 20):
+        chunks = whole.sample(num_steps)
+        assert_same_episodes(chunks, resumed.sample(num_steps))
+        assert seen.isdisjoint(chunk.id_ for chunk in chunks)
+        assert whole.get_metrics() == resumed.get_metrics()
+    assert_same(whole.get_state(), resumed.get_state())
+
+
+def test_a_save_cuts_nothing_that_can_be_lived_through_again():
+    whole, saved = make_runner(seed=3), make_runner(seed=3)
+    for runner in (whole, saved):
+        runner.sample(5)
+    saved.get_state()
+    saved.cut()
+    assert_same_episodes(whole.sample(20), saved.sample(20))
+
+
 def test_an_environment_that_does_not_repeat_itself_begins_anew_and_says_so():
     runner = make_runner(env=counting.UnrepeatableEnv, num_envs_per_env_runner=1)
     runner.sample(4)

@@ -166,7 +166,9 @@ class EnvRunner:
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs: counters, metrics, statistics, and the running episodes as actions.
 
-        The episodes of a vectorised environment (`"vector_entry_point"`) cannot be saved: `running` is None.
+        `running` is None where episodes cannot be lived through again: those of a vectorised environment
+        (`"vector_entry_point"`), and if one has more than `repeatable.MAX_ACTIONS` steps. Who saves such a state and
+        goes on calls `cut()`.
         """
         return {
             **self._metrics.get_state(),
@@ -179,7 +181,8 @@ class EnvRunner:
 
         They are lived through again from their seeds and actions, and compared with where they were. Where
         an environment does not repeat itself it begins a new episode, with a warning. New ones begin
-        everywhere if the state holds no running episodes or those of another number of environments.
+        everywhere, seeded by the runner's seed and `total_steps`, if the state holds no running episodes or those of
+        another number of environments.
 
         Raises:
             RestoreMismatchError: the state has statistics of observations and this runner does not normalise,
@@ -187,11 +190,19 @@ class EnvRunner:
         """
         self._restore_normalizer(state["normalizer"])
         self._metrics.set_state(state)
-        self._begin_from(() if self._seed is None else (self._seed, self.total_steps))
+        self._begin_anew_everywhere()
         running = state["running"]
         shape = (len(self._repeatable()), *self.observation_space.shape)
         if running is not None and running["observations"].shape == shape:
             self._continue(running)
+
+    def cut(self) -> None:
+        """A save is a cut for running episodes that it could not hold: new ones begin, as where it is taken over.
+
+        So a run that saves and goes on equals one that was resumed from there.
+        """
+        if self._observations is not None and self._running_state() is None:
+            self._begin_anew_everywhere()
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
@@ -201,6 +212,9 @@ class EnvRunner:
         # Reset only when needed: a runner that was restored and not used equals the one that was saved.
         self._entropy = entropy
         self._observations = None
+
+    def _begin_anew_everywhere(self) -> None:
+        self._begin_from(() if self._seed is None else (self._seed, self.total_steps))
 
     def _begin(self) -> Array:
         raw, _ = self._envs.reset(seed=reset_seed(self._envs, self._entropy))
@@ -253,13 +267,14 @@ class EnvRunner:
         return [env for env in envs if isinstance(env, RepeatableEnv)]
 
     def _running_state(self) -> dict[str, Any] | None:
-        envs = self._repeatable()
-        if self._observations is None or not envs:
+        environments = {str(i): env.get_state() for i, env in enumerate(self._repeatable())}
+        too_long = any(state["actions"] is None for state in environments.values())
+        if self._observations is None or not environments or too_long:
             return None
         return {
             **self._metrics.get_running_state(),
             "observations": self._observations.copy(),
-            "environments": {str(i): env.get_state() for i, env in enumerate(envs)},
+            "environments": environments,
         }
 
     def _continue(self, running: Mapping[str, Any]) -> None:
@@ -274,8 +289,8 @@ class EnvRunner:
 
     def _begin_anew(self, index: int, env: RepeatableEnv) -> Array:
         warnings.warn(
-            f"environment {index} did not repeat its running episode from the same seed and actions, or it "
-            "was too long to save: it begins a new one; this run may differ from one without interruption",
+            f"environment {index} did not repeat its running episode from the same seed and actions: "
+            "it begins a new one; this run may differ from one without interruption",
             stacklevel=4,
         )
         raw = np.asarray(env.reset()[0])[None]

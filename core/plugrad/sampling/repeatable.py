@@ -56,17 +56,14 @@ class RepeatableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return {"series": self._series, "episode": self._episode, "actions": actions}
 
     def set_state(self, state: Mapping[str, Any]) -> Array | None:
-        """Live through the episode again.
+        """Live through the episode again, of which the actions were saved.
 
         Returns:
             The last observation, to be compared with the one that was saved; None if the environment
-            does not do the same again (it ended on the way, or the actions were too many to save):
-            `reset()` it then.
+            does not do the same again (it ended on the way): `reset()` it then.
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
         observation, _ = self._begin(None)
-        if state["actions"] is None:
-            return None
         for action in state["actions"]:
             observation, _, terminated, truncated, _ = self.step(action)
             if terminated or truncated:
