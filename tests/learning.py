@@ -51,6 +51,11 @@ def _tiny(config, backend, hiddens, seed):
     )
 
 
+def quick(config, **framework):
+    """Without XLA, whose compilation most tests need not wait for."""
+    return config.framework(config.backend, **{"compile": "none", **framework})
+
+
 def with_modules(config, *module_ids: str):
     """The config with these modules, all alike."""
     spec = RLModuleSpec(

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from plugrad.batch import portable
-from plugrad.errors import OptimizerError
+from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
@@ -19,7 +19,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import differentiation, program
 from plugrad_tf2 import ops as tf2_ops
-from plugrad_tf2.module import Tf2Network, Tf2RLModule
+from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
 
 
@@ -47,6 +47,18 @@ def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: 
 def build_module(learner: Any, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
     """The built-in network as a TensorFlow module."""
     return Tf2Network(module_spec, weights, learner.device)
+
+
+@hookimpl
+def adopt_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+    """Any Keras model or layer, or `tf.Module` with a `__call__`, that is called with observations."""
+    if not (isinstance(module, tf.Module | tf.keras.layers.Layer) and callable(module)):
+        raise ConfigError(
+            f"module {module_id!r}: expected a Tf2RLModule, a Keras model or a tf.Module that can be called, "
+            f"found {type(module).__name__}"
+        )
+    with tf.device(learner.device):
+        return Tf2Model(module_spec, module)
 
 
 @hookimpl

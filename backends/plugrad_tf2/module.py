@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule
+from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
 from plugrad_tf2 import ops
 
@@ -52,6 +53,24 @@ class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
     def _load(self, state: Mapping[str, Array]) -> None:
         for name, weight in self.named_weights().items():
             weight.assign(np.asarray(state[name]))
+
+
+class Tf2Model(Tf2RLModule):
+    """A Keras model or `tf.Module` of the user's as a module: called with observations, answers as `columns_of` says.
+
+    Args:
+        spec: its spaces.
+        model: what is called; it is called once here, since a Keras model has no weights before.
+    """
+
+    def __init__(self, spec: RLModuleSpec, model: Any) -> None:
+        super().__init__(observation_space=spec.observation_space, action_space=spec.action_space)
+        self.model = model
+        space: Any = spec.observation_space
+        model(tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name))
+
+    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return columns_of(self.model(batch[Columns.OBS]))
 
 
 class Tf2Network(Tf2RLModule):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from plugrad.batch import portable
-from plugrad.errors import OptimizerError
+from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
@@ -19,7 +19,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_torch import differentiation, program, stepping
 from plugrad_torch.devices import ops_on
-from plugrad_torch.module import TorchNetwork, TorchRLModule
+from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
 
 
@@ -48,6 +48,16 @@ def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: 
 def build_module(learner: Any, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
     """The built-in network as a torch module."""
     return TorchNetwork(module_spec, weights, learner.device)
+
+
+@hookimpl
+def adopt_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+    """Any `torch.nn.Module` that is called with observations."""
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError(
+            f"module {module_id!r}: expected a TorchRLModule or a torch.nn.Module, found {type(module).__name__}"
+        )
+    return TorchModel(module_spec, module.to(learner.device))
 
 
 @hookimpl

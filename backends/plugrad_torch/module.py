@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule
+from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
 from plugrad_torch import ops
 
@@ -56,6 +57,22 @@ class TorchRLModule(torch.nn.Module, RLModule):
         with torch.no_grad():
             for name, param in self.named_weights().items():
                 param.copy_(torch.as_tensor(np.array(state[name])))
+
+
+class TorchModel(TorchRLModule):
+    """A `torch.nn.Module` of the user's as a module: called with observations, answers as `columns_of` says.
+
+    Args:
+        spec: its spaces.
+        model: what is called.
+    """
+
+    def __init__(self, spec: RLModuleSpec, model: torch.nn.Module) -> None:
+        super().__init__(observation_space=spec.observation_space, action_space=spec.action_space)
+        self.model = model
+
+    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return columns_of(self.model(batch[Columns.OBS]))
 
 
 class TorchNetwork(TorchRLModule):

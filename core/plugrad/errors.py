@@ -61,6 +61,10 @@ class LossError(PlugradError, ValueError):
     """A loss or a metric has a shape or type that cannot be averaged."""
 
 
+class ResultError(PlugradError, ValueError):
+    """What `compile_results` returned is not what `update` returns."""
+
+
 class NonFiniteError(PlugradError, FloatingPointError):
     """A loss or a gradient was NaN or infinite; the update that met it was undone."""
 

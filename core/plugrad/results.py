@@ -1,7 +1,10 @@
-"""What `Algorithm.train()` returns: one flat dict whose keys are paths."""
+"""Results: what `Learner.update` must return, and the flat dict of `Algorithm.train()`, whose keys are paths."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from plugrad.errors import ResultError, did_you_mean
+from plugrad.types import ALL_MODULES, ModuleID
 
 
 class Results(dict[str, Any]):
@@ -24,3 +27,23 @@ def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
         where = f"{path}/{name}"
         flat.update(flatten(value, where) if isinstance(value, Mapping) else {where: value})
     return flat
+
+
+def check_result(result: Any, modules: Collection[ModuleID]) -> None:
+    """Raise `ResultError` unless `result` is `{ALL_MODULES: ..., module_id: ...}` of these modules."""
+    if not isinstance(result, dict):
+        raise ResultError(
+            f"the result of an update is a dict of dicts by module id; found {type(result).__name__}",
+            found=type(result).__name__,
+        )
+    if ALL_MODULES not in result:
+        raise ResultError(
+            f"the result of an update has {ALL_MODULES!r}; found only {', '.join(map(repr, result)) or 'nothing'}"
+        )
+    for key in result:
+        if key != ALL_MODULES and key not in modules:
+            raise ResultError(
+                f"the result of an update has module ids and {ALL_MODULES!r} as keys; {key!r} is no module of "
+                f"{', '.join(modules)}.{did_you_mean(str(key), modules)}",
+                module_id=key,
+            )

@@ -140,6 +140,21 @@ def _describe(array: Any) -> str:
     return f"{dtype}{list(shape)}" if shape is not None else type(array).__name__
 
 
+def columns_of(outputs: Any) -> dict[str, Tensor]:
+    """What a user's model returned, as columns: `{column: tensor}`, `(inputs, values)`, or `inputs` alone.
+
+    Args:
+        outputs: inputs of the action distribution [B, inputs], values [B] or [B, 1].
+    """
+    if isinstance(outputs, Mapping):
+        return dict(outputs)
+    inputs, *values = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    columns = {Columns.ACTION_DIST_INPUTS: inputs}
+    if values:
+        columns[Columns.VF_PREDS] = values[0][..., 0] if len(values[0].shape) > 1 else values[0]
+    return columns
+
+
 class MultiRLModule(Mapping[ModuleID, RLModule]):
     """Modules by id.
 

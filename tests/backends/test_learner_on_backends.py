@@ -14,20 +14,16 @@ from learning import (
     largest_difference,
     ppo_batch,
     ppo_config,
+    quick,
     value_config,
     weights,
     with_modules,
 )
 
-from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, RLModuleSpec
+from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad.errors import MissingColumnError, NonFiniteError, OptimizerError
 
 P = DEFAULT_MODULE_ID
-
-
-def quick(config: AlgorithmConfig, **framework) -> AlgorithmConfig:
-    """Without XLA, whose compilation these tests need not wait for."""
-    return config.framework(config.backend, **{"compile": "none", **framework})
 
 
 def gradients_of_the_sum(learner, backend):

@@ -122,6 +122,21 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
+    def adopt_module(
+        self, learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
+    ) -> RLModule:
+        """A model of the framework that is no `RLModule`, given as `Learner(module=...)`, made one.
+
+        The model is called with the observations [B, ...] and returns the action distribution's inputs [B, inputs],
+        `(inputs, values [B])`, or `{column: tensor}`. Raise `ConfigError` for what is no model of this framework.
+
+            @hookimpl
+            def adopt_module(module, module_spec):
+                return MyModelModule(module, module_spec)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
     def is_module_compatible_with_learner(self, learner: Any, module: RLModule) -> bool:
         """Whether this backend can train the module; others live beside the trained ones without an optimizer.
 

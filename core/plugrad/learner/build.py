@@ -75,17 +75,32 @@ def make_connectors(learner: Any) -> list[Piece]:
 def make_modules(
     learner: Any,
     spec: RLModuleSpec | MultiRLModuleSpec | None,
-    module: RLModule | MultiRLModule | None,
+    module: Any,
 ) -> MultiRLModule:
     """Finished modules, else those of the spec, else of the config's spec, else of the algorithm's."""
-    if isinstance(module, MultiRLModule):
-        return module
     if module is not None:
-        return MultiRLModule({DEFAULT_MODULE_ID: module})
+        return _given_modules(learner, module)
     specs = _specs(learner, learner.config.rl_module_spec if spec is None else spec)
     return MultiRLModule(
         {module_id: build_module(learner, module_id, each) for module_id, each in specs.items()}
     )
+
+
+def _given_modules(learner: Any, module: Any) -> MultiRLModule:
+    """Modules by id as they are, one module under the default id; a model that is no RLModule is adopted."""
+    if isinstance(module, MultiRLModule):
+        return module
+    by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
+    return MultiRLModule({module_id: _adopted(learner, module_id, each) for module_id, each in by_id.items()})
+
+
+def _adopted(learner: Any, module_id: ModuleID, module: Any) -> RLModule:
+    if isinstance(module, RLModule):
+        return module
+    config = learner.config.get_config_for_module(module_id)
+    spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
+    check_spec_spaces(spec.observation_space, spec.action_space, module_id)
+    return learner._adopt_module(module_id=module_id, module=module, module_spec=spec)  # type: ignore[no-any-return]
 
 
 def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:

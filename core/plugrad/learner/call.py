@@ -17,7 +17,7 @@ from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.minibatches import Cut, indices
 from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
 from plugrad.learner.undo import Undo, state_variables
-from plugrad.types import ALL_MODULES, Array, ModuleID
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID
 
 
 class UpdateCall:
@@ -60,15 +60,15 @@ class UpdateCall:
             self._train(columns, {module_id: rows[module_id] for module_id in columns}, cut, clock)
             self._count(rows, columns, batch)
             learner.after_gradient_based_update(timesteps=timesteps or {})
+            clock.lap("results")
+            results = self._results(rows, columns, clock)
         except BaseException:
             undo.restore()
             raise
         finally:
             learner.weights_version += 1
-        clock.lap("results")
-        self._report(rows, columns, clock)
-        learner.tell("update_ended", results=learner.metrics.results)
-        return dict(learner.metrics.results)
+        learner.tell("update_ended", results=results)
+        return results
 
     def _columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
         if (batch is None) == (episodes is None):
@@ -156,6 +156,19 @@ class UpdateCall:
             self._learner.register_metric(module_id, name, number)
             self._learner.register_metric(module_id, f"{name}_lifetime", counters[lifetime])
         counters["weights_seq_no"] = counters.get("weights_seq_no", 0) + 1
+
+    def _results(
+        self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock"
+    ) -> dict[ModuleID, dict[str, Any]]:
+        learner = self._learner
+        self._report(rows, columns, clock)
+        metrics = learner.metrics.results
+        losses = {each: metrics[each][TOTAL_LOSS_KEY] for each in columns if TOTAL_LOSS_KEY in metrics[each]}
+        results: dict[ModuleID, dict[str, Any]] = learner.compile_results(
+            batch=columns, fwd_out={}, loss_per_module=losses, metrics_per_module=metrics
+        )
+        learner._check_result(results)
+        return results
 
     def _report(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
         learner = self._learner

@@ -50,6 +50,12 @@ class HookedMethods:
         )
         return module
 
+    def _adopt_module(self, *, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+        adopted: RLModule = self._provide(
+            "adopt_module", module_id=module_id, module=module, module_spec=module_spec
+        )
+        return adopted
+
     # --- update -------------------------------------------------------------------------------------------------
 
     def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:

@@ -34,10 +34,19 @@ from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.remembering import RememberingMethods
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
-from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.results import check_result
+from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients, ConfigView
 from plugrad.streams import fresh_seed, stream
-from plugrad.types import ALL_MODULES, DEFAULT_MODULE_ID, TOTAL_LOSS_KEY, Array, ModuleID, Tensor
+from plugrad.types import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    TOTAL_LOSS_KEY,
+    Array,
+    ModuleBatches,
+    ModuleID,
+    Tensor,
+)
 
 CORE = tuple(
     Plugin("core", room.__name__.split(".")[-1], room) for room in (defaults, optimizer_registry, step)
@@ -50,7 +59,9 @@ class Learner(HookedMethods, RememberingMethods):
     Args:
         config: an `AlgorithmConfig`; its class names the algorithm, `config.backend` the backend.
         module_spec: what to build; default: `config.rl_module_spec`, else the algorithm's.
-        module: finished modules instead of a spec: one `RLModule` or a `MultiRLModule`.
+        module: finished modules instead of a spec: one `RLModule`, a `MultiRLModule` or `{module_id: module}`. A model
+            that is no RLModule (`torch.nn.Module`, Keras model) is called with the observations and returns the
+            action distribution's inputs, `(inputs, values)`, or columns.
         plugins: listener objects, beside those that `config.plugins(...)` and PLUGRAD_PLUGINS name.
     """
 
@@ -63,7 +74,7 @@ class Learner(HookedMethods, RememberingMethods):
         *,
         config: Any,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
-        module: RLModule | MultiRLModule | None = None,
+        module: Any = None,
         plugins: Sequence[Any] = (),
     ) -> None:
         if self.framework not in (None, config.backend):
@@ -309,6 +320,33 @@ class Learner(HookedMethods, RememberingMethods):
         for key, value in metrics.items():
             self.register_metric(module_id, key, value)
 
+    def compile_results(
+        self,
+        *,
+        batch: ModuleBatches,
+        fwd_out: ModuleBatches,
+        loss_per_module: Mapping[ModuleID, float],
+        metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """What `update` returns. Called once at its end; override to add, rename or leave out.
+
+        Args:
+            batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
+            fwd_out: always empty: what the forward passes gave belongs to the minibatches and is gone with them.
+                Report what you need of it with `register_metric` in the loss.
+            loss_per_module: `{module_id: mean loss over the minibatches}`.
+            metrics_per_module: all that was registered, `{module_id or ALL_MODULES: {name: float or array}}`.
+        """
+        return {module_id: dict(metrics) for module_id, metrics in metrics_per_module.items()}
+
+    def _check_result(self, result: Any) -> None:
+        """Refuse what `update` may not return.
+
+        Raises:
+            ResultError: it is no dict, has no `ALL_MODULES`, or a key that is no module id.
+        """
+        check_result(result, self.module)
+
     @classmethod
     def from_checkpoint(
         cls,
@@ -316,7 +354,7 @@ class Learner(HookedMethods, RememberingMethods):
         *,
         backend: str | None = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
-        module: RLModule | MultiRLModule | None = None,
+        module: Any = None,
         plugins: Sequence[Any] = (),
     ) -> "Learner":
         """A built learner with the state of a checkpoint, on the backend that saved it or on another.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import Rows
-from plugrad.errors import OptimizerError
+from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
@@ -53,6 +53,12 @@ def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
 def build_module(module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
     """The built-in network as a numpy module."""
     return NumpyNetwork(module_spec, weights)
+
+
+@hookimpl
+def adopt_module(module_id: ModuleID, module: Any) -> RLModule:
+    """numpy has no models of its own."""
+    raise ConfigError(f"module {module_id!r}: expected a NumpyRLModule, found {type(module).__name__}")
 
 
 @hookimpl
