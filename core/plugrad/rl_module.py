@@ -115,29 +115,52 @@ class RLModule:
         Raises:
             RestoreMismatchError: names, shapes or dtypes differ; all differences are listed, nothing is changed.
         """
-        weights = state.get(COMPONENT_RL_MODULE, state)
+        weights = _weights_in(state)
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
 
 
-def check_same_arrays(have: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> None:
-    """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped array."""
-    missing = [name for name in have if name not in given]
-    unexpected = [name for name in given if name not in have]
-    mismatched = [
-        f"{name} (expected {_describe(have[name])}, found {_describe(given[name])})"
-        for name in have
-        if name in given and _describe(given[name]) != _describe(have[name])
-    ]
-    if missing or unexpected or mismatched:
-        parts = {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
-        listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names)
-        raise RestoreMismatchError(f"the state does not fit {where}: {listed}. Nothing was changed.", **parts)
+def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> None:
+    """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped entry of a nested dict.
+
+    Args:
+        have: what is there: arrays and plain values; shapes, dtypes and types count.
+        given: what shall take its place.
+        where: what errors call it.
+    """
+    found: dict[str, list[str]] = {"missing": [], "unexpected": [], "mismatched": []}
+    _compare({"": have}, {"": given}, "", found)
+    if any(found.values()):
+        listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in found.items() if names)
+        raise RestoreMismatchError(f"the state does not fit {where}: {listed}. Nothing was changed.", **found)
 
 
-def _describe(array: Any) -> str:
-    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
-    return f"{dtype}{list(shape)}" if shape is not None else type(array).__name__
+def _compare(
+    have: Mapping[str, Any], given: Mapping[str, Any], path: str, found: dict[str, list[str]]
+) -> None:
+    for name in {**have, **given}:
+        place = f"{path}/{name}" if path else str(name)
+        if name not in given:
+            found["missing"] += _leaves(have[name], place)
+        elif name not in have:
+            found["unexpected"] += _leaves(given[name], place)
+        elif isinstance(have[name], Mapping) and isinstance(given[name], Mapping):
+            _compare(have[name], given[name], place, found)
+        elif _describe(have[name]) != _describe(given[name]):
+            found["mismatched"].append(
+                f"{place} (expected {_describe(have[name])}, found {_describe(given[name])})"
+            )
+
+
+def _leaves(value: Any, place: str) -> list[str]:
+    if not isinstance(value, Mapping) or not value:
+        return [place]
+    return [leaf for name, each in value.items() for leaf in _leaves(each, f"{place}/{name}")]
+
+
+def _describe(value: Any) -> str:
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return type(value).__name__ if shape is None or dtype is None else f"{dtype}{list(shape)}"
 
 
 def columns_of(outputs: Any) -> dict[str, Tensor]:
@@ -193,11 +216,19 @@ class MultiRLModule(Mapping[ModuleID, RLModule]):
             UnknownModuleError: a module id that is not here.
             RestoreMismatchError: as `RLModule.set_state`, before anything is changed.
         """
-        weights = state.get(COMPONENT_RL_MODULE, state)
+        weights = _weights_in(state)
         for module_id, arrays in weights.items():
             check_same_arrays(self[module_id].get_state(), arrays, where=f"module {module_id!r}")
         for module_id, arrays in weights.items():
             self[module_id].set_state(arrays)
+
+
+def _weights_in(state: Any) -> Mapping[str, Any]:
+    """Weights themselves, or those under "rl_module" of a larger state."""
+    weights = state.get(COMPONENT_RL_MODULE, state) if isinstance(state, Mapping) else state
+    if not isinstance(weights, Mapping):
+        raise RestoreMismatchError(f"weights are a dict, found {type(weights).__name__}. Nothing was changed.")
+    return weights
 
 
 def check_spec_spaces(observation_space: Any, action_space: Any, module_id: ModuleID) -> None:

@@ -3,11 +3,12 @@
 What a state is says `plugrad.learner.state`; how it lies on disk, `plugrad.checkpoint`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from plugrad.learner import disk
 from plugrad.learner import state as state_of
+from plugrad.learner.components import Paths, parts_in, pick, select
 from plugrad.rl_module import MultiRLModule
 from plugrad.types import Array, ModuleID
 
@@ -28,21 +29,29 @@ class RememberingMethods:
 
     def get_state(
         self,
-        components: str | Collection[str] | None = None,
+        components: Paths = None,
         *,
-        not_components: str | Collection[str] | None = None,
+        not_components: Paths = None,
     ) -> dict[str, Any]:
-        """The whole state, or some components of it, as nested dicts of numpy copies and plain values.
+        """The whole state, or some parts of it, as nested dicts of numpy copies and plain values.
 
         Args:
-            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; None: all.
+            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; or one module's or
+                optimizer's part of the first three, such as "rl_module/p0" or "optimizer/p0_default_optimizer", which
+                keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
             not_components: left out.
+
+        Raises:
+            ConfigError: there is no such component; lists those that there are.
         """
         self._check_is_built()
-        return state_of.get_state(self, state_of.select(components, not_components))
+        return state_of.get_state(self, select(state_of.parts_of(self), components, not_components))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over every component in `state`, exactly, or nothing.
+        """Take over what is in `state`, exactly, or nothing.
+
+        Args:
+            state: of `get_state`: whole, or a part of it by name; what it does not name stays as it is.
 
         Raises:
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
@@ -72,12 +81,17 @@ class RememberingMethods:
         return str(path)
 
     def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
-        """Take over the state, or one component of it, of the newest save in `path`, or of `path/save-<n>`.
+        """Take over the state, or one part of it, of the newest save in `path`, or of `path/save-<n>`.
+
+        Args:
+            path: a checkpoint directory or one of its saves.
+            component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
 
         Raises:
             CheckpointError: it cannot be read.
+            ConfigError: the checkpoint has no such component; lists those that there are.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
         state = disk.load(path, kind="learner").state
-        self.set_state(state if component is None else {component: state[component]})
+        self.set_state(pick(state, select(parts_in(state), component)))
         self.tell("checkpoint_restored", path=str(path))

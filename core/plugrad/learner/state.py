@@ -4,46 +4,61 @@ Nested dicts by name, numpy arrays and plain values, copies throughout. Loading 
 nothing if anything does not fit. Knows no file and no framework.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
+from plugrad.errors import RestoreMismatchError
+from plugrad.learner.components import COMPONENTS, Parts, parts_in, paths_of
 from plugrad.optimizers import SCALAR_SLOTS, Optimizer
 from plugrad.rl_module import check_same_arrays
+from plugrad.schedules import Coefficients
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 
-COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "coefficients", "counters", "streams")
 State = dict[str, Any]
 
 
-def get_state(learner: Any, components: Collection[str]) -> State:
-    """The components named, each `{name: ...}`."""
-    makers = {
-        COMPONENT_RL_MODULE: learner.module.get_state,
-        COMPONENT_OPTIMIZER: lambda: _optimizers(learner),
-        "coefficients": lambda: _coefficients(learner),
+def parts_of(learner: Any) -> dict[str, list[str]]:
+    """The parts that a learner's state has now."""
+    return {
+        COMPONENT_RL_MODULE: list(learner.module),
+        COMPONENT_OPTIMIZER: list(learner.registered_optimizers),
+        "coefficients": list(learner.coefficients),
+        "counters": [],
+        "streams": [],
+    }
+
+
+def get_state(learner: Any, chosen: Parts) -> State:
+    """The chosen parts, each in its place."""
+    part: dict[str, Callable[[str], State]] = {
+        COMPONENT_RL_MODULE: lambda name: learner.module[name].get_state(),
+        COMPONENT_OPTIMIZER: lambda name: _optimizer(learner, learner.registered_optimizers[name].optimizer),
+        "coefficients": lambda name: _coefficients(learner.coefficients[name]),
+    }
+    whole: dict[str, Callable[[], State]] = {
         "counters": lambda: dict(learner.counters),
         "streams": lambda: _streams(learner),
     }
-    return {name: makers[name]() for name in COMPONENTS if name in components}
+    return {
+        component: whole[component]()
+        if component in whole
+        else {name: part[component](name) for name in names}
+        for component, names in chosen.items()
+    }
 
 
 def set_state(learner: Any, state: Mapping[str, Any]) -> None:
-    """Take over the components that `state` has, each exactly as it is there.
+    """Take over what `state` has, each exactly as it is there.
+
+    A state with all components is whole and must be complete. One with some of them names what it restores: these
+    components, and in them the modules and optimizers that it has.
 
     Raises:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
     """
-    unexpected = [name for name in state if name not in COMPONENTS]
-    if unexpected:
-        known = ", ".join(COMPONENTS)
-        raise RestoreMismatchError(
-            f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
-            unexpected=unexpected,
-        )
-    check_same_arrays(_flatten(_expected(learner, state)), _flatten(state), where="the learner")
+    _check(learner, state)
     generators = _generators(state["streams"]["generators"]) if "streams" in state else {}
     if COMPONENT_RL_MODULE in state:
         learner.module.set_state(state[COMPONENT_RL_MODULE])
@@ -58,16 +73,47 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
         learner.seed, learner.streams = state["streams"]["seed"], generators
 
 
+def _check(learner: Any, state: Mapping[str, Any]) -> None:
+    if not isinstance(state, Mapping):
+        raise RestoreMismatchError(
+            f"a state is a dict of components, found {type(state).__name__}. Nothing was changed."
+        )
+    unexpected = [str(name) for name in state if name not in COMPONENTS]
+    if unexpected:
+        known = ", ".join(COMPONENTS)
+        raise RestoreMismatchError(
+            f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
+            unexpected=unexpected,
+        )
+    known_parts, given = parts_of(learner), parts_in(state)
+    strangers = [path for path in paths_of(given) if path not in paths_of(known_parts)]
+    where = f"the learner, which has {', '.join(paths_of(known_parts))}" if strangers else "the learner"
+    check_same_arrays(_expected(learner, state), state, where=where)
+
+
+def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
+    """The parts that a state must have: all if it is whole, else those that it names, if it names any."""
+    is_whole = set(given) == set(COMPONENTS)
+    return {
+        component: [
+            name for name in known[component] if is_whole or not given[component] or name in given[component]
+        ]
+        for component in given
+    }
+
+
 def _expected(learner: Any, state: Mapping[str, Any]) -> State:
     """The present state; counters and generators come and go with training, so their names are those of `state`."""
-    expected = get_state(learner, list(state))
+    expected = get_state(learner, _wanted(parts_of(learner), parts_in(state)))
     if isinstance(state.get("counters"), Mapping):
-        expected["counters"] = dict.fromkeys(state["counters"], 0)
+        expected["counters"] = {name: 0 for name in state["counters"] if isinstance(name, str)}
     if isinstance(state.get("streams"), Mapping):
-        names = state["streams"].get("generators")
-        generator = np.random.PCG64(0).state
-        names = names if isinstance(names, Mapping) else ()
-        expected["streams"] = {"seed": 0, "generators": dict.fromkeys(names, generator)}
+        generators, like = state["streams"].get("generators"), np.random.PCG64(0).state
+        names = generators if isinstance(generators, Mapping) else ()
+        expected["streams"] = {
+            "seed": 0,
+            "generators": {name: like for name in names if isinstance(name, str)},
+        }
     return expected
 
 
@@ -87,10 +133,6 @@ def _generators(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
                 mismatched=[f"streams/generators/{name}"],
             ) from error
     return generators
-
-
-def _optimizers(learner: Any) -> State:
-    return {name: _optimizer(learner, each.optimizer) for name, each in learner.registered_optimizers.items()}
 
 
 def _optimizer(learner: Any, optimizer: Optimizer) -> State:
@@ -121,41 +163,5 @@ def _set_optimizer(learner: Any, optimizer: Optimizer, saved: Mapping[str, Any])
         slot.assign(value if name in SCALAR_SLOTS else np.concatenate([np.ravel(value[ref]) for ref in refs]))
 
 
-def _coefficients(learner: Any) -> State:
-    return {
-        module_id: {name: variable.numpy() for name, variable in each.variables.items()}
-        for module_id, each in learner.coefficients.items()
-    }
-
-
-def _flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Arrays, plain values and empty dicts by path."""
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        where = f"{path}/{name}" if path else name
-        flat.update(_flatten(value, where) if isinstance(value, Mapping) and value else {where: value})
-    return flat
-
-
-def select(
-    components: str | Collection[str] | None, not_components: str | Collection[str] | None
-) -> list[str]:
-    """The component names that a caller of `get_state` means.
-
-    Raises:
-        ConfigError: for a name that is no component.
-    """
-    wanted = COMPONENTS if components is None else _names(components)
-    left_out = () if not_components is None else _names(not_components)
-    return [name for name in wanted if name not in left_out]
-
-
-def _names(given: str | Collection[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    for name in names:
-        if name not in COMPONENTS:
-            known = ", ".join(COMPONENTS)
-            raise ConfigError(
-                f"no state component {name!r}; there are {known}.{did_you_mean(name, COMPONENTS)}"
-            )
-    return names
+def _coefficients(coefficients: Coefficients) -> State:
+    return {name: variable.numpy() for name, variable in coefficients.variables.items()}
