@@ -1,4 +1,4 @@
-"""RLModules of TensorFlow: the base of users' modules, and the built-in networks as a module."""
+"""RLModules of TensorFlow: the base of users' modules, and neutral networks as a module."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCritic
+from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
@@ -74,24 +74,27 @@ class Tf2Model(Tf2RLModule):
 
 
 class Tf2Network(Tf2RLModule):
-    """A built-in network as a TensorFlow module.
+    """A neutral network as a TensorFlow module.
 
     Args:
-        spec: what to build.
+        spec: its spaces and settings.
+        network: what it computes.
         weights: `{name: float32 array}` in canonical order.
         device: where the variables live.
     """
 
-    network: ActorCritic
+    network: Network
 
-    def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array], device: str) -> None:
+    def __init__(
+        self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
+    ) -> None:
         super().__init__(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCritic(spec)
+        self.network = network
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
         self._lent: Mapping[str, Any] | None = None

@@ -13,6 +13,7 @@ from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
@@ -45,9 +46,11 @@ def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: 
 
 
 @hookimpl
-def build_module(learner: Any, module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
-    """The built-in network as a torch module."""
-    return TorchNetwork(module_spec, weights, learner.device)
+def build_module(
+    learner: Any, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
+) -> RLModule:
+    """The neutral network as a torch module."""
+    return TorchNetwork(module_spec, network, weights, learner.device)
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""RLModules of torch: the base of users' modules, and the built-in networks as a module."""
+"""RLModules of torch: the base of users' modules, and neutral networks as a module."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCritic
+from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
@@ -76,24 +76,27 @@ class TorchModel(TorchRLModule):
 
 
 class TorchNetwork(TorchRLModule):
-    """A built-in network as a torch module.
+    """A neutral network as a torch module.
 
     Args:
-        spec: what to build.
+        spec: its spaces and settings.
+        network: what it computes.
         weights: `{name: float32 array}` in canonical order.
         device: where the parameters live.
     """
 
-    network: ActorCritic
+    network: Network
 
-    def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array], device: str) -> None:
+    def __init__(
+        self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
+    ) -> None:
         super().__init__(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCritic(spec)
+        self.network = network
         self._keys = {name: name.replace(".", "/") for name in weights}  # torch wants no dots in a name
         for name, weight in weights.items():
             self.register_parameter(self._keys[name], torch.nn.Parameter(torch.tensor(weight, device=device)))

@@ -1,10 +1,11 @@
-"""The built-in networks, written once over ops: what parameters they have and what they compute.
+"""Neutral networks, written once over ops: what parameters they have and what they compute; and the built-in one.
 
 A backend wraps a network into a module of its framework; numpy ops run the very same code for acting. Weights are
 (in, out), of convolutions (kernel, kernel, in, out); names and order here are those of flat buffers and checkpoints.
 Knows no framework.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,37 @@ from plugrad.towers import Tower
 from plugrad.types import Array, Tensor
 
 
-class ActorCritic:
+class Network(ABC):
+    """A network over ops: derive from it, and return it in the hook `build_network`, for one of your own.
+
+    Attributes:
+        parameters: all of them, in canonical order; set by the subclass.
+        acts_in_numpy: whether acting in numpy is quicker than a framework's call: true of small products, not of
+            convolutions.
+    """
+
+    parameters: tuple[Parameter, ...]
+    acts_in_numpy: bool = True
+
+    def initial_weights(self, rng: np.random.Generator) -> dict[str, Array]:
+        """`{name: float32 array}`, drawn in the order of `parameters`."""
+        return {each.name: each.init(rng, each.shape, each.scale) for each in self.parameters}
+
+    @abstractmethod
+    def forward(
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
+    ) -> dict[str, Tensor]:
+        """Columns of a batch, `ACTION_DIST_INPUTS` [B, inputs] among them.
+
+        Args:
+            ops: tensor functions.
+            weights: `{name: tensor}` of `parameters`.
+            batch: columns; `OBS` [B, ...] is always there.
+            value: compute also what acting greedily does not need. Traced.
+        """
+
+
+class ActorCritic(Network):
     """Policy and value networks: a tower for each, or one for both, and a linear head on top.
 
     Parameters, in order: `encoder.conv.<i>.*` and `encoder.<i>.*` if layers are shared, else the same of `pi`;
@@ -45,16 +76,8 @@ class ActorCritic:
         self._with_value = not spec.inference_only
         outputs = action_inputs(spec.action_space)
         self._outputs = outputs // 2 if self._free_log_std else outputs
-        self.parameters: tuple[Parameter, ...] = tuple(self._parameters())
-
-    @property
-    def acts_in_numpy(self) -> bool:
-        """Whether acting in numpy is quicker than a framework's call: true of small products, not of convolutions."""
-        return not self._tower.filters
-
-    def initial_weights(self, rng: np.random.Generator) -> dict[str, Array]:
-        """`{name: float32 array}`, drawn in the order of `parameters`."""
-        return {each.name: each.init(rng, each.shape, each.scale) for each in self.parameters}
+        self.parameters = tuple(self._parameters())
+        self.acts_in_numpy = not self._tower.filters
 
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool

@@ -11,7 +11,7 @@ import gymnasium as gym
 from plugrad.columns import Columns
 from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
-from plugrad.networks import ActorCritic
+from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID, Tensor
 
@@ -28,7 +28,7 @@ class RLModule:
 
     framework: ClassVar[str]
     ops: ClassVar[Ops]
-    network: ActorCritic | None = None
+    network: Network | None = None
     """The neutral network behind this module, if it has one: acting may then run it in numpy."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Built-in convolutional networks on each backend: equal weights and outputs, and one training on uint8 images."""
+"""Neutral networks on each backend: equal weights and outputs, training on uint8 images, and one of a user."""
 
 from functools import cache
 
@@ -8,7 +8,9 @@ import pytest
 from conftest import backends_under_test
 from learning import ppo_batch, ppo_config
 
-from plugrad import DEFAULT_MODULE_ID, Columns, Learner, numpy_ops
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, initializers, numpy_ops
+from plugrad.layers import Parameter
+from plugrad.networks import Network
 from plugrad_ppo import PPOConfig
 
 P = DEFAULT_MODULE_ID
@@ -126,3 +128,33 @@ def test_an_update_leaves_the_same_weights_on_both_backends():
     for name, array in one.items():
         np.testing.assert_allclose(array, other[name], rtol=0, atol=1e-5, err_msg=name)
         assert np.abs(array - start[name]).max() > 5e-4, name
+
+
+# --- networks of an algorithm's own ---
+
+
+class Averages(Network):
+    """One weight per action, times the mean of the observation: a network that no spec could describe."""
+
+    parameters = (Parameter("by_action", (2,), initializers.constant, 3.0),)
+
+    def forward(self, ops, weights, batch, *, value):
+        mean = ops.mean(batch[Columns.OBS], axis=-1, keepdims=True)
+        return {Columns.ACTION_DIST_INPUTS: mean * weights["by_action"], Columns.VF_PREDS: mean[:, 0]}
+
+
+class OwnNetwork(Learner):
+    def _build_network(self, *, module_id, config, module_spec):
+        assert (module_id, config, module_spec.action_space.n) == (P, self.config, 2)
+        return Averages()
+
+
+def test_a_network_of_ones_own_is_built_trained_and_asked_on_every_backend(backend):
+    config = ppo_config(backend, grad_clip=None).framework(backend, compile="none")
+    learner = config.learners(learner_class=OwnNetwork).build_learner()
+    obs = np.array([[1.0, 2.0, 6.0]], np.float32)
+    np.testing.assert_allclose(learner.compute_actions(obs)[Columns.ACTION_DIST_INPUTS], [[9.0, 9.0]])
+    learner.update(ppo_batch(16))
+    weights = learner.get_weights()[P]
+    assert list(weights) == ["by_action"]
+    assert (weights["by_action"] != 3.0).all()

@@ -12,6 +12,7 @@ from typing import Any
 
 from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
 from plugrad.types import ModuleID, ParamRef, Tensor
 
 
@@ -35,6 +36,20 @@ class AlgorithmSpec:
         @hookimpl
         def get_default_rl_module_spec(config):
             return RLModuleSpec(model_config={"fcnet_hiddens": [256]})
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def build_network(
+        self, learner: Any, module_id: ModuleID, config: Any, module_spec: RLModuleSpec
+    ) -> Network:
+        """The neutral network of a module without `module_class`. Default: `plugrad.networks.ActorCritic`.
+
+        Written over ops, it runs on every backend. `config` is the module's.
+
+            @hookimpl
+            def build_network(module_spec):
+                return MyNetwork(module_spec)
         """
         raise NotImplementedError
 

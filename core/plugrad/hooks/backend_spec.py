@@ -17,6 +17,7 @@ from typing import Any
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
@@ -108,16 +109,21 @@ class BackendSpec:
 
     @hookspec(firstresult=True)
     def build_module(
-        self, learner: Any, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]
+        self,
+        learner: Any,
+        module_id: ModuleID,
+        module_spec: RLModuleSpec,
+        network: Network,
+        weights: Mapping[str, Array],
     ) -> RLModule:
-        """The module that a spec without `module_class` describes, as this framework's module.
+        """The module that a spec without `module_class` describes, as this framework's module around a network.
 
-        `weights` is `{parameter name: float32 array}`: the seeded initial values, equal on every backend, in the
-        canonical order and shape of `plugrad.networks`.
+        `network` computes, over this backend's ops; `weights` is `{parameter name: float32 array}`: its seeded initial
+        values, equal on every backend, in canonical order and shape.
 
             @hookimpl
-            def build_module(module_spec, weights):
-                return MyNetworkModule(module_spec, weights)
+            def build_module(module_spec, network, weights):
+                return MyNetworkModule(module_spec, network, weights)
         """
         raise NotImplementedError
 

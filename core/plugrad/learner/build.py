@@ -15,7 +15,6 @@ from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.networks import ActorCritic
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
 from plugrad.sampling.environments import get_spaces, stored_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
@@ -126,7 +125,7 @@ def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> 
 
 
 def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
-    """One module: the user's class, or the backend's around the built-in network with seeded weights.
+    """One module: the user's class, or the backend's around the algorithm's network with seeded weights.
 
     Raises:
         ConfigError: the spec has no spaces or settings that cannot work.
@@ -140,8 +139,12 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
             inference_only=spec.inference_only,
         )
         return module
-    weights = ActorCritic(spec).initial_weights(learner.stream(module_id, "weights"))
-    built: RLModule = learner._build_module(module_id=module_id, module_spec=spec, weights=weights)
+    config = learner.config.get_config_for_module(module_id)
+    network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
+    weights = network.initial_weights(learner.stream(module_id, "weights"))
+    built: RLModule = learner._build_module(
+        module_id=module_id, module_spec=spec, network=network, weights=weights
+    )
     return built
 
 

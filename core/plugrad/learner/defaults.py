@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import ActorCritic, Network
 from plugrad.types import ModuleID
 
 
@@ -12,6 +13,12 @@ from plugrad.types import ModuleID
 def get_default_rl_module_spec(config: Any) -> RLModuleSpec:
     """The built-in policy and value networks, as `config.model_config` says."""
     return RLModuleSpec(model_config=config.model_config)
+
+
+@hookimpl
+def build_network(module_spec: RLModuleSpec) -> Network:
+    """Policy and value networks."""
+    return ActorCritic(module_spec)
 
 
 @hookimpl

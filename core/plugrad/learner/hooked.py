@@ -11,6 +11,7 @@ from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
 from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.schedules import ConfigView
@@ -42,11 +43,22 @@ class HookedMethods:
 
     # --- modules ------------------------------------------------------------------------------------------------
 
+    def _build_network(self, *, module_id: ModuleID, config: Any, module_spec: RLModuleSpec) -> Network:
+        network: Network = self._provide(
+            "build_network", module_id=module_id, config=config, module_spec=module_spec
+        )
+        return network
+
     def _build_module(
-        self, *, module_id: ModuleID, module_spec: RLModuleSpec, weights: Mapping[str, Array]
+        self,
+        *,
+        module_id: ModuleID,
+        module_spec: RLModuleSpec,
+        network: Network,
+        weights: Mapping[str, Array],
     ) -> RLModule:
         module: RLModule = self._provide(
-            "build_module", module_id=module_id, module_spec=module_spec, weights=weights
+            "build_module", module_id=module_id, module_spec=module_spec, network=network, weights=weights
         )
         return module
 

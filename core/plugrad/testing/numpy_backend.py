@@ -20,6 +20,7 @@ from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
@@ -50,9 +51,9 @@ def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
 
 
 @hookimpl
-def build_module(module_spec: RLModuleSpec, weights: Mapping[str, Array]) -> RLModule:
-    """The built-in network as a numpy module."""
-    return NumpyNetwork(module_spec, weights)
+def build_module(module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> RLModule:
+    """The neutral network as a numpy module."""
+    return NumpyNetwork(module_spec, network, weights)
 
 
 @hookimpl

@@ -1,10 +1,10 @@
-"""RLModules of numpy: the base of modules in tests without a framework, and the built-in networks as a module."""
+"""RLModules of numpy: the base of modules in tests without a framework, and neutral networks as a module."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCritic
+from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule
 from plugrad.testing import numpy_loss_ops
@@ -32,23 +32,24 @@ class NumpyRLModule(RLModule):
 
 
 class NumpyNetwork(NumpyRLModule):
-    """A built-in network as a numpy module.
+    """A neutral network as a numpy module.
 
     Args:
-        spec: what to build.
+        spec: its spaces and settings.
+        network: what it computes.
         weights: `{name: float32 array}` in canonical order.
     """
 
-    network: ActorCritic
+    network: Network
 
-    def __init__(self, spec: RLModuleSpec, weights: Mapping[str, Array]) -> None:
+    def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
         super().__init__(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             model_config=spec.model_config,
             inference_only=spec.inference_only,
         )
-        self.network = ActorCritic(spec)
+        self.network = network
         self._weights = {name: ArrayVariable(weight) for name, weight in weights.items()}
 
     def named_weights(self) -> dict[str, ArrayVariable]:
