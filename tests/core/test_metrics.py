@@ -10,7 +10,7 @@ from plugrad.learner.metrics import SEPARATOR, Metrics
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(numpy_ops)
+    return Metrics(numpy_ops, np.array)
 
 
 def test_outside_a_step_a_value_is_reported_as_it_is(metrics):

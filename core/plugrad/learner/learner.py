@@ -113,7 +113,7 @@ class Learner(HookedMethods, RememberingMethods):
         self.backend_info: BackendInfo = self._provide("backend_info")
         self.device = choose_device(self.config, self.backend_info)
         self.ops: Ops = self._provide("ops")
-        self.metrics = Metrics(self.ops)
+        self.metrics = Metrics(self.ops, self._convert_to_numpy)
         self.module = self._make_module()
         for module_id in (*self.module, ALL_MODULES):
             config = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
@@ -201,6 +201,7 @@ class Learner(HookedMethods, RememberingMethods):
             Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B].
         """
         self._check_is_built()
+        _ = self.module[module_id]  # an unknown id is an error before it has a random stream
         return self._actor.compute_actions(
             np.asarray(obs), module_id, explore, self.stream(module_id, "actions")
         )

@@ -4,7 +4,7 @@ Inside a step (eager or traced) a metric is a scalar tensor and comes back as th
 it is a number or an array and is reported as it is. Knows no learner and no framework.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,12 +21,17 @@ SEPARATOR = "\n"
 class Metrics:
     """The metrics of one learner.
 
+    Args:
+        ops: the backend's tensor functions.
+        to_numpy: a copy of a tensor on the host; for a loss that is called outside an update.
+
     Attributes:
         results: `{module_id: {key: float or array}}` of the present, then of the last update.
     """
 
-    def __init__(self, ops: Ops) -> None:
+    def __init__(self, ops: Ops, to_numpy: Callable[[Any], Any]) -> None:
         self._ops = ops
+        self._to_numpy = to_numpy
         self._step: dict[str, Tensor] | None = None
         self.results: dict[ModuleID, dict[str, float | Array]] = {}
 
@@ -42,9 +47,13 @@ class Metrics:
             LossError: inside a step, anything but a scalar.
         """
         if self._step is None:
-            self.results.setdefault(module_id, {})[key] = _plain(value)
+            self.results.setdefault(module_id, {})[key] = self._plain(value)
         else:
             self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
+
+    def _plain(self, value: Any) -> float | Array:
+        array = np.array(self._to_numpy(value) if hasattr(value, "dtype") else value)
+        return array.item() if array.ndim == 0 else array
 
     def _scalar(self, module_id: ModuleID, key: str, value: Any) -> Tensor:
         tensor = value if hasattr(value, "dtype") else self._ops.asarray(value)
@@ -79,8 +88,3 @@ class Metrics:
         for name, value in means.items():
             module_id, key = name.split(SEPARATOR)
             self.register(module_id, key, float(value))
-
-
-def _plain(value: Any) -> float | Array:
-    array = np.asarray(value)
-    return array.item() if array.ndim == 0 else array.copy()
