@@ -1,37 +1,44 @@
-"""`LearnerGroup` with a local learner. Knows learners, no framework; Ray is never imported."""
+"""`LearnerGroup`: one front for one learner in this process or for many in others.
+
+Knows learners through `plugrad.group.learners`, no framework; Ray is imported only for `num_learners >= 1`.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
 
-from plugrad.errors import ConfigError
-from plugrad.learner import Learner, build_learner, disk
+from plugrad.group.learners import Learners, LocalLearner
+from plugrad.group.requests import QueuedRequests, Requests
+from plugrad.group.tickets import Dropped, Results, Ticket
+from plugrad.learner import Learner, disk
 from plugrad.learner.build import Spaces, with_spaces
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.types import COMPONENT_LEARNER, Array, ModuleID
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleID
+
+STATE_AFTER_UPDATE = "_rl_module_state_after_update"
+"""Where `return_state=True` puts the modules' state in the first learner's results: RLlib's name for it."""
 
 
 class LearnerGroup:
-    """The learners of a config: with `num_learners=0` one in this process.
+    """The learners of a config: with `num_learners=0` one in this process, else so many Ray actors.
 
     Args:
         config: an `AlgorithmConfig`.
         module_spec: in place of the config's.
 
     Raises:
-        ConfigError: `num_learners` above 0, which this version cannot serve.
+        ConfigError: the settings cannot be built.
     """
 
     def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
-        if config.num_learners:
-            raise ConfigError(
-                f"num_learners={config.num_learners}: remote learners are not part of this version; "
-                "type config.learners(num_learners=0)"
-            )
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
-        self.config = config
-        self._learner = build_learner(config)
+        self._learners: Learners = LocalLearner(config)
+        self._requests = _requests(config, self._learners)
+        self._unread: list[Ticket] = []
+        self._is_shut_down = False
 
     def __enter__(self) -> Self:
         return self
@@ -42,58 +49,204 @@ class LearnerGroup:
         self.shutdown()
 
     def __len__(self) -> int:
-        return 1
+        """The number of learners that do the work."""
+        return len(self._learners)
+
+    @property
+    def config(self) -> Any:
+        """The learners' config; it follows `add_module` and `remove_module`."""
+        return self._learners.config
 
     @property
     def is_local(self) -> bool:
         """Whether the learner lives in this process."""
-        return True
+        return not self.is_remote
 
     @property
     def is_remote(self) -> bool:
         """Whether learners live in other processes."""
-        return False
+        return self._learners.is_remote
+
+    # --- update -------------------------------------------------------------------------------------------------
 
     def update(
-        self, batch: Any = None, *, episodes: Sequence[Any] | None = None, **settings: Any
-    ) -> list[dict[ModuleID, dict[str, Any]]]:
-        """`Learner.update` on every learner; one result dict per learner."""
-        return [self._learner.update(batch, episodes=episodes, **settings)]
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        timesteps: Mapping[str, int] | None = None,
+        async_update: bool = False,
+        return_state: bool = False,
+        **settings: Any,
+    ) -> Results:
+        """Train on a batch or on episodes: arguments, minibatches and numbers are those of one `Learner.update`.
+
+        Args:
+            batch: as in `Learner.update`; the learners share its rows.
+            episodes: instead.
+            timesteps: as in `Learner.update`.
+            async_update: do not wait: return the results of earlier such calls that are done. A local learner
+                runs the call at once and returns its results with the next.
+            return_state: the modules' state after the update, under "_rl_module_state_after_update" in the first dict.
+            **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch`, `num_total_minibatches`.
+
+        Returns:
+            One result dict per learner, each with the numbers of the whole batch; with `async_update` those of
+            every earlier call that is done, `[]` if there is none.
+
+        Raises:
+            Exception: what a learner raised, with its rank; with `async_update` what an earlier call raised,
+                before this batch is taken.
+            QueueFullError: `on_full="raise"` and too many calls are in flight.
+        """
+        settings["timesteps"] = timesteps
+        work = partial(self._update, batch, episodes, settings, return_state)
+        if not async_update:
+            return self._requests.run(work)
+        done = self._take_done()
+        self._unread.append(self._requests.submit(work))
+        return done
+
+    def submit(
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        timesteps: Mapping[str, int] | None = None,
+        return_state: bool = False,
+        **settings: Any,
+    ) -> Ticket:
+        """An `update` that is not waited for: updates run in the order of submission, and each has one outcome.
+
+        Args: as `update`.
+
+        Raises:
+            QueueFullError: `on_full="raise"` and too many are in flight.
+        """
+        settings["timesteps"] = timesteps
+        return self._requests.submit(partial(self._update, batch, episodes, settings, return_state))
+
+    def get_stats(self) -> dict[str, int]:
+        """The ledger of `submit` and `async_update`: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
+        return self._requests.stats()
+
+    def _update(
+        self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any], return_state: bool
+    ) -> Results:
+        results = self._learners.update(batch, episodes, settings)
+        if return_state:
+            results[0][STATE_AFTER_UPDATE] = self._learners.one("get_state", COMPONENT_RL_MODULE)
+        return results
+
+    def _take_done(self) -> Results:
+        """Results of the tickets that are done, in order; of a failed one the error, and the later ones stay."""
+        results: Results = []
+        while self._unread and self._unread[0].done:
+            if self._unread[0].state == "failed" and results:
+                break  # what was applied is told first
+            outcome = self._unread.pop(0).result()
+            results += [] if isinstance(outcome, Dropped) else outcome
+        return results
+
+    # --- learners and modules -----------------------------------------------------------------------------------
 
     def foreach_learner(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """`[func(learner, ...)]` in rank order."""
-        return [self._learner.apply(func, *args, **kwargs)]
+        """`[func(learner, *args, **kwargs)]` in rank order; the error of any learner is raised with its rank."""
+        return self._requests.run(lambda: self._learners.each("apply", func, *args, **kwargs))
 
-    def get_state(self, components: str | Collection[str] | None = None) -> dict[str, Any]:
-        """One learner's state under "learner"; all are equal."""
-        return {COMPONENT_LEARNER: self._learner.get_state(components)}
+    def add_module(
+        self, *, module_id: ModuleID, module_spec: RLModuleSpec, **settings: Any
+    ) -> MultiRLModuleSpec:
+        """`Learner.add_module` on all learners, or an error and on none."""
+        spec: MultiRLModuleSpec = self._change(
+            "add_module", module_id=module_id, module_spec=module_spec, **settings
+        )
+        return spec
+
+    def remove_module(self, module_id: ModuleID, **settings: Any) -> MultiRLModuleSpec:
+        """`Learner.remove_module` on all learners, or an error and on none."""
+        spec: MultiRLModuleSpec = self._change("remove_module", module_id, **settings)
+        return spec
+
+    def _change(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self._requests.run(lambda: self._learners.change(method, *args, **kwargs))[0]
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """One learner's state under "learner"; all are equal. Components as in `Learner.get_state`."""
+        state = self._requests.run(
+            lambda: self._learners.one("get_state", components, not_components=not_components)
+        )
+        return {COMPONENT_LEARNER: state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set every learner's state to `state["learner"]`."""
-        self._learner.set_state(state[COMPONENT_LEARNER])
+        """Set every learner's state to `state["learner"]`, or raise and set none.
+
+        Raises:
+            RestoreMismatchError: it does not fit.
+        """
+        self._change("set_state", state[COMPONENT_LEARNER])
 
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
         """Weights of all modules or of those named."""
-        weights = self._learner.get_weights()
+        weights = self._requests.run(lambda: self._learners.one("get_weights"))
         return {
             module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)
         }
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Set every learner's weights."""
-        self._learner.set_weights(weights)
+        """Set every learner's weights, or raise and set none."""
+        self._change("set_weights", weights)
+
+    # --- disk ---------------------------------------------------------------------------------------------------
 
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
-        """One learner writes; the checkpoint opens in a single Learner too."""
-        return self._learner.save_to_path(path, keep=keep)
+        """One learner writes; the checkpoint is a Learner's and opens in a single Learner too."""
+        self._requests.run(lambda: self._learners.one("save_to_path", abspath(path), keep=keep))
+        return str(path)
 
     def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
-        """Every learner takes over the checkpoint."""
-        self._learner.restore_from_path(path, component=component)
+        """Every learner takes over the checkpoint of a group or of a single Learner, or an error and none does."""
+        self._change("restore_from_path", abspath(path), component=component)
+
+    @classmethod
+    def from_checkpoint(
+        cls, path: disk.StrPath, *, backend: str | None = None, num_learners: int | None = None
+    ) -> "LearnerGroup":
+        """A group with the config and state of a checkpoint of a group or of a single Learner.
+
+        Args:
+            path: a checkpoint directory or one of its saves.
+            backend: another than the one that saved it.
+            num_learners: another number than the config's.
+        """
+        config = disk.config_of(disk.load(path, kind="learner"), backend=backend)
+        group = cls(config=config if num_learners is None else config.learners(num_learners=num_learners))
+        try:
+            group.restore_from_path(path)
+        except BaseException:
+            group.shutdown()
+            raise
+        return group
 
     def shutdown(self) -> None:
-        """Stop the learners; calling it again does nothing."""
-        self._learner.shutdown()
+        """Stop the learners; what waits has failed. Calling it again does nothing."""
+        if not self._is_shut_down:
+            self._is_shut_down = True
+            self._requests.close()
+            self._learners.shutdown()
+
+
+def _requests(config: Any, learners: Learners) -> Requests:
+    if learners.is_remote:
+        return QueuedRequests(config.max_requests_in_flight_per_learner, config.on_full)
+    return Requests()
 
 
 def build_learner_group(

@@ -368,6 +368,7 @@ class Learner(HookedMethods, RememberingMethods):
             plugins: listeners; a checkpoint loads none.
         """
         config = disk.config_of(disk.load(path, kind="learner"), backend=backend)
+        config = config.learners(num_learners=0)  # alone, also where a group saved
         learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
         learner.build()
         learner.restore_from_path(path)
