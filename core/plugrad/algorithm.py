@@ -1,14 +1,17 @@
-"""The train loop: env runner -> learner group -> evaluation -> checkpoint.
+"""The train loop: experience -> learner group -> evaluation -> checkpoint.
 
-Knows every room below and no framework; nothing here is needed by who brings batches of their own.
+What one iteration does is a `plugrad.training.Training`'s business. Knows every room below and no framework; nothing
+here is needed by who brings batches of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
 import gymnasium as gym
 
+from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.group.learner_group import the_learner
 from plugrad.learner import disk
@@ -17,26 +20,37 @@ from plugrad.results import Results, flatten
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
 from plugrad.streams import fresh_seed
+from plugrad.training import ModuleResults, Training
 from plugrad.types import Array
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 
 
 class Algorithm:
-    """Samples an environment and trains on it, one iteration per `train()`.
+    """Gets experience and trains on it, one iteration per `train()`.
 
     Args:
-        config: with `env` set; without a seed it draws one, and keeps it in `config`.
+        config: with `env` set, unless it `is_offline`; without a seed it draws one, and keeps it in `config`.
+
+    Attributes:
+        env_runner: samples `config.env`; None if the config `is_offline`.
+        stop_reason: what `ask_to_stop` was told; who calls `train()` in a loop should look at it.
     """
 
     def __init__(self, config: Any) -> None:
         config = config.debugging(seed=fresh_seed() % 2**31) if config.seed is None else config
         self.config = with_spaces(config)
         self.iteration = 0
+        self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
         self._learner = the_learner(self.learner_group)
-        self._runner = EnvRunner(config=self.config, act=self._explore, seed=self.config.seed)
+        self.env_runner: EnvRunner | None = None
+        if not config.is_offline:
+            self.env_runner = EnvRunner(config=self.config, act=self._explore, seed=self.config.seed)
         self._evaluator: EnvRunner | None = None
+        self._is_stopped = False
+        self._seconds: dict[str, float] = {}
+        self._training: Training = self._learner._provide("get_training_class")(self)
 
     def _explore(self, observations: Array) -> Mapping[str, Array]:
         return self._learner.compute_actions(observations)
@@ -52,28 +66,66 @@ class Algorithm:
         return None if spec is None else spec.reward_threshold
 
     def train(self) -> Results:
-        """Sample one batch, update once, evaluate if it is time.
+        """One iteration: the algorithm's training step, then evaluation if it is time.
 
         Returns:
             Flat keys: `env_runners/episode_return_mean`, `num_env_steps_sampled_lifetime`,
             `learners/<module>/<key>`, `time/<stage>` in seconds, `evaluation/*`, `training_iteration`.
         """
         start = perf_counter()
-        episodes = self._runner.sample()
-        sampled = perf_counter()
-        timesteps = {NUM_ENV_STEPS: self._runner.total_steps}
-        learned = self.learner_group.update(episodes=episodes, timesteps=timesteps)[0]
-        updated = perf_counter()
+        self._seconds = {"sample": 0.0, "learn": 0.0}
+        learned = self._training.training_step()
         self.iteration += 1
-        results = Results({"training_iteration": self.iteration, NUM_ENV_STEPS: self._runner.total_steps})
-        results.update(flatten(self._runner.get_metrics(), "env_runners"))
+        results = Results({"training_iteration": self.iteration, NUM_ENV_STEPS: self._training.num_env_steps})
+        if self.env_runner is not None:
+            results.update(flatten(self.env_runner.get_metrics(), "env_runners"))
         results.update(flatten(learned, "learners"))
-        results.update({"time/sample": sampled - start, "time/learn": updated - sampled})
-        interval = self.config.evaluation_interval
-        if interval and self.iteration % interval == 0:
+        results.update(flatten(self._seconds, "time"))
+        if self._is_time_to_evaluate():
             results.update(flatten(self.evaluate(), "evaluation"))
         results["time/iteration"] = perf_counter() - start
+        self._learner.tell("iteration_ended", algorithm=self, results=results)
         return results
+
+    def _is_time_to_evaluate(self) -> bool:
+        interval = self.config.evaluation_interval
+        return bool(interval and self.config.env is not None and self.iteration % interval == 0)
+
+    def sample(self, num_steps_per_env: int | None = None) -> list[Any]:
+        """Episodes from the environments, as `EnvRunner.sample` gives them: for training steps.
+
+        Raises:
+            ConfigError: the config `is_offline`.
+        """
+        if self.env_runner is None:
+            raise ConfigError(f"{type(self.config).__name__} is offline: it has no env runner to sample with")
+        with self._timed("sample"):
+            return self.env_runner.sample(num_steps_per_env)
+
+    def update(
+        self, batch: Any = None, *, episodes: Sequence[Any] | None = None, **settings: Any
+    ) -> ModuleResults:
+        """`Learner.update` by the learner group, at the present timestep: for training steps."""
+        timesteps = {NUM_ENV_STEPS: self._training.num_env_steps}
+        with self._timed("learn"):
+            results: ModuleResults = self.learner_group.update(
+                batch, episodes=episodes, timesteps=timesteps, **settings
+            )[0]
+        return results
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + perf_counter() - start
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Ask whoever trains in a loop, such as `plugrad train`, to stop after this iteration.
+
+        Args:
+            reason: a sentence part, such as "stopped early: no better mean return in 50 iterations".
+        """
+        self.stop_reason = reason
 
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Returns of whole episodes of the greedy policy.
@@ -81,11 +133,14 @@ class Algorithm:
         Args:
             num_episodes: default `config.evaluation_num_episodes`.
             seed: of the environments; default: the config's, so that evaluations are comparable.
+
+        Raises:
+            ConfigError: the config names no environment.
         """
         if self._evaluator is None:
             self._evaluator = EnvRunner(config=self.config, act=self._exploit)
-        if self._runner.normalizer is not None:
-            self._evaluator.normalizer = self._runner.normalizer.frozen_copy()
+        if self.env_runner is not None and self.env_runner.normalizer is not None:
+            self._evaluator.normalizer = self.env_runner.normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
         found = evaluate(
             self._evaluator, num_episodes=number, seed=self.config.seed if seed is None else seed
@@ -99,25 +154,29 @@ class Algorithm:
         }
 
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
-        """Write learner, env runner and counters as one checkpoint; returns `path`.
+        """Write learner, env runner, training and counters as one checkpoint; returns `path`.
 
         A run that saves and goes on equals one that is resumed from there. Running episodes that cannot be saved
         (see `EnvRunner.get_state`) therefore end here.
         """
         state = {
             "learner": self._learner.get_state(),
-            "env_runner": self._runner.get_state(),
+            "env_runner": None if self.env_runner is None else self.env_runner.get_state(),
+            "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
         disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
-        self._runner.cut()
+        if self.env_runner is not None:
+            self.env_runner.cut()
         return str(path)
 
     def restore_from_path(self, path: disk.StrPath) -> None:
         """Go on exactly where the checkpoint was saved."""
         state = disk.load(path, kind="algorithm").state
         self._learner.set_state(state["learner"])
-        self._runner.set_state(state["env_runner"])
+        if self.env_runner is not None:
+            self.env_runner.set_state(state["env_runner"])
+        self._training.set_state(state.get("training", {}))  # older checkpoints have none
         self.iteration = state["training_iteration"]
 
     @classmethod
@@ -129,7 +188,11 @@ class Algorithm:
 
     def stop(self) -> None:
         """Close environments and learners; calling it again does nothing."""
-        self._runner.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._learner.tell("algorithm_stopped", algorithm=self)
+        for runner in (self.env_runner, self._evaluator):
+            if runner is not None:
+                runner.close()
         self.learner_group.shutdown()

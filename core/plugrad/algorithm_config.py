@@ -23,6 +23,11 @@ class AlgorithmConfig(Config):
     `.training(...)`. `AlgorithmConfig.fields()` lists every setting with its help, default and rules.
     """
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether it learns from recorded data alone: nothing is sampled, and `env` is only for evaluation."""
+        return False
+
     def get_default_learner_class(self) -> type[Learner]:
         """The Learner that is built when `learner_class` is None; algorithms override it."""
         return Learner

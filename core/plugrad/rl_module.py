@@ -227,7 +227,9 @@ def _weights_in(state: Any) -> Mapping[str, Any]:
     """Weights themselves, or those under "rl_module" of a larger state."""
     weights = state.get(COMPONENT_RL_MODULE, state) if isinstance(state, Mapping) else state
     if not isinstance(weights, Mapping):
-        raise RestoreMismatchError(f"weights are a dict, found {type(weights).__name__}. Nothing was changed.")
+        raise RestoreMismatchError(
+            f"weights are a dict, found {type(weights).__name__}. Nothing was changed."
+        )
     return weights
 
 

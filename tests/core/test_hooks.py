@@ -313,6 +313,7 @@ def test_what_is_asked_once_at_build_is_all_that_cannot_be_wrapped():
         "backend_info",
         "get_config_class",
         "get_default_rl_module_spec",
+        "get_training_class",
         "get_learner_connectors",
         "ops",
     }

@@ -122,6 +122,8 @@ class TrainLoop:
     def _reason_to_stop(self, progress: Progress | None) -> str | None:
         if self.signals.received is not None:
             return "stopped by Ctrl-C" if self.signals.received == SIGINT else "stopped by SIGTERM"
+        if self.algorithm.stop_reason is not None:
+            return self.algorithm.stop_reason
         return None if progress is None else self.goals.reached(progress)
 
     def _save(self) -> None:

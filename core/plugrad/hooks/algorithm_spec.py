@@ -13,6 +13,7 @@ from typing import Any
 from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.training import Training
 from plugrad.types import ModuleID, ParamRef, Tensor
 
 
@@ -62,6 +63,18 @@ class AlgorithmSpec:
             @hookimpl
             def get_learner_connectors(config):
                 return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_training_class(self) -> type[Training]:
+        """What one `Algorithm.train()` does: a `plugrad.training.Training`. Default: `OnPolicyTraining`.
+
+        Called once, when an Algorithm is built; a learner alone never asks.
+
+            @hookimpl
+            def get_training_class():
+                return MyTraining
         """
         raise NotImplementedError
 

@@ -63,6 +63,25 @@ class ListenerSpec:
         """
 
     @hookspec
+    def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
+        """`Algorithm.train()` is about to return these results, by flat keys; `algorithm.ask_to_stop(reason)` works.
+
+        @hookimpl
+        def iteration_ended(algorithm, results):
+            if results["time/iteration"] > 60:
+                algorithm.ask_to_stop("an iteration took more than a minute")
+        """
+
+    @hookspec
+    def algorithm_stopped(self, algorithm: Any) -> None:
+        """`Algorithm.stop()` was called for the first time; environments and learners are still there.
+
+        @hookimpl
+        def algorithm_stopped():
+            close_log()
+        """
+
+    @hookspec
     def checkpoint_saved(self, learner: Any, path: str) -> None:
         """A checkpoint is complete on disk.
 

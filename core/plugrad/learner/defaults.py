@@ -6,6 +6,7 @@ from typing import Any
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
+from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import ModuleID
 
 
@@ -25,6 +26,12 @@ def build_network(module_spec: RLModuleSpec) -> Network:
 def get_learner_connectors(config: Any) -> list[Any]:
     """None."""
     return []
+
+
+@hookimpl
+def get_training_class() -> type[Training]:
+    """Sample, update, forget."""
+    return OnPolicyTraining
 
 
 @hookimpl

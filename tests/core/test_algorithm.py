@@ -1,0 +1,85 @@
+"""An Algorithm, its training and its listeners, on the numpy backend: what is told when, and who may end a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from plugrad.cli import main
+from plugrad.errors import RestoreMismatchError
+from plugrad.training import OnPolicyTraining
+from plugrad_ppo import PPOConfig
+
+LISTENER = """
+from pathlib import Path
+
+from plugrad import hookimpl
+
+HEARD = Path(__file__).with_suffix(".txt")
+
+
+def note(line):
+    HEARD.write_text((HEARD.read_text() if HEARD.exists() else "") + line + chr(10))
+
+
+@hookimpl
+def iteration_ended(algorithm, results):
+    note(f"{algorithm.iteration}: {results['num_env_steps_sampled_lifetime']}")
+    if algorithm.iteration == 3:
+        algorithm.ask_to_stop("stopped by a listener")
+
+
+@hookimpl
+def algorithm_stopped(algorithm):
+    note(f"stopped at {algorithm.iteration}")
+"""
+
+
+@pytest.fixture
+def listener(tmp_path) -> Path:
+    path = tmp_path / "listener.py"
+    path.write_text(LISTENER)
+    return path
+
+
+def config() -> PPOConfig:
+    return (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [1]})
+        .env_runners(num_envs_per_env_runner=2)
+        .training(train_batch_size=8, minibatch_size=None, num_epochs=1)
+        .debugging(seed=0)
+    )
+
+
+def test_each_iteration_is_told_when_it_is_done_and_the_end_once(listener):
+    algorithm = config().plugins(str(listener)).build_algo()
+    for n in (1, 2, 3):
+        assert algorithm.stop_reason is None
+        assert algorithm.train()["training_iteration"] == n
+    assert algorithm.stop_reason == "stopped by a listener"
+    algorithm.stop()
+    algorithm.stop()
+    assert listener.with_suffix(".txt").read_text().splitlines() == ["1: 8", "2: 16", "3: 24", "stopped at 3"]
+
+
+def test_plugrad_train_ends_when_a_listener_asks_for_it(listener, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(config().to_toml())
+    run = tmp_path / "run"
+    arguments = ["train", "--config", path, "--plugin", listener, "--out", run, "--stop-timesteps", 800]
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    assert "stopped by a listener" in result.stdout.splitlines()
+    assert json.loads((run / "summary.json").read_text())["timesteps"] == 24
+    assert listener.with_suffix(".txt").read_text().splitlines()[-1] == "stopped at 3"
+
+
+def test_a_training_that_keeps_nothing_refuses_what_another_kept():
+    training = OnPolicyTraining(config().build_algo())
+    training.set_state(training.get_state())
+    with pytest.raises(RestoreMismatchError, match="keeps nothing between iterations; unexpected: replay"):
+        training.set_state({"replay": {}})
