@@ -19,7 +19,7 @@ from plugrad_ppo import PPOConfig, PPOLearner
 P = DEFAULT_MODULE_ID
 LN_2 = float(np.log(2.0))
 DEMONSTRATIONS = Path(__file__).parents[1] / "data" / "cartpole_demonstrations.safetensors"
-"""512 rows of CartPole-v1, `obs` [512, 4] and `actions` [512], of a policy that PPO had trained to a mean return of 400."""
+"""512 rows of CartPole-v1, `obs` [512, 4] and `actions` [512], of a policy that PPO had trained to a return of 400."""
 
 
 # --- behaviour cloning, three times -----------------------------------------------------------------------------
