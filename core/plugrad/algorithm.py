@@ -16,6 +16,7 @@ from plugrad.group import LearnerGroup
 from plugrad.group.learner_group import the_learner
 from plugrad.learner import disk
 from plugrad.learner.build import with_spaces
+from plugrad.learner.hyperparameters import Hyperparameters, chosen
 from plugrad.results import Results, flatten
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
@@ -165,19 +166,59 @@ class Algorithm:
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
-        disk.save(path, state, self.config, list(self._learner.module), kind="algorithm", keep=keep)
+        learner = self._learner
+        disk.save(
+            path,
+            state,
+            self.config,
+            list(learner.module),
+            plugins=learner.plugins,
+            kind="algorithm",
+            keep=keep,
+        )
         if self.env_runner is not None:
             self.env_runner.cut()
         return str(path)
 
-    def restore_from_path(self, path: disk.StrPath) -> None:
-        """Go on exactly where the checkpoint was saved."""
-        state = disk.load(path, kind="algorithm").state
-        self._learner.set_state(state["learner"])
-        if self.env_runner is not None:
-            self.env_runner.set_state(state["env_runner"])
-        self._training.set_state(state.get("training", {}))  # older checkpoints have none
+    def restore_from_path(
+        self, path: disk.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
+    ) -> None:
+        """Go on exactly where the checkpoint was saved; or nothing changes.
+
+        Args:
+            path: a checkpoint directory or one of its saves.
+            hyperparameters: whose settings of training to go on with, those of the "checkpoint" or those of this
+                algorithm's "config": see `Learner.restore_from_path`.
+        """
+        checkpoint = disk.load(path, kind="algorithm")
+        state = checkpoint.state
+        with self._all_or_nothing():
+            self._take(chosen(self.config, hyperparameters, checkpoint.metadata["config"]))
+            self._training.set_state(state.get("training", {}))  # older checkpoints have none
+            if self.env_runner is not None:
+                self.env_runner.set_state(state["env_runner"])
+            self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
         self.iteration = state["training_iteration"]
+
+    def _take(self, config: Any) -> None:
+        self.config = config
+        self._training = type(self._training)(self)
+        if self.env_runner is not None:
+            self.env_runner.config = config
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put back what a restore has changed if a later part of it fails; the learners come last."""
+        config, training = self.config, self._training
+        runner = None if self.env_runner is None else self.env_runner.get_state()
+        try:
+            yield
+        except BaseException:
+            self._take(config)
+            self._training = training
+            if self.env_runner is not None and runner is not None:
+                self.env_runner.set_state(runner)
+            raise
 
     @classmethod
     def from_checkpoint(cls, path: disk.StrPath, *, backend: str | None = None) -> "Algorithm":

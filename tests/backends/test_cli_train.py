@@ -108,10 +108,36 @@ def test_a_finished_run_has_nothing_to_do(finished):
     assert numbers(finished) == before
 
 
+def rate(path):
+    return numbers(path)[-1]["learners/default_policy/default_optimizer_learning_rate"]
+
+
+def test_hyperparameters_are_the_checkpoints_unless_the_configs_are_asked_for(finished, caplog):
+    text = (finished / "config.toml").read_text()
+    assert "[\n        1024,\n        0.0001,\n    ]" in text
+    (finished / "config.toml").write_text(text.replace("0.0001", "0.5"))
+    plugrad("train", "--resume", finished, "--stop-timesteps=768")
+    assert "going on with the hyperparameters of the checkpoint; lr: " in caplog.text
+    assert rate(finished) == pytest.approx(1e-3 + (1e-4 - 1e-3) * 0.75)
+    assert RunDirectory.open(finished).read_config().lr[1] == [1024, 1e-4]
+    own = ["--hyperparameters=config", "--training.lr=0.25", "--stop-timesteps=896"]
+    plugrad("train", "--resume", finished, *own)
+    assert "going on with the hyperparameters of the config; lr: " in caplog.text
+    assert rate(finished) == 0.25
+    assert RunDirectory.open(finished).read_config().lr == 0.25
+
+
+def test_saves_come_as_often_as_asked_for(train, tmp_path):
+    train("run", "--stop-timesteps=640", "--save-every=2")
+    last = RunDirectory.open(tmp_path / "run").last
+    # One before the first iteration, after the second and the fourth, and at the end.
+    assert sorted(each.name for each in last.iterdir()) == ["save-3", "save-4"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--training.lr=1"], "--training.lr cannot be given with it"),
+        (["--training.lr=1"], "--training.lr cannot be given with it; add --hyperparameters config"),
         (["--seed=1"], "--seed cannot be given with it"),
         (["ppo", "Acrobot-v1"], "the run was trained on CartPole-v1, not on Acrobot-v1"),
     ],

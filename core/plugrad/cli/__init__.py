@@ -1,6 +1,6 @@
-"""The command line: `plugrad train`, `eval`, `plot`, `plugins`, `doctor`.
+"""The command line: `plugrad train`, `eval`, `plot`, `inspect`, `plugins`, `doctor`.
 
-Help, `plugins` and `doctor` import no framework; what a command needs is imported when it is called.
+Help, `inspect`, `plugins` and `doctor` import no framework; what a command needs is imported when it is called.
 """
 
 import click
@@ -8,6 +8,7 @@ import click
 from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
 from plugrad.cli.exits import OneLineErrors, debug_option
+from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.plot import plot
 from plugrad.cli.plugins import plugins
 from plugrad.cli.train import train
@@ -20,7 +21,7 @@ def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
 
 
-for command in (train, evaluate, plot, plugins, doctor):
+for command in (train, evaluate, plot, inspect_checkpoint, plugins, doctor):
     main.add_command(command)
 
 __all__ = ["main"]

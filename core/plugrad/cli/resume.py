@@ -7,15 +7,21 @@ import click
 from plugrad.checkpoint import list_saves
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import CheckpointCorruptError, CheckpointError
+from plugrad.learner.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
 
 
-def resume(algorithm: "Algorithm", run: RunDirectory) -> None:
+def resume(algorithm: "Algorithm", run: RunDirectory, hyperparameters: Hyperparameters) -> None:
     """Bring the algorithm to the newest undamaged checkpoint; later metrics are cut, they will be trained again.
 
     A damaged checkpoint is reported on stderr and the one before it taken.
+
+    Args:
+        algorithm: built from the run's settings.
+        run: where its checkpoints lie.
+        hyperparameters: see `Algorithm.restore_from_path`.
 
     Raises:
         CheckpointError: there is none, or none that can be read.
@@ -23,7 +29,7 @@ def resume(algorithm: "Algorithm", run: RunDirectory) -> None:
     saves = list_saves(run.last)[::-1] if run.last.is_dir() else []
     for save in saves:
         try:
-            algorithm.restore_from_path(str(save))
+            algorithm.restore_from_path(str(save), hyperparameters=hyperparameters)
         except CheckpointCorruptError as error:
             click.echo(f"plugrad: warning: {error}; trying the one before", err=True)
             continue

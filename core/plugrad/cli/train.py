@@ -94,6 +94,18 @@ class TrainCommand(click.Command):
     help="Go on with a run, in its directory; --backend may differ.",
 )
 @click.option(
+    "--hyperparameters",
+    type=click.Choice(["checkpoint", "config"]),
+    help="With --resume: train by the settings of the checkpoint, or by those of the run's config.toml and of "
+    "--training.* options.  [default: checkpoint]",
+)
+@click.option(
+    "--save-every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Write a checkpoint every N iterations.  [default: every 10 seconds]",
+)
+@click.option(
     "--learners", type=click.IntRange(0), metavar="N", help="Remote learners; 0: learn in this process."
 )
 @click.option("--plugin", "plugins", multiple=True, metavar="FILE.py|NAME", help="A listener to load.")
@@ -118,8 +130,8 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
             if run is None:
                 run = RunDirectory.create(request.out or default_path(config, request.algorithm), config)
             else:
-                resume(algorithm, run)
-                run.write_config(config)
+                resume(algorithm, run, request.whose_hyperparameters)
+                run.write_config(algorithm.config)
             _train(request, algorithm, run, signals)
         finally:
             algorithm.stop()
@@ -155,6 +167,7 @@ def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, sig
             display=display,
             signals=signals,
             recorders=tuple(recorders),
+            save_every=request.save_every,
         )
         outcome = loop()
     summary = summary_of(outcome, config, request.algorithm, goals)

@@ -62,6 +62,7 @@ class TrainLoop:
         display: what is shown.
         signals: who may ask to stop.
         recorders: more places for each row of metrics, such as TensorBoard.
+        save_every: a checkpoint after every so many iterations of the run's whole life; None: by the clock.
     """
 
     algorithm: "Algorithm"
@@ -70,6 +71,7 @@ class TrainLoop:
     display: Display
     signals: StopSignals
     recorders: tuple[Recorder, ...] = ()
+    save_every: int | None = None
 
     def __post_init__(self) -> None:
         rows = self.run.metrics.rows
@@ -88,7 +90,7 @@ class TrainLoop:
             self._save()  # from here on there is always a checkpoint to resume from
         while (reason := self._reason_to_stop(progress)) is None:
             progress = self._iterate()
-            if perf_counter() - self._saved >= SAVE_EVERY_S:
+            if self._is_time_to_save():
                 self._save()
         self.signals.iteration_is_done()
         if progress is not self._resumed:
@@ -125,6 +127,11 @@ class TrainLoop:
         if self.algorithm.stop_reason is not None:
             return self.algorithm.stop_reason
         return None if progress is None else self.goals.reached(progress)
+
+    def _is_time_to_save(self) -> bool:
+        if self.save_every is not None:
+            return self.algorithm.iteration % self.save_every == 0
+        return perf_counter() - self._saved >= SAVE_EVERY_S
 
     def _save(self) -> None:
         self.algorithm.save_to_path(str(self.run.last))

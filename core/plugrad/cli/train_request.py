@@ -8,6 +8,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError
+from plugrad.learner.hyperparameters import Hyperparameters
 
 DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0
@@ -30,6 +31,8 @@ class TrainRequest:
     config_file: Path | None
     out: Path | None
     resume: Path | None
+    hyperparameters: Hyperparameters | None
+    save_every: int | None
     stop_reward: float | None
     stop_timesteps: float
     stop_time: float | None
@@ -42,6 +45,10 @@ class TrainRequest:
         Raises:
             ConfigError: something in it cannot be.
         """
+        if self.hyperparameters is not None:
+            raise ConfigError(
+                "--hyperparameters is for --resume: a new run has no checkpoint to take them from"
+            )
         config = self._apply(self._base_config())
         if config.env is None:
             config = config.environment(DEFAULT_ENV)
@@ -49,6 +56,8 @@ class TrainRequest:
 
     def resumed_config(self, run: RunDirectory) -> AlgorithmConfig:
         """The config of a run that goes on: its own, on another backend or with other learners if asked.
+
+        With `--hyperparameters config`, other settings of training may be given too.
 
         Raises:
             ConfigError: the arguments would make another run of it.
@@ -58,6 +67,11 @@ class TrainRequest:
             raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")
         self._refuse_another_run(config)
         return self._apply(config)
+
+    @property
+    def whose_hyperparameters(self) -> Hyperparameters:
+        """By whose settings of training a run goes on."""
+        return self.hyperparameters or "checkpoint"
 
     def _base_config(self) -> AlgorithmConfig:
         if self.config_file is None:
@@ -84,12 +98,17 @@ class TrainRequest:
 
     def _refuse_another_run(self, config: AlgorithmConfig) -> None:
         fields = config.fields()
-        changes = [name for name in self.settings if fields[name].section not in RESUMABLE_SECTIONS]
+        own = self.whose_hyperparameters == "config"
+        may_change = (*RESUMABLE_SECTIONS, "training") if own else RESUMABLE_SECTIONS
+        changes = [name for name in self.settings if fields[name].section not in may_change]
         named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
         wrong = [option_name(fields[name]) for name in changes]
         wrong += [option for option, value in named.items() if value is not None]
         if wrong:
-            raise ConfigError(f"--resume goes on with the run as it is: {wrong[0]} cannot be given with it")
+            hint = "; add --hyperparameters config" if wrong[0].startswith("--training.") else ""
+            raise ConfigError(
+                f"--resume goes on with the run as it is: {wrong[0]} cannot be given with it{hint}"
+            )
         if self.env not in (None, config.env):
             raise ConfigError(f"--resume: the run was trained on {config.env}, not on {self.env}")
 

@@ -14,6 +14,7 @@ from plugrad.group.requests import QueuedRequests, Requests
 from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import Learner, disk
 from plugrad.learner.build import Spaces, with_spaces
+from plugrad.learner.hyperparameters import Hyperparameters
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleID
 
@@ -211,9 +212,18 @@ class LearnerGroup:
         self._requests.run(lambda: self._learners.one("save_to_path", abspath(path), keep=keep))
         return str(path)
 
-    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
-        """Every learner takes over the checkpoint of a group or of a single Learner, or an error and none does."""
-        self._change("restore_from_path", abspath(path), component=component)
+    def restore_from_path(
+        self,
+        path: disk.StrPath,
+        *,
+        component: str | None = None,
+        hyperparameters: Hyperparameters = "checkpoint",
+    ) -> None:
+        """Every learner takes over the checkpoint of a group or of a single Learner, or an error and none does.
+
+        Arguments as in `Learner.restore_from_path`.
+        """
+        self._change("restore_from_path", abspath(path), component=component, hyperparameters=hyperparameters)
 
     @classmethod
     def from_checkpoint(

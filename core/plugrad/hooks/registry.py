@@ -107,6 +107,13 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     return None
 
 
+def owner_of(plugin: Plugin) -> tuple[str, str] | None:
+    """Distribution and version of a plugin that came by an entry point; None for an object or a file of the user's."""
+    kind = "plugin" if plugin.tier == "listener" else plugin.tier
+    owners = [owner for entry, owner in _entries(kind) if entry.name == plugin.name]
+    return (owners[0].name, owners[0].version) if owners else None
+
+
 def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
 

@@ -13,6 +13,7 @@ from plugrad import batch as batches
 from plugrad.errors import BatchError, NonFiniteBatchError, NonFiniteError
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner.connectors import run_pipeline
+from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.minibatches import Cut, indices
 from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
@@ -58,7 +59,7 @@ class UpdateCall:
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
             self._train(columns, {module_id: rows[module_id] for module_id in columns}, cut, clock)
-            self._count(rows, columns, batch)
+            self._count(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
             results = self._results(rows, columns, clock)
@@ -143,7 +144,13 @@ class UpdateCall:
         learner.counters[lifetime] = learner.counters.get(lifetime, 0) + bad
         learner.register_metric(ALL_MODULES, lifetime, learner.counters[lifetime])
 
-    def _count(self, rows: Mapping[ModuleID, int], columns: batches.Batch, batch: Any) -> None:
+    def _count(
+        self,
+        rows: Mapping[ModuleID, int],
+        columns: batches.Batch,
+        batch: Any,
+        timesteps: Mapping[str, int],
+    ) -> None:
         steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
         steps[f"num_env_steps_trained/{ALL_MODULES}"] = getattr(batch, "env_steps", 0) or max(
             rows[module_id] for module_id in columns
@@ -156,6 +163,8 @@ class UpdateCall:
             self._learner.register_metric(module_id, name, number)
             self._learner.register_metric(module_id, f"{name}_lifetime", counters[lifetime])
         counters["weights_seq_no"] = counters.get("weights_seq_no", 0) + 1
+        if TIMESTEP in timesteps:
+            counters[TIMESTEP] = int(timesteps[TIMESTEP])
 
     def _results(
         self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock"

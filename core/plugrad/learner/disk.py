@@ -4,38 +4,53 @@ Knows the checkpoint package and the plugin registry; no framework.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.errors import CheckpointError
+from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import get_algorithm
+from plugrad.learner.provenance import describe
 
 StrPath = str | PathLike[str]
 
 
 def save(
-    path: StrPath, state: Mapping[str, Any], config: Any, module_ids: Sequence[str], *, kind: str, keep: int
+    path: StrPath,
+    state: Mapping[str, Any],
+    config: Any,
+    module_ids: Sequence[str],
+    *,
+    plugins: Sequence[Plugin],
+    kind: str,
+    keep: int,
 ) -> str:
-    """Write a state with its config; returns `path`."""
+    """Write a state with its config, and which plugins made it; returns `path`."""
+    written = config.to_dict()
     metadata = {
         "kind": kind,
         "backend": config.backend,
+        "algorithm": written["algorithm"],
         "module_ids": list(module_ids),
-        "config": config.to_dict(),
+        "plugins": describe(plugins),
+        "config": written,
     }
     return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
 
 
 def load(path: StrPath, *, kind: str) -> Checkpoint:
-    """Read a checkpoint that `save` wrote.
+    """Read a checkpoint that `save` wrote. Of an algorithm's, a learner is a part that can be asked for.
 
     Raises:
         CheckpointError: it cannot be read, or holds something else.
     """
     checkpoint = load_checkpoint(path)
     found = checkpoint.metadata.get("kind")
+    if (found, kind) == ("algorithm", "learner"):
+        return replace(checkpoint, state=checkpoint.state["learner"])
     if found != kind:
         raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
     return checkpoint

@@ -17,37 +17,32 @@ _SECTION, _OVERRIDES = "training", "algorithm_config_overrides_per_module"
 _log = logging.getLogger("plugrad")
 
 
-def choose(learner: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
-    """Settle by whose hyperparameters a learner goes on, before it takes over a state; says so in the log.
+def chosen(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
+    """The config to go on with.
 
     Args:
-        learner: a built learner.
-        whose: "checkpoint" or "config" (the learner's own).
+        config: of who restores.
+        whose: "checkpoint" or "config".
         saved: the config of the checkpoint as data.
-        path: of the checkpoint, for the log.
 
     Raises:
         ConfigError: `whose` is neither.
     """
     if whose not in ("checkpoint", "config"):
         raise ConfigError(f"hyperparameters={whose!r}: there is 'checkpoint' and 'config'")
-    own, theirs = learner.config, _with_hyperparameters_of(learner.config, saved)
+    return config if whose == "config" else _with_hyperparameters_of(config, saved)
+
+
+def log_differences(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
+    """Say by whose hyperparameters training goes on, and in what the two differ, if they do."""
+    theirs = _with_hyperparameters_of(config, saved)
     changes = [
-        f"{name}: {getattr(theirs, name)} in the checkpoint, {getattr(own, name)} in the config"
-        for name in _names(own)
-        if getattr(theirs, name) != getattr(own, name)
+        f"{name}: {getattr(theirs, name)} in the checkpoint, {getattr(config, name)} in the config"
+        for name in _names(config)
+        if getattr(theirs, name) != getattr(config, name)
     ]
     if changes:
-        _log.warning("%s: going on with the hyperparameters of the %s (%s)", path, whose, "; ".join(changes))
-    if whose == "config":
-        learner.configure(own)
-    elif changes:
-        learner.configure(theirs)
-
-
-def without_scheduled(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state without what follows from the config; learning rates are set by `follow_schedules` afterwards."""
-    return {component: each for component, each in state.items() if component != "coefficients"}
+        _log.warning("%s: going on with the hyperparameters of the %s; %s", path, whose, "; ".join(changes))
 
 
 def follow_schedules(learner: Any) -> None:

@@ -107,7 +107,8 @@ class Learner(HookedMethods, RememberingMethods):
         """
         if self._is_built:
             return
-        self._hooks = HookManager(self._plugins(), fronts.innermost(self, Learner))
+        self.plugins = self._plugins()
+        self._hooks = HookManager(self.plugins, fronts.innermost(self, Learner))
         check_providers(self, Learner, self._hooks)
         fronts.wear_fronts(self, Learner, self._hooks)
         self.backend_info: BackendInfo = self._provide("backend_info")
@@ -115,15 +116,22 @@ class Learner(HookedMethods, RememberingMethods):
         self.ops: Ops = self._provide("ops")
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
         self.module = self._make_module()
+        self._configure(self.config)
+        self._is_built = True
+        self.tell("learner_built")
+
+    def _configure(self, config: Any) -> None:
+        """Make what follows from the settings of training: coefficients, optimizers, connectors, programs."""
+        self.config = config
+        self.registered_optimizers = {}
+        self.coefficients = {}
         for module_id in (*self.module, ALL_MODULES):
-            config = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
-            self.coefficients[module_id] = Coefficients(config, self._get_tensor_variable)
+            own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
+            self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
         self.configure_optimizers()
         self.connectors = make_connectors(self)
         self._actor = Actor(self)
         self._call = UpdateCall(self)
-        self._is_built = True
-        self.tell("learner_built")
 
     def _plugins(self) -> list[Plugin]:
         algorithm = algorithm_of(type(self.config))

@@ -6,8 +6,7 @@ read or write variables of a module that is gone. Knows no framework.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.call import UpdateCall
 from plugrad.learner.inference import Actor
-from plugrad.learner.undo import Undo
+from plugrad.learner.undo import all_or_nothing
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import RLModule
 from plugrad.schedules import Coefficients
@@ -24,7 +23,6 @@ from plugrad.types import ALL_MODULES, ModuleID
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _OVERRIDES = "algorithm_config_overrides_per_module"
-_BY_NAME = ("registered_optimizers", "coefficients", "streams")
 
 
 def add_module(
@@ -36,7 +34,7 @@ def add_module(
 ) -> None:
     """See `Learner.add_module`."""
     _check_new(learner, module_id, spec)
-    with _all_or_nothing(learner):
+    with all_or_nothing(learner):
         if overrides is not None:
             _change_config(learner, overrides={**_overrides(learner), module_id: dict(overrides)})
         config = learner.config.get_config_for_module(module_id)
@@ -56,7 +54,7 @@ def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleI
     left = {other: module for other, module in learner.module.items() if other != module_id}
     if not left:
         raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
-    with _all_or_nothing(learner):
+    with all_or_nothing(learner):
         learner.module = type(learner.module)(left)
         for full_name in own:
             del learner.registered_optimizers[full_name]
@@ -158,21 +156,3 @@ def _to_train(learner: Any, trained: Collection[ModuleID] | None) -> Any:
                 raise ConfigError(f"new_should_module_be_updated: no module {each!r} in {known}.{hint}")
         return list(trained)
     return trained  # the config refuses it and says what to do for a rule
-
-
-@contextmanager
-def _all_or_nothing(learner: Any) -> Iterator[None]:
-    """Put everything back if what is done meanwhile fails, a listener's own mistake included."""
-    undo = Undo(learner)
-    former = {name: getattr(learner, name) for name in ("config", "module", "_call", "_actor")}
-    by_name = {name: dict(getattr(learner, name)) for name in _BY_NAME}
-    results = dict(learner.metrics.results)
-    try:
-        yield
-    except BaseException:
-        for name, value in {**former, **by_name}.items():
-            setattr(learner, name, value)
-        learner.metrics.results = results
-        undo.restore()
-        learner.weights_version += 1
-        raise

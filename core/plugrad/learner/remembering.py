@@ -3,12 +3,17 @@
 What a state is says `plugrad.learner.state`; how it lies on disk, `plugrad.checkpoint`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plugrad.checkpoint import Checkpoint
+from plugrad.hooks.manager import Plugin
 from plugrad.learner import disk
 from plugrad.learner import state as state_of
 from plugrad.learner.components import Paths, parts_in, pick, select
+from plugrad.learner.hyperparameters import Hyperparameters, chosen, follow_schedules, log_differences
+from plugrad.learner.provenance import warn_of_differences
+from plugrad.learner.undo import all_or_nothing
 from plugrad.rl_module import MultiRLModule
 from plugrad.types import Array, ModuleID
 
@@ -17,8 +22,12 @@ class RememberingMethods:
     """State of a Learner, whole or in part."""
 
     config: Any
+    plugins: Sequence[Plugin]
     module: MultiRLModule
     weights_version: int
+
+    def _configure(self, config: Any) -> None:
+        raise NotImplementedError
 
     def _check_is_built(self, error: bool = True) -> bool:
         raise NotImplementedError
@@ -76,22 +85,53 @@ class RememberingMethods:
             CheckpointError: the disk refused, or another process writes there; older saves are as they were.
         """
         state = self.get_state()
-        disk.save(path, state, self.config, list(self.module), kind="learner", keep=keep)
+        disk.save(
+            path, state, self.config, list(self.module), plugins=self.plugins, kind="learner", keep=keep
+        )
         self.tell("checkpoint_saved", path=str(path))
         return str(path)
 
-    def restore_from_path(self, path: disk.StrPath, *, component: str | None = None) -> None:
+    def restore_from_path(
+        self,
+        path: disk.StrPath,
+        *,
+        component: str | None = None,
+        hyperparameters: Hyperparameters = "checkpoint",
+    ) -> None:
         """Take over the state, or one part of it, of the newest save in `path`, or of `path/save-<n>`.
 
+        Warns if the checkpoint was written with other plugins than those that are active.
+
         Args:
-            path: a checkpoint directory or one of its saves.
+            path: a checkpoint directory, of a learner or an algorithm, or one of its saves.
             component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
+            hyperparameters: whose settings of training a whole state goes on with: those of the "checkpoint", or of
+                this learner's own "config", learning rates and coefficients included. A difference is logged.
 
         Raises:
             CheckpointError: it cannot be read.
             ConfigError: the checkpoint has no such component; lists those that there are.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
-        state = disk.load(path, kind="learner").state
-        self.set_state(pick(state, select(parts_in(state), component)))
+        self._check_is_built()
+        checkpoint = disk.load(path, kind="learner")
+        state = pick(checkpoint.state, select(parts_in(checkpoint.state), component))
+        warn_of_differences(checkpoint.path, checkpoint.metadata, self.plugins)
+        if component is not None:
+            self.set_state(state)
+        else:
+            self._go_on(state, hyperparameters, checkpoint)
         self.tell("checkpoint_restored", path=str(path))
+
+    def _go_on(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
+        saved = checkpoint.metadata["config"]
+        config = chosen(self.config, whose, saved)
+        log_differences(self.config, whose, saved, checkpoint.path)
+        with all_or_nothing(self):
+            if config != self.config or whose == "config":
+                self._configure(config)
+            if whose == "config":
+                state = {**state, **self.get_state("coefficients")}
+            self.set_state(state)
+            if whose == "config":
+                follow_schedules(self)

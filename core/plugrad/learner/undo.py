@@ -1,9 +1,14 @@
 """All or nothing: what an update changes, copied before it and put back if it fails. Knows no framework."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from plugrad.ops import Variable
 from plugrad.types import Tensor
+
+_PARTS = ("config", "module", "connectors", "_call", "_actor")
+_BY_NAME = ("registered_optimizers", "coefficients", "streams")
 
 
 def state_variables(learner: Any) -> list[Variable]:
@@ -43,3 +48,24 @@ class Undo:
                 del self._learner.streams[name]
         self._learner.counters.clear()
         self._learner.counters.update(self._counters)
+
+
+@contextmanager
+def all_or_nothing(learner: Any) -> Iterator[None]:
+    """Put the whole learner back if what is done to it meanwhile fails, a listener's own mistake included.
+
+    More than `Undo` alone: modules, optimizers and settings may come and go.
+    """
+    undo = Undo(learner)
+    former = {name: getattr(learner, name) for name in _PARTS}
+    by_name = {name: dict(getattr(learner, name)) for name in _BY_NAME}
+    results = dict(learner.metrics.results)
+    try:
+        yield
+    except BaseException:
+        for name, value in {**former, **by_name}.items():
+            setattr(learner, name, value)
+        learner.metrics.results = results
+        undo.restore()
+        learner.weights_version += 1
+        raise

@@ -81,7 +81,7 @@ class EnvRunner:
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
     ) -> None:
-        self._config = config
+        self.config = config
         self._act = act
         self._envs = make_vector_env(
             config.env,
@@ -123,7 +123,7 @@ class EnvRunner:
     @property
     def fragment_length(self) -> int:
         """Steps per environment in one `sample()`: the configured ones or this runner's share of a batch."""
-        config = self._config
+        config = self.config
         if config.rollout_fragment_length is not None:
             return config.rollout_fragment_length
         return max(1, config.train_batch_size // (max(1, config.num_env_runners) * self.num_envs))

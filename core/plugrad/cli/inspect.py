@@ -1,0 +1,124 @@
+"""`plugrad inspect`: what a checkpoint holds, every byte checked, without importing a framework or loading a plugin."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
+from plugrad.cli.exits import debug_option
+from plugrad.cli.run_directory import RunDirectory
+from plugrad.types import Array
+
+
+@click.command(name="inspect")
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--arrays", is_flag=True, help="List every array with its dtype and shape.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object: everything but the arrays' values."
+)
+@debug_option
+def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
+    """What is inside a checkpoint; a damaged one is an error that names the file.
+
+    PATH is a checkpoint, one of its saves, or a run directory, of which the best checkpoint is taken.
+    """
+    checkpoint = load_checkpoint(
+        RunDirectory(path).checkpoint() if (path / "config.toml").is_file() else path
+    )
+    found = list(_arrays(checkpoint.state))
+    if as_json:
+        click.echo(json.dumps(_document(checkpoint, found), indent=2))
+        return
+    console = Console()
+    for name, value in _about(checkpoint).items():
+        console.print(f"{name + ':':12} {_printable(value)}", highlight=False, soft_wrap=True)
+    console.print(_array_table(found) if arrays else _summary_table(found))
+
+
+def _about(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a person wants to know first."""
+    metadata = checkpoint.metadata
+    saves = [save.name for save in list_saves(checkpoint.path.parent)]
+    plugins = [
+        f"{each['kind']} {each['name']} ({each['distribution'] or 'no distribution'} {each['version'] or ''}".rstrip()
+        + ")"
+        for each in metadata.get("plugins", ())
+    ]
+    about = {
+        "checkpoint": f"{checkpoint.path} (saves: {', '.join(saves) or 'this one'})",
+        "written by": f"plugrad {checkpoint.plugrad_version}",
+        "kind": metadata.get("kind"),
+        "algorithm": metadata.get("algorithm"),
+        "backend": metadata.get("backend"),
+        "plugins": ", ".join(plugins) or None,
+        "modules": ", ".join(metadata.get("module_ids", ())) or None,
+        "counters": ", ".join(f"{name} {number}" for name, number in _counters(checkpoint.state)) or None,
+    }
+    return {name: value for name, value in about.items() if value is not None}
+
+
+def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for name in ("training_iteration", "total_steps", "counters"):
+        for place in (state, state.get("env_runner"), state.get("learner")):
+            found = place.get(name) if isinstance(place, Mapping) else None
+            yield from found.items() if isinstance(found, Mapping) else [(name, found)] * (found is not None)
+
+
+def _document(checkpoint: Checkpoint, arrays: list[tuple[str, Array]]) -> dict[str, Any]:
+    return {
+        "path": str(checkpoint.path),
+        "plugrad_version": checkpoint.plugrad_version,
+        "metadata": checkpoint.metadata,
+        "counters": dict(_counters(checkpoint.state)),
+        "arrays": {name: {"dtype": str(each.dtype), "shape": list(each.shape)} for name, each in arrays},
+    }
+
+
+def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
+    """Every array with its place in the state."""
+    if isinstance(tree, np.ndarray):
+        yield path, tree
+    items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list) else ()
+    for name, value in items:
+        yield from _arrays(value, f"{path}/{name}" if path else str(name))
+
+
+def _summary_table(arrays: list[tuple[str, Array]]) -> Table:
+    """One row per module or optimizer: the parts that `restore_from_path(component=...)` knows."""
+    parts: dict[str, list[Array]] = {}
+    for name, array in arrays:
+        depth = 3 if name.startswith("learner/") else 2
+        parts.setdefault("/".join(name.split("/")[:depth]), []).append(array)
+    table = _table("part", "arrays", "numbers", "bytes")
+    for part, each in parts.items():
+        size, space = sum(array.size for array in each), sum(array.nbytes for array in each)
+        table.add_row(_printable(part), str(len(each)), f"{size:,}", f"{space:,}")
+    return table
+
+
+def _array_table(arrays: list[tuple[str, Array]]) -> Table:
+    table = _table("array", "dtype", "shape")
+    for name, array in arrays:
+        table.add_row(_printable(name), str(array.dtype), escape(str(list(array.shape))))
+    return table
+
+
+def _printable(text: Any) -> str:
+    """A stranger's text without what would steer a terminal or rich."""
+    return escape("".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(text)))
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for column in others:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
