@@ -65,11 +65,14 @@ def _about(checkpoint: Checkpoint) -> dict[str, Any]:
     return {name: value for name, value in about.items() if value is not None}
 
 
-def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for name in ("training_iteration", "total_steps", "counters"):
-        for place in (state, state.get("env_runner"), state.get("learner")):
-            found = place.get(name) if isinstance(place, Mapping) else None
-            yield from found.items() if isinstance(found, Mapping) else [(name, found)] * (found is not None)
+def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a learner, an env runner or an algorithm counts."""
+    for place in (state, state.get("env_runner"), state.get("learner")):
+        if isinstance(place, Mapping):
+            yield from (
+                (name, place[name]) for name in ("training_iteration", "total_steps") if name in place
+            )
+            yield from dict(place.get("counters") or {}).items()
 
 
 def _document(checkpoint: Checkpoint, arrays: list[tuple[str, Array]]) -> dict[str, Any]:
