@@ -6,6 +6,7 @@ here is needed by who brings batches of their own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,9 +18,12 @@ from plugrad.group.learner_group import the_learner
 from plugrad.learner import disk
 from plugrad.learner.build import with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
+from plugrad.offline import EpisodeData
 from plugrad.results import Results, flatten
-from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.env_runner import Act, EnvRunner
 from plugrad.sampling.evaluation import evaluate
+from plugrad.sampling.normalization import ObservationNormalizer
+from plugrad.sampling.whole_episodes import first_episodes
 from plugrad.streams import fresh_seed
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array
@@ -154,6 +158,34 @@ class Algorithm:
             "num_episodes": number,
         }
 
+    def record(self, num_episodes: int, *, seed: int | None = None, explore: bool = False) -> EpisodeData:
+        """Whole episodes of the policy, for `plugrad.offline.save_episodes`.
+
+        Observations are the environment's own, also where the policy sees them normalised.
+
+        Args:
+            num_episodes: how many, >= 1.
+            seed: of the environments; default: the config's.
+            explore: act as while training, not greedily.
+
+        Raises:
+            ConfigError: the config names no environment.
+        """
+        act = self._explore if explore else self._exploit
+        normalizer = None if self.env_runner is None else self.env_runner.normalizer
+        if normalizer is not None:
+            act = partial(_normalized, act, normalizer)
+        runner = EnvRunner(config=self.config.env_runners(normalize_observations=False), act=act)
+        try:
+            episodes = first_episodes(
+                runner, num_episodes=num_episodes, seed=self.config.seed if seed is None else seed
+            )
+        finally:
+            runner.close()
+        return EpisodeData(
+            episodes=episodes, observation_space=runner.observation_space, action_space=runner.action_space
+        )
+
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner, training and counters as one checkpoint; returns `path`.
 
@@ -237,3 +269,7 @@ class Algorithm:
             if runner is not None:
                 runner.close()
         self.learner_group.shutdown()
+
+
+def _normalized(act: Act, normalizer: ObservationNormalizer, observations: Array) -> Mapping[str, Array]:
+    return act(normalizer.normalize(observations))

@@ -23,6 +23,7 @@ def public_names() -> str:
         "Algorithm": members(Algorithm),
         "AlgorithmConfig.fields()": plugrad.AlgorithmConfig.fields(),
         "PPOConfig.fields()": plugrad.get_algorithm("ppo").fields(),
+        "BCConfig.fields()": plugrad.get_algorithm("bc").fields(),
     }
     return "".join(f"{where}: {name}\n" for where, names in sections.items() for name in sorted(names))
 

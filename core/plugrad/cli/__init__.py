@@ -1,4 +1,4 @@
-"""The command line: `plugrad train`, `eval`, `plot`, `inspect`, `plugins`, `doctor`.
+"""The command line: `plugrad train`, `eval`, `record`, `plot`, `inspect`, `plugins`, `doctor`.
 
 Help, `inspect`, `plugins` and `doctor` import no framework; what a command needs is imported when it is called.
 """
@@ -11,6 +11,7 @@ from plugrad.cli.exits import OneLineErrors, debug_option
 from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.plot import plot
 from plugrad.cli.plugins import plugins
+from plugrad.cli.record import record
 from plugrad.cli.train import train
 
 
@@ -21,7 +22,7 @@ def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
 
 
-for command in (train, evaluate, plot, inspect_checkpoint, plugins, doctor):
+for command in (train, evaluate, record, plot, inspect_checkpoint, plugins, doctor):
     main.add_command(command)
 
 __all__ = ["main"]

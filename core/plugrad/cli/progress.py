@@ -17,6 +17,7 @@ ITERATION = "training_iteration"
 RETURN = "env_runners/episode_return_mean"
 EPISODES = "env_runners/num_episodes_lifetime"
 SECONDS = "time/total"
+_SAMPLED, _EVALUATED = "env_runners/", "evaluation/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +73,18 @@ class Progress:
 
 
 def scalars(results: Mapping[str, Any]) -> dict[str, float]:
-    """The single numbers among results; lists and arrays have no place in a table."""
-    return {
+    """The single numbers among results; lists and arrays have no place in a table.
+
+    Where nothing is sampled, evaluation episodes stand for training episodes: under both names.
+    """
+    row = {
         key: value
         for key, value in results.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
+    if not any(key.startswith(_SAMPLED) for key in row):
+        row |= {key.replace(_EVALUATED, _SAMPLED): row[key] for key in row if key.startswith(_EVALUATED)}
+    return row
 
 
 def _by_module(row: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -98,7 +98,8 @@ class RunDirectory:
 
 def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
     """`runs/<algorithm>-<env>-<backend>-s<seed>-<time>`, one that does not exist yet."""
-    env = re.sub(r"[^A-Za-z0-9_.-]", "_", str(config.env).rpartition(":")[2].rpartition("/")[2])
+    name = "offline" if config.env is None else str(config.env)
+    env = re.sub(r"[^A-Za-z0-9_.-]", "_", name.rpartition(":")[2].rpartition("/")[2])
     stamp = time.strftime("%Y%m%d-%H%M%S")
     first = RUNS / f"{algorithm}-{env}-{config.backend}-s{config.seed}-{stamp}"
     path, number = first, 1

@@ -10,12 +10,17 @@ from plugrad.cli.goals import Goals
 from plugrad.cli.train_loop import Outcome
 
 
+def arena(config: AlgorithmConfig) -> str:
+    """What a run learns in, in words."""
+    return "recorded episodes" if config.env is None else str(config.env)
+
+
 def summary_of(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:
     """The summary as plain data."""
     progress = outcome.progress
     return {
         "algorithm": algorithm,
-        "env": str(config.env),
+        "env": arena(config),
         "backend": config.backend,
         "seed": config.seed,
         "ended": outcome.reason,

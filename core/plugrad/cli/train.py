@@ -15,7 +15,7 @@ from plugrad.cli.options import SettingOption, given_settings, setting_options, 
 from plugrad.cli.resume import resume
 from plugrad.cli.run_directory import RunDirectory, default_path
 from plugrad.cli.signals import StopSignals
-from plugrad.cli.summary import print_summary, summary_of
+from plugrad.cli.summary import arena, print_summary, summary_of
 from plugrad.cli.tensorboard import TensorBoardRecorder, require_tensorboard
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
@@ -154,7 +154,7 @@ def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, sig
         timesteps=int(request.stop_timesteps),
         seconds=request.stop_time,
     )
-    title = f"{request.algorithm} on {config.env} with {config.backend}, seed {config.seed}"
+    title = f"{request.algorithm} on {arena(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
         recorders = [TensorBoardRecorder(run.path)] if request.tensorboard else []
         for recorder in recorders:

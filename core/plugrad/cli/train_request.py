@@ -50,7 +50,7 @@ class TrainRequest:
                 "--hyperparameters is for --resume: a new run has no checkpoint to take them from"
             )
         config = self._apply(self._base_config())
-        if config.env is None:
+        if config.env is None and not config.is_offline:
             config = config.environment(DEFAULT_ENV)
         return config if config.seed is not None else config.debugging(seed=DEFAULT_SEED)
 

@@ -2,5 +2,5 @@
 
 `env_runner` steps vector environments made by `environments` (each a `repeatable` one, so that a resumed run can live
 through a running episode again), `fragments` cuts what happened into episodes, `normalization` scales observations,
-`episode_metrics` counts, `evaluation` runs whole episodes.
+`episode_metrics` counts, `whole_episodes` runs some to their ends, `evaluation` judges by them.
 """

@@ -1,0 +1,73 @@
+"""Minari's data sets (https://minari.farama.org) as episodes. Minari is imported when one is asked for."""
+
+from importlib.util import find_spec
+from typing import Any, Final
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.offline.episode_data import EpisodeData
+from plugrad.sampling.environments import stored_space
+from plugrad.types import Array
+
+PREFIX: Final = "minari:"
+
+
+def read_minari(dataset_id: str) -> EpisodeData:
+    """A data set that is on this machine; observations that are no Box are flattened, as an env runner does.
+
+    Args:
+        dataset_id: such as `"D4RL/pen/human-v2"`.
+
+    Raises:
+        MissingFrameworkError: Minari is not installed.
+        ConfigError: the data set is not here; nothing is downloaded.
+    """
+    if find_spec("minari") is None:
+        raise MissingFrameworkError(
+            f'{PREFIX}{dataset_id} needs minari: pip install "plugrad[minari]"', requires="minari"
+        )
+    import minari
+
+    try:
+        data = minari.load_dataset(dataset_id)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{PREFIX}{dataset_id} is not on this machine: minari download {dataset_id}"
+        ) from error
+    space = data.observation_space
+    flat = space if isinstance(space, gym.spaces.Box) else gym.spaces.flatten_space(space)
+    stored = stored_space(flat)
+    return EpisodeData(
+        episodes=[_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()],
+        observation_space=stored,
+        action_space=data.action_space,
+    )
+
+
+def _episode(
+    found: Any, space: gym.Space[Any], stored: gym.spaces.Box, action_space: gym.Space[Any]
+) -> SingleAgentEpisode:
+    return SingleAgentEpisode(
+        observations=_observations(found.observations, space, len(found.rewards) + 1).astype(stored.dtype),
+        actions=found.actions - getattr(action_space, "start", 0),
+        rewards=np.asarray(found.rewards, np.float32),
+        terminated=bool(found.terminations[-1]),
+        truncated=bool(found.truncations[-1]),
+        id_=str(found.id),
+    )
+
+
+def _observations(found: Any, space: gym.Space[Any], number: int) -> Array:
+    if isinstance(space, gym.spaces.Box):
+        return np.asarray(found)
+    return np.stack([np.asarray(gym.spaces.flatten(space, _at(found, t))) for t in range(number)])
+
+
+def _at(columns: Any, t: int) -> Any:
+    """One observation of a tree of columns."""
+    if isinstance(columns, dict):
+        return {key: _at(values, t) for key, values in columns.items()}
+    return tuple(_at(values, t) for values in columns) if isinstance(columns, tuple) else columns[t]

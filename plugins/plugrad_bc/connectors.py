@@ -1,0 +1,41 @@
+"""Returns to go: the connector piece that MARWIL needs, in numpy. Knows episodes and columns; no learner."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from plugrad.columns import Columns
+from plugrad.episodes import Episode, episodes_by_module
+from plugrad.types import Array, ModuleID
+
+
+class ReturnsToGo:
+    """Adds `Columns.RETURNS_TO_GO`, float32 [B]: what was recorded from each step to the end of its episode.
+
+    Nothing is bootstrapped: an episode that was truncated counts as far as it was recorded, as in the paper.
+
+    Args:
+        gamma: discount per step.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+
+    def __call__(
+        self, *, learner: Any, batch: Mapping[ModuleID, dict[str, Array]], episodes: Sequence[Episode]
+    ) -> dict[ModuleID, dict[str, Array]]:
+        """Return `batch` with the column, rows in the order of the episodes."""
+        columns = dict(batch)
+        for module_id, singles in episodes_by_module(episodes).items():
+            if module_id in columns:
+                returns = np.concatenate([returns_to_go(each.rewards, self.gamma) for each in singles])
+                columns[module_id] = {**columns[module_id], Columns.RETURNS_TO_GO: returns}
+        return columns
+
+
+def returns_to_go(rewards: Array, gamma: float) -> Array:
+    """`R_t = r_t + gamma R_(t+1)`, float32 [T], of the rewards [T] of one episode; summed in float64."""
+    backwards = accumulate(rewards[::-1].tolist(), lambda following, reward: reward + gamma * following)
+    return np.array(list(backwards)[::-1], np.float32)

@@ -1,0 +1,57 @@
+"""The loss of behaviour cloning and MARWIL, written once over ops.
+
+Source: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data", NeurIPS.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad.columns import Columns
+from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.types import ModuleID, Tensor
+
+SQUARED_ADVANTAGE = "mean_squared_advantage"
+NORM = "moving_average_sqd_adv_norm_start"
+"""The setting, and the coefficient that begins there and moves after each update."""
+
+
+def bc_loss(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """`-mean(w log pi(a|s))`; `w` is 1 for `beta` 0, else MARWIL's weight, and the value error is added.
+
+    Args:
+        learner: gives ops and takes metrics.
+        module_id: whose loss.
+        config: beta, vf_coeff, moving_average_sqd_adv_norm_start.
+        batch: actions; with `beta` above 0 also returns_to_go [B].
+        fwd_out: action_dist_inputs; with `beta` above 0 also vf_preds [B].
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops = learner.ops
+    dist_class = learner.module[module_id].get_train_action_dist_cls()
+    logp = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS]).logp(batch[Columns.ACTIONS])
+    if config.beta == 0.0:
+        loss = -mean_over_rows(ops, logp, batch)
+        learner.register_metric(module_id, "policy_loss", loss)
+        return loss
+    check_one_per_row(ops, module_id, batch, Columns.RETURNS_TO_GO, like=logp)
+    check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
+    advantages = ops.cast(batch[Columns.RETURNS_TO_GO], "float32") - fwd_out[Columns.VF_PREDS]
+    squared = mean_over_rows(ops, ops.square(advantages), batch)
+    policy_loss = -mean_over_rows(ops, _weights(ops, advantages, config) * logp, batch)
+    vf_loss = 0.5 * squared
+    metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, SQUARED_ADVANTAGE: squared}
+    learner.register_metrics(module_id, metrics)
+    return policy_loss + config.vf_coeff * vf_loss
+
+
+def _weights(ops: Any, advantages: Tensor, config: Any) -> Tensor:
+    """exp(beta A / c), without gradient, where `c ** 2` is a moving average of `A ** 2` (section 4 of the paper)."""
+    norm = ops.sqrt(getattr(config, NORM))
+    return ops.stop_gradient(ops.exp(config.beta * advantages / (norm + 1e-8)))

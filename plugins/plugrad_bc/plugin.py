@@ -1,0 +1,63 @@
+"""BC's answers to the algorithm hooks."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import ActorCritic, Network
+from plugrad.types import ModuleID, Tensor
+from plugrad_bc.config import BCConfig
+from plugrad_bc.connectors import ReturnsToGo
+from plugrad_bc.loss import NORM, SQUARED_ADVANTAGE, bc_loss
+from plugrad_bc.training import OfflineTraining
+
+
+@hookimpl
+def get_config_class() -> type[BCConfig]:
+    """`BCConfig`."""
+    return BCConfig
+
+
+@hookimpl
+def get_training_class() -> type[OfflineTraining]:
+    """From recorded episodes."""
+    return OfflineTraining
+
+
+@hookimpl
+def build_network(config: BCConfig, module_spec: RLModuleSpec) -> Network:
+    """The built-in networks; plain behaviour cloning needs no values."""
+    return ActorCritic(module_spec if config.beta else replace(module_spec, inference_only=True))
+
+
+@hookimpl
+def get_learner_connectors(config: BCConfig) -> list[Any]:
+    """Returns to go, for MARWIL."""
+    return [ReturnsToGo(config.gamma)] if config.beta else []
+
+
+@hookimpl
+def compute_loss_for_module(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """See `plugrad_bc.loss`."""
+    return bc_loss(learner, module_id, config, batch, fwd_out)
+
+
+@hookimpl(wrapper=True)
+def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+    """Move the average of the squared advantages, `c ** 2` in the paper, once per update.
+
+    A learner whose own loss reports no advantages keeps its average.
+    """
+    yield
+    for module_id, results in learner.metrics.results.items():
+        if SQUARED_ADVANTAGE not in results:
+            continue
+        average = learner.coefficients[module_id][NORM]
+        rate = learner.config.get_config_for_module(module_id).moving_average_sqd_adv_norm_update_rate
+        value = float(average.numpy())
+        average.assign(value + rate * (results[SQUARED_ADVANTAGE] - value))
+        learner.register_metric(module_id, "moving_average_sqd_adv_norm", float(average.numpy()))

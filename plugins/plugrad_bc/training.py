@@ -1,0 +1,80 @@
+"""Offline training: the recorded episodes made into columns once, then rows of them, update after update."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.episodes import Episode
+from plugrad.errors import ConfigError
+from plugrad.learner.connectors import run_pipeline
+from plugrad.offline import EpisodeData, load_episodes
+from plugrad.training import ModuleResults, Training
+from plugrad.types import Array, ModuleID
+from plugrad_bc.rows import ShuffledRows
+
+
+class OfflineTraining(Training):
+    """Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass.
+
+    Args:
+        algorithm: see `Training`; `config.input_` names the episodes.
+
+    Raises:
+        ConfigError: they are of other spaces than the modules.
+    """
+
+    def __init__(self, algorithm: Any) -> None:
+        super().__init__(algorithm)
+        data = load_episodes(self.config.input_)
+        _check_spaces(data, self.config)
+        self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
+            _columns_of, data.episodes
+        )[0]
+        self._rows = {
+            module_id: ShuffledRows(len(next(iter(columns.values()))), self.config.seed, module_id)
+            for module_id, columns in self._columns.items()
+        }
+
+    def training_step(self) -> ModuleResults:
+        """See `Training`."""
+        chosen = {
+            module_id: rows.take(self.config.train_batch_size) for module_id, rows in self._rows.items()
+        }
+        batch = {
+            module_id: {column: values[chosen[module_id]] for column, values in columns.items()}
+            for module_id, columns in self._columns.items()
+        }
+        results: ModuleResults = self.algorithm.update(batch)
+        return results
+
+    @property
+    def num_env_steps(self) -> int:
+        """Recorded steps that were learned from, repetitions included."""
+        return max(rows.taken for rows in self._rows.values())
+
+    def get_state(self) -> dict[str, Any]:
+        """How many rows each module has taken; the orders follow from the seed."""
+        return {"rows_taken": {module_id: rows.taken for module_id, rows in self._rows.items()}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `Training`."""
+        for module_id, taken in state["rows_taken"].items():
+            self._rows[module_id].taken = taken
+
+
+def _columns_of(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
+    """The columns that the learner's connectors make of episodes."""
+    return run_pipeline(learner.connectors, learner, {}, episodes)
+
+
+def _check_spaces(data: EpisodeData, config: Any) -> None:
+    for name in ("observation_space", "action_space"):
+        expected, found = getattr(config, name), getattr(data, name)
+        if expected is not None and _kind(expected) != _kind(found):
+            raise ConfigError(f"input_: expected episodes of the {name} {expected}, found {found}")
+
+
+def _kind(space: gym.Space[Any]) -> tuple[Any, ...]:
+    """What must agree: bounds may differ, and do between an environment and a recording of it."""
+    return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))

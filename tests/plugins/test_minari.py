@@ -1,0 +1,86 @@
+"""Minari's data sets as episodes: real ones, made here with Minari itself."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from plugrad.errors import ConfigError
+from plugrad.offline import load_episodes
+
+minari = pytest.importorskip("minari", reason="it is an extra; tox -e both has it")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:minari")  # no author, no description
+
+
+@pytest.fixture
+def create(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+
+    def create(dataset_id, observation_space, action_space, episodes):
+        buffers = [minari.data_collector.EpisodeBuffer(**each) for each in episodes]
+        minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            observation_space=observation_space,
+            action_space=action_space,
+        )
+        return load_episodes(f"minari:{dataset_id}")
+
+    return create
+
+
+def ends(length: int, **flags: bool) -> dict[str, list[bool]]:
+    """Only the last step ends anything."""
+    return {
+        name: [False] * (length - 1) + [flags.get(name, False)] for name in ("terminations", "truncations")
+    }
+
+
+def test_episodes_of_a_box_and_discrete_actions_that_do_not_count_from_0(create):
+    rng = np.random.default_rng(0)
+    observations = [rng.normal(size=(n + 1, 3)) for n in (4, 2)]
+    data = create(
+        "plugrad/box-v0",
+        gym.spaces.Box(-np.inf, np.inf, (3,), np.float64),
+        gym.spaces.Discrete(2, start=1),
+        [
+            {"observations": list(observations[0]), "actions": [1, 2, 2, 1], "rewards": [1, 2, 3, 4]}
+            | ends(4, terminations=True),
+            {"observations": list(observations[1]), "actions": [2, 1], "rewards": [5, 6]}
+            | ends(2, truncations=True),
+        ],
+    )
+    first, second = data.episodes
+    np.testing.assert_array_equal(first.observations, observations[0].astype(np.float32))
+    assert first.observations.dtype == np.float32
+    np.testing.assert_array_equal(first.actions, [0, 1, 1, 0])
+    np.testing.assert_array_equal(second.rewards, [5, 6])
+    assert (first.terminated, first.truncated) == (True, False)
+    assert (second.terminated, second.truncated) == (False, True)
+    assert data.observation_space == gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+
+
+def test_observations_that_are_no_box_are_flattened_as_an_env_runner_does(create):
+    space = gym.spaces.Dict({"a": gym.spaces.Discrete(3), "b": gym.spaces.Box(-1, 1, (2,), np.float32)})
+    steps = [{"a": np.int64(n % 3), "b": np.array([n, -n], np.float32) / 4} for n in range(4)]
+    columns = {key: [step[key] for step in steps] for key in space}
+    data = create(
+        "plugrad/dict-v0",
+        space,
+        gym.spaces.Box(-1, 1, (1,), np.float32),
+        [
+            {"observations": columns, "actions": [np.zeros(1, np.float32)] * 3, "rewards": [0.0] * 3}
+            | ends(3, terminations=True)
+        ],
+    )
+    expected = [gym.spaces.flatten(space, step) for step in steps]
+    np.testing.assert_array_equal(data.episodes[0].observations, expected)
+    assert data.observation_space.shape == (5,)
+    assert data.episodes[0].actions.shape == (3, 1)
+
+
+def test_a_data_set_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.raises(
+        ConfigError, match="minari:D4RL/pen/human-v2 is not on this machine: minari download D4RL"
+    ):
+        load_episodes("minari:D4RL/pen/human-v2")
