@@ -102,9 +102,9 @@ def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
     def lend(tensors: Mapping[ParamRef, Any]) -> Iterator[None]:
         with ExitStack() as stack:
             for module_id in module_ids:
-                module, prefix = learner.module[module_id], f"{module_id}/"
+                prefix = f"{module_id}/"
                 own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
-                stack.enter_context(module.lend({**module.named_weights(), **own}))
+                stack.enter_context(learner.module[module_id].lend(own))
             yield
 
     return lend

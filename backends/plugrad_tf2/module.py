@@ -46,6 +46,19 @@ class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
             else:
                 yield from ((f"{name}.{n}.{each.name}", each.value) for n, each in enumerate(owner.weights))
 
+    @contextmanager
+    def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
+        """See `RLModule.lend`: the variables hold the tensors meanwhile; a traced program keeps this order."""
+        variables = self.named_weights()
+        own = {name: tf.identity(variables[name]) for name in tensors}
+        for name, tensor in tensors.items():
+            variables[name].assign(tensor)
+        try:
+            yield
+        finally:
+            for name, value in own.items():
+                variables[name].assign(value)
+
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
         return {name: np.array(weight.numpy()) for name, weight in self.named_weights().items()}
@@ -97,7 +110,7 @@ class Tf2Network(Tf2RLModule):
         self.network = network
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
-        self._lent: Mapping[str, Any] | None = None
+        self._lent: Mapping[str, Any] = self._weights
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """In the network's order."""
@@ -105,18 +118,19 @@ class Tf2Network(Tf2RLModule):
 
     @contextmanager
     def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
-        """Compute with these tensors instead of the variables, and forget them afterwards."""
-        self._lent = tensors
+        """See `RLModule.lend`: no variable is touched."""
+        former = self._lent
+        self._lent = {**former, **tensors}
         try:
             yield
         finally:
-            self._lent = None
+            self._lent = former
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._lent or self._weights, batch, value=True)
+        return self.network.forward(ops, self._lent, batch, value=True)
 
     def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._lent or self._weights, batch, value=False)
+        return self.network.forward(ops, self._lent, batch, value=False)
 
 
 def _has_weights(value: Any) -> bool:

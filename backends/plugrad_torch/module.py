@@ -33,7 +33,7 @@ class TorchRLModule(torch.nn.Module, RLModule):
 
     @contextmanager
     def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Compute with these tensors in place of the parameters of these names, and take the parameters back."""
+        """See `RLModule.lend`: torch reads its parameters from a dict, where these stand meanwhile."""
         slots = [(*self._slot(name), tensor) for name, tensor in tensors.items()]
         own = [owner[key] for owner, key, _ in slots]
         for owner, key, tensor in slots:

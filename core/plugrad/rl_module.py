@@ -4,6 +4,7 @@ A backend joins this class with its framework's module class. Knows no framework
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -74,6 +75,20 @@ class RLModule:
 
     def _forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self._forward(batch, **kwargs)
+
+    def lend(self, tensors: Mapping[str, Tensor]) -> AbstractContextManager[None]:
+        """Compute with these tensors in place of the parameters of these names, while the context lasts.
+
+        Args:
+            tensors: `{parameter name: tensor of its shape}`; the others stay, also those of an outer `lend`.
+
+        Raises:
+            ConfigError: a module of this kind cannot, so it can have no target network.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} cannot compute with other weights than its own, so it can have no target network: "
+            "its class must have lend(tensors)"
+        )
 
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
         """State values [B]; from `forward_train` unless a module knows better."""

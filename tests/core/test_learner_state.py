@@ -8,7 +8,7 @@ from plugrad import DEFAULT_MODULE_ID, Learner, hookimpl
 from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
 
 P = DEFAULT_MODULE_ID
-COMPONENTS = ["rl_module", "optimizer", "coefficients", "counters", "streams"]
+COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams"]
 
 
 def config(**settings):

@@ -7,7 +7,7 @@
 `plugrad_mine.plugin` is an object or a module whose functions are marked `@plugrad.hookimpl`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad.hooks.markers import hookspec
@@ -114,6 +114,18 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
+    def get_target_parameters(self, learner: Any, module_id: ModuleID, config: Any) -> Collection[str]:
+        """Names of the module's parameters that `learner.targets[module_id]` copies. Default: none, no target network.
+
+        Called once per module, at build and when it is added; a loss reads `learner.targets[module_id].forward(batch)`.
+
+            @hookimpl
+            def get_target_parameters(learner, module_id):
+                return list(learner.module[module_id].get_state())
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
     def postprocess_gradients_for_module(
         self, learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
     ) -> Mapping[ParamRef, Tensor]:
@@ -144,7 +156,7 @@ class AlgorithmSpec:
             @hookimpl(wrapper=True)
             def after_gradient_based_update(learner, timesteps):
                 yield
-                for module_id in learner.module:
-                    update_target_network(learner, module_id)
+                for target in learner.targets.values():
+                    target.update(tau=0.005)
         """
         raise NotImplementedError

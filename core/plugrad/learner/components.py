@@ -14,8 +14,8 @@ from typing import Any
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 
-COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "coefficients", "counters", "streams")
-WITH_PARTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "coefficients")
+COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients", "counters", "streams")
+WITH_PARTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients")
 
 Parts = Mapping[str, Collection[str]]
 """`{component: names of its parts}`; empty where a component has no parts to choose from."""

@@ -1,6 +1,6 @@
 """What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad.hooks.markers import hookimpl
@@ -32,6 +32,12 @@ def get_learner_connectors(config: Any) -> list[Any]:
 def get_training_class() -> type[Training]:
     """Sample, update, forget."""
     return OnPolicyTraining
+
+
+@hookimpl
+def get_target_parameters(learner: Any, module_id: ModuleID, config: Any) -> Collection[str]:
+    """None."""
+    return ()
 
 
 @hookimpl

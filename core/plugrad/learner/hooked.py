@@ -4,7 +4,7 @@ A subclass overrides them, a plugin wraps them (`plugrad.hooks.fronts`). What th
 specification (`plugrad.hooks`); what the core answers stands in `defaults`, `step` and `optimizer_registry`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from plugrad.gradients import Clip, FlatVariable, Gradients
@@ -157,6 +157,12 @@ class HookedMethods:
             params=params,
             lr_or_lr_schedule=lr_or_lr_schedule,
         )
+
+    def get_target_parameters(self, module_id: ModuleID, config: Any = None) -> Collection[str]:
+        """Names of the parameters that `learner.targets[module_id]` copies; none: the module has no target network."""
+        config = self.config.get_config_for_module(module_id) if config is None else config
+        names: Collection[str] = self._provide("get_target_parameters", module_id=module_id, config=config)
+        return names
 
     def get_optimizer(
         self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER

@@ -32,6 +32,7 @@ from plugrad.learner.inference import Actor
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.remembering import RememberingMethods
+from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.results import check_result
@@ -86,6 +87,7 @@ class Learner(HookedMethods, RememberingMethods):
         self.seed: int = fresh_seed() if config.seed is None else config.seed
         self.module: MultiRLModule = MultiRLModule({})
         self.registered_optimizers: dict[str, RegisteredOptimizer] = {}
+        self.targets: dict[ModuleID, TargetNetwork] = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.counters: dict[str, int] = {}
@@ -129,6 +131,8 @@ class Learner(HookedMethods, RememberingMethods):
             own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
         self.configure_optimizers()
+        for module_id in self.trainable_module_ids:
+            make_target_network(self, module_id, self.config.get_config_for_module(module_id))
         self.connectors = make_connectors(self)
         self._actor = Actor(self)
         self._call = UpdateCall(self)

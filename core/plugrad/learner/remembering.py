@@ -45,9 +45,9 @@ class RememberingMethods:
         """The whole state, or some parts of it, as nested dicts of numpy copies and plain values.
 
         Args:
-            components: of "rl_module", "optimizer", "coefficients", "counters", "streams"; or one module's or
-                optimizer's part of the first three, such as "rl_module/p0" or "optimizer/p0_default_optimizer", which
-                keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
+            components: of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or one
+                module's or optimizer's part of the first four, such as "rl_module/p0" or
+                "optimizer/p0_default_optimizer", which keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
             not_components: left out.
 
         Raises:

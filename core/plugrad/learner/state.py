@@ -1,4 +1,4 @@
-"""A learner's whole state as plain data: weights, optimizer slots, coefficients, counters, random streams.
+"""A learner's whole state as plain data: weights, optimizer slots, targets, coefficients, counters, random streams.
 
 Nested dicts by name, numpy arrays and plain values, copies throughout. Loading checks everything first and changes
 nothing if anything does not fit. Knows no file and no framework.
@@ -24,6 +24,7 @@ def parts_of(learner: Any) -> dict[str, list[str]]:
     return {
         COMPONENT_RL_MODULE: list(learner.module),
         COMPONENT_OPTIMIZER: list(learner.registered_optimizers),
+        "targets": list(learner.targets),
         "coefficients": list(learner.coefficients),
         "counters": [],
         "streams": [],
@@ -35,6 +36,7 @@ def get_state(learner: Any, chosen: Parts) -> State:
     part: dict[str, Callable[[str], State]] = {
         COMPONENT_RL_MODULE: lambda name: learner.module[name].get_state(),
         COMPONENT_OPTIMIZER: lambda name: _optimizer(learner, learner.registered_optimizers[name].optimizer),
+        "targets": lambda name: learner.targets[name].get_state(),
         "coefficients": lambda name: _coefficients(learner.coefficients[name]),
     }
     whole: dict[str, Callable[[], State]] = {
@@ -64,6 +66,8 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
         learner.module.set_state(state[COMPONENT_RL_MODULE])
     for full_name, saved in state.get(COMPONENT_OPTIMIZER, {}).items():
         _set_optimizer(learner, learner.registered_optimizers[full_name].optimizer, saved)
+    for module_id, weights in state.get("targets", {}).items():
+        learner.targets[module_id].set_state(weights)
     for module_id, values in state.get("coefficients", {}).items():
         for name, value in values.items():
             learner.coefficients[module_id][name].assign(value)

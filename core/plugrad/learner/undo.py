@@ -8,7 +8,7 @@ from plugrad.ops import Variable
 from plugrad.types import Tensor
 
 _PARTS = ("config", "module", "connectors", "_call", "_actor")
-_BY_NAME = ("registered_optimizers", "coefficients", "streams")
+_BY_NAME = ("registered_optimizers", "targets", "coefficients", "streams")
 
 
 def state_variables(learner: Any) -> list[Variable]:
@@ -17,6 +17,7 @@ def state_variables(learner: Any) -> list[Variable]:
     for each in learner.registered_optimizers.values():
         optimizer = each.optimizer
         variables += [optimizer.parameters, *optimizer.slots.values(), optimizer.lr]
+    variables += [target.variable for target in learner.targets.values()]
     for coefficients in learner.coefficients.values():
         variables += coefficients.variables.values()
     return variables

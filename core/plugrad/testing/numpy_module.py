@@ -1,6 +1,7 @@
 """RLModules of numpy: the base of modules in tests without a framework, and neutral networks as a module."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from plugrad.module_spec import RLModuleSpec
@@ -21,6 +22,19 @@ class NumpyRLModule(RLModule):
     def named_weights(self) -> dict[str, ArrayVariable]:
         """`{name: variable}` in canonical order: by name."""
         return {name: each for name, each in sorted(vars(self).items()) if isinstance(each, ArrayVariable)}
+
+    @contextmanager
+    def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """See `RLModule.lend`: the variables hold the tensors meanwhile."""
+        variables = self.named_weights()
+        own = {name: variables[name].snapshot() for name in tensors}
+        for name, tensor in tensors.items():
+            variables[name].place(tensor)
+        try:
+            yield
+        finally:
+            for name, value in own.items():
+                variables[name].place(value)
 
     def get_state(self) -> dict[str, Array]:
         """`{name: float32 copy}`."""

@@ -1,0 +1,131 @@
+"""Target networks: copies of a module's parameters that no optimizer steps and that follow the module.
+
+Their values are one variable of the backend, so a traced loss reads the present ones; they are part of the learner's
+state and of what a failed update puts back. Knows no framework and no algorithm.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.gradients import FlatVariable, Layout
+from plugrad.ops import Variable
+from plugrad.types import Array, ModuleID, ParamRef, Tensor
+
+LAST_TARGET_UPDATE_TS = "last_target_update_ts"
+NUM_TARGET_UPDATES = "num_target_updates_lifetime"
+
+
+def make_target_network(learner: Any, module_id: ModuleID, config: Any) -> None:
+    """Give `learner.targets` the target network of a module if the hook `get_target_parameters` names parameters."""
+    names = learner.get_target_parameters(module_id, config)
+    if names:
+        learner.targets[module_id] = TargetNetwork(learner, module_id, names)
+
+
+class TargetNetwork:
+    """A frozen copy of some or all parameters of one module, at first equal to them.
+
+    Args:
+        learner: the learner, with modules and optimizers.
+        module_id: whose parameters.
+        names: which of them; parameters that no optimizer steps are the module's own anyway and need no copy.
+
+    Raises:
+        ConfigError: the module has no parameter of such a name, or cannot compute with other weights than its own.
+    """
+
+    def __init__(self, learner: Any, module_id: ModuleID, names: Collection[str]) -> None:
+        self._learner = learner
+        self._module_id = module_id
+        self._check(names)
+        present = self._followed()
+        refs = tuple(ref for ref in present if self._name(ref) in names)
+        self._layout = Layout(refs, tuple(tuple(learner.ops.shape(present[ref])) for ref in refs))
+        self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
+        self.variable.assign(self._present())
+
+    def _check(self, names: Collection[str]) -> None:
+        known = self._learner.module[self._module_id].get_state()
+        for name in names:
+            if name not in known:
+                raise ConfigError(
+                    f"target network of module {self._module_id!r}: no parameter {name!r} in {', '.join(known)}."
+                    f"{did_you_mean(name, known)}"
+                )
+        with self._learner.module[self._module_id].lend({}):
+            pass
+
+    def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the module's `forward_train` makes of a batch with these weights; no gradient flows back. Traced.
+
+        Args:
+            batch: `{column: tensor [B, ...]}`, such as `{"obs": batch["new_obs"]}`.
+        """
+        stop = self._learner.ops.stop_gradient
+        with self._learner.module[self._module_id].lend(self._weights()):
+            outputs = self._learner.module[self._module_id].forward_train(batch)
+        return {column: stop(values) for column, values in outputs.items()}
+
+    def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
+        """Move to tau * parameters + (1 - tau) * target (Lillicrap et al. 2016, algorithm 1), if it is due.
+
+        For `after_gradient_based_update`: outside the program, undone together with a failed update.
+
+        Args:
+            tau: in (0, 1], a float or a scalar tensor; 1.0 copies (Mnih et al. 2015).
+            every: move only if `now` has grown by this much since the last move.
+            now: timesteps or updates so far, as `every` counts.
+
+        Returns:
+            Whether it moved.
+        """
+        counters = self._learner.counters
+        last, number = f"{LAST_TARGET_UPDATE_TS}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
+        if now - counters.get(last, 0) < every:
+            return False
+        present, is_copy = self._present(), isinstance(tau, float) and tau == 1.0
+        self.variable.assign(present if is_copy else tau * present + (1.0 - tau) * self.variable.read())
+        counters[last], counters[number] = now, counters.get(number, 0) + 1
+        return True
+
+    def get_state(self) -> dict[str, Array]:
+        """`{parameter name: float32 copy}`."""
+        parts = np.split(self.variable.numpy(), np.cumsum(self._layout.sizes)[:-1])
+        return {
+            self._name(ref): part.reshape(shape).copy()
+            for ref, shape, part in zip(self._layout.refs, self._layout.shapes, parts, strict=True)
+        }
+
+    def set_state(self, state: Mapping[str, Array]) -> None:
+        """Take over the arrays of a `get_state`, checked before (`plugrad.learner.state`)."""
+        self.variable.assign(np.concatenate([np.ravel(state[self._name(ref)]) for ref in self._layout.refs]))
+
+    def _weights(self) -> dict[str, Tensor]:
+        values = self._layout.split(self._learner.ops, self.variable.read())
+        return {self._name(ref): value for ref, value in values.items()}
+
+    def _present(self) -> Tensor:
+        """The followed parameters as they are now, flat."""
+        for parameters in self._sources():
+            if parameters.layout.refs == self._layout.refs:
+                return parameters.read()
+        return self._layout.join(self._learner.ops, self._followed())
+
+    def _followed(self) -> dict[ParamRef, Tensor]:
+        """All parameters of the module that an optimizer steps."""
+        ops, prefix = self._learner.ops, f"{self._module_id}/"
+        found = [each.layout.split(ops, each.read()) for each in self._sources()]
+        return {ref: value for each in found for ref, value in each.items() if ref.startswith(prefix)}
+
+    def _sources(self) -> list[FlatVariable]:
+        return [
+            each.optimizer.parameters
+            for each in self._learner.registered_optimizers.values()
+            if self._module_id in each.modules
+        ]
+
+    def _name(self, ref: ParamRef) -> str:
+        return ref.split("/", 1)[1]

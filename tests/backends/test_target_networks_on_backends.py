@@ -1,0 +1,90 @@
+"""Target networks in every mode of every backend: numpy's numbers, no gradient, also for users' own modules."""
+
+import importlib
+
+import numpy as np
+import pytest
+from learning import digest, largest_difference, value_config
+from target_learning import BootstrappingLearner, bootstrapping
+
+from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
+
+P = DEFAULT_MODULE_ID
+
+
+def batch(rows=16, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        Columns.OBS: rng.normal(size=(rows, 3)).astype(np.float32),
+        Columns.NEXT_OBS: rng.normal(size=(rows, 3)).astype(np.float32),
+        Columns.REWARDS: rng.normal(size=rows).astype(np.float32),
+    }
+
+
+def after_updates(learner, number=3):
+    results = [learner.update(batch(seed=n))[P]["target_mean"] for n in range(number)]
+    return {"results": np.array(results, np.float32), **learner.get_state(["rl_module", "targets"])}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return after_updates(bootstrapping("numpy"))
+
+
+@pytest.mark.parametrize("mode", ["none", "forward_train", "complete_update"])
+def test_every_mode_has_numpys_numbers(backend, mode, expected):
+    learner = bootstrapping(backend)
+    learner.config = learner.config.framework(backend, compile=mode)
+    found = after_updates(learner)
+    assert learner.update_mode.startswith(mode), learner.update_mode
+    assert largest_difference(found, expected) < 1e-5
+
+
+def own_module(backend):
+    """A user's module with one layer in the framework's own way."""
+    if backend == "torch":
+        import torch
+
+        from plugrad_torch import TorchRLModule
+
+        class Own(TorchRLModule):
+            def setup(self):
+                self.vf = torch.nn.Linear(3, 1)
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.VF_PREDS: self.vf(batch[Columns.OBS])[:, 0]}
+
+        return Own
+    tf = importlib.import_module("tensorflow")
+    from plugrad_tf2 import Tf2RLModule
+
+    class OwnKeras(Tf2RLModule):
+        def setup(self):
+            self.vf = tf.keras.layers.Dense(1)
+            self.vf.build((None, 3))
+
+        def _forward(self, batch, **kwargs):
+            return {Columns.VF_PREDS: self.vf(batch[Columns.OBS])[:, 0]}
+
+    return OwnKeras
+
+
+@pytest.mark.parametrize("mode", ["none", "auto", "complete_update"])
+def test_a_users_own_module_lends_itself(backend, mode):
+    config = value_config(
+        backend, learner_class=BootstrappingLearner, optimizer={"type": "sgd"}, lr=0.1, minibatch_size=8
+    )
+    spec = RLModuleSpec(module_class=own_module(backend))
+    learner = config.rl_module(rl_module_spec=spec).framework(backend, compile=mode).build_learner()
+    target, rows = learner.targets[P], batch()
+    weights = {name: each + 1.0 for name, each in target.get_state().items()}
+    target.set_state(weights)
+    before = digest(learner.get_weights())
+    kernel, bias = sorted(weights.values(), key=np.ndim, reverse=True)
+    later = rows[Columns.NEXT_OBS] @ kernel.reshape(3, 1) + bias
+    obs = rows[Columns.OBS] @ (kernel.reshape(3, 1) - 1.0) + bias - 1.0
+    loss = np.mean((obs[:, 0] - rows[Columns.REWARDS] - 0.9 * later[:, 0]) ** 2)
+    results = learner.update(rows, minibatch_size=16)[P]
+    assert results["target_mean"] == pytest.approx(later.mean(), abs=1e-6)
+    assert results["total_loss"] == pytest.approx(loss, rel=1e-5)
+    assert digest(learner.get_weights()) != before
