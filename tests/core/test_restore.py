@@ -9,11 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import digest, flat, ppo_batch, ppo_config, with_modules
 
-from plugrad import ALL_MODULES
+from plugrad import ALL_MODULES, Learner
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.learner.components import WITH_PARTS
 
 OPTIMIZER = "b_default_optimizer"
+
+
+class WithTargets(Learner):
+    """Every component of its state has something in it."""
+
+    def get_target_parameters(self, module_id, config=None):
+        return ["vf.out.weight", "vf.out.bias"]
 
 
 def built(seed=1):
@@ -25,7 +32,7 @@ def built(seed=1):
         lr=[[0, 0.01], [200, 0.001]],
         seed=seed,
     )
-    return with_modules(config, "a", "b").build_learner()
+    return with_modules(config.learners(learner_class=WithTargets), "a", "b").build_learner()
 
 
 def train(learner, start, stop):
@@ -150,7 +157,11 @@ def test_what_is_no_state_is_refused(learner, state):
         (
             None,
             ["rl_module", "optimizer/" + OPTIMIZER, "counters", "streams"],
-            {"optimizer": ["a_default_optimizer"], "coefficients": ["a", "b", ALL_MODULES]},
+            {
+                "optimizer": ["a_default_optimizer"],
+                "targets": ["a", "b"],
+                "coefficients": ["a", "b", ALL_MODULES],
+            },
         ),
     ],
 )
