@@ -1,8 +1,10 @@
 """plugrad: the training core of reinforcement learning.
 
 Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importing plugrad loads no framework and no
-plugin.
+plugin. RLlib's older names are found in `plugrad.legacy`, with a warning.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.batch import MultiAgentBatch
@@ -13,6 +15,7 @@ from plugrad.group import LearnerGroup
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.registry import get_algorithm, list_plugins
 from plugrad.learner import Learner
+from plugrad.legacy import find as _find_older_name
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import (
@@ -47,3 +50,8 @@ __all__ = [
     "hookimpl",
     "list_plugins",
 ]
+
+if not TYPE_CHECKING:  # a type checker refuses names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        return _find_older_name(name)

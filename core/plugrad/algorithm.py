@@ -198,16 +198,7 @@ class Algorithm:
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
-        learner = self._learner
-        disk.save(
-            path,
-            state,
-            self.config,
-            list(learner.module),
-            plugins=learner.plugins,
-            kind="algorithm",
-            keep=keep,
-        )
+        disk.save(path, state, disk.metadata_of(self._learner, self.config, kind="algorithm"), keep=keep)
         if self.env_runner is not None:
             self.env_runner.cut()
         return str(path)

@@ -12,10 +12,12 @@ A hook that nobody wraps has no front; its call costs nothing more than a method
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from types import MethodType
 from typing import Any
 
 from plugrad.hooks.manager import HookManager, specifications
 from plugrad.hooks.markers import hookimpl
+from plugrad.legacy.arguments import takes_hps
 
 
 def hooked_methods(cls: type[Any]) -> dict[str, str]:
@@ -68,11 +70,11 @@ def wear_fronts(learner: Any, base: type[Any], manager: HookManager) -> None:
 def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
-    def front(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(learner, *args, **kwargs)
+    def front(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         bound.arguments.pop("self")
         return manager.relay(hook, learner=learner, **bound.arguments)
 
     front.__doc__ = method.__doc__
-    return front
+    return MethodType(takes_hps(front), learner)

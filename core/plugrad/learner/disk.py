@@ -3,7 +3,7 @@
 Knows the checkpoint package and the plugin registry; no framework.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -11,33 +11,27 @@ from typing import Any
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.errors import CheckpointError
-from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import get_algorithm
 from plugrad.learner.provenance import describe
 
 StrPath = str | PathLike[str]
 
 
-def save(
-    path: StrPath,
-    state: Mapping[str, Any],
-    config: Any,
-    module_ids: Sequence[str],
-    *,
-    plugins: Sequence[Plugin],
-    kind: str,
-    keep: int,
-) -> str:
-    """Write a state with its config, and which plugins made it; returns `path`."""
+def metadata_of(learner: Any, config: Any, *, kind: str) -> dict[str, Any]:
+    """What a checkpoint says of itself: enough to build again whose state it is, and which plugins made it."""
     written = config.to_dict()
-    metadata = {
+    return {
         "kind": kind,
         "backend": config.backend,
         "algorithm": written["algorithm"],
-        "module_ids": list(module_ids),
-        "plugins": describe(plugins),
+        "module_ids": list(learner.module),
+        "plugins": describe(learner.plugins),
         "config": written,
     }
+
+
+def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
+    """Write a state with its metadata; returns `path`."""
     return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
+from plugrad.legacy.arguments import takes_hps
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable
@@ -109,6 +110,7 @@ class HookedMethods:
         losses: dict[ModuleID, Tensor] = self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
         return losses
 
+    @takes_hps
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
@@ -123,6 +125,7 @@ class HookedMethods:
         """Register the optimizers of all modules."""
         self._provide("configure_optimizers")
 
+    @takes_hps
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Any = None) -> None:
         """Register the optimizers of one module."""
         config = self.config.get_config_for_module(module_id) if config is None else config
@@ -246,6 +249,7 @@ class HookedMethods:
         gradients: Gradients = self._provide("postprocess_gradients", gradients_dict=gradients_dict)
         return gradients
 
+    @takes_hps
     def postprocess_gradients_for_module(
         self, *, module_id: ModuleID, config: Any = None, module_gradients_dict: Mapping[ParamRef, Tensor]
     ) -> Mapping[ParamRef, Tensor]:

@@ -33,6 +33,8 @@ from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.remembering import RememberingMethods
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
+from plugrad.legacy.arguments import takes_older_update_arguments
+from plugrad.legacy.learner import LegacyLearner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.results import check_result
@@ -54,7 +56,7 @@ CORE = tuple(
 )
 
 
-class Learner(HookedMethods, RememberingMethods):
+class Learner(HookedMethods, RememberingMethods, LegacyLearner):
     """Trains the modules of one process.
 
     Args:
@@ -225,6 +227,7 @@ class Learner(HookedMethods, RememberingMethods):
 
     # --- update -------------------------------------------------------------------------------------------------
 
+    @takes_older_update_arguments
     def update(
         self,
         batch: Any = None,
@@ -257,6 +260,16 @@ class Learner(HookedMethods, RememberingMethods):
         self._check_is_built()
         cut = self._call.cut(minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches)
         return self._call.run(batch, episodes, timesteps, cut)
+
+    def update_from_batch(self, batch: Any, **settings: Any) -> dict[ModuleID, dict[str, Any]]:
+        """`update(batch, **settings)`."""
+        return self.update(batch, **settings)
+
+    def update_from_episodes(
+        self, episodes: Sequence[Any], **settings: Any
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """`update(episodes=episodes, **settings)`."""
+        return self.update(episodes=episodes, **settings)
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""

@@ -78,16 +78,17 @@ class RememberingMethods:
         self.module.set_state(weights)
         self.weights_version += 1
 
+    def get_metadata(self) -> dict[str, Any]:
+        """What a checkpoint says of itself: kind, backend, algorithm, module ids, plugins, the config as data."""
+        return disk.metadata_of(self, self.config, kind="learner")
+
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write the whole state into the directory `path`, as its newest save; returns `path`.
 
         Raises:
             CheckpointError: the disk refused, or another process writes there; older saves are as they were.
         """
-        state = self.get_state()
-        disk.save(
-            path, state, self.config, list(self.module), plugins=self.plugins, kind="learner", keep=keep
-        )
+        disk.save(path, self.get_state(), self.get_metadata(), keep=keep)
         self.tell("checkpoint_saved", path=str(path))
         return str(path)
 

@@ -1,0 +1,88 @@
+"""What RLlib's users ask for and plugrad does not have: one answer each, naming the way here.
+
+Read by the errors about unknown settings, unknown methods of a config and arguments of `update`.
+"""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from plugrad.errors import ConfigError
+
+_BATCHES = (
+    "update(batch) takes numpy arrays and the backend's tensors: fetch object references first (ray.get)"
+)
+_EPISODES = "update(episodes=[...]) takes the episodes: fetch object references first (ray.get)"
+_STREAM = "call update(batch) for each batch of the stream"
+_ALWAYS_ON = "delete it: there is one API, and it is on"
+_CONNECTORS = "learners(learner_connector=...) takes pieces of the learner connector pipeline"
+_SCHEDULE = "give lr=[[timestep, value], ...], or register_optimizer with a schedule"
+_NO_AMP = "there is no mixed precision: losses and weights are float32"
+_COMPILE = "framework(backend, compile='forward_train' | 'complete_update' | 'auto' | 'none')"
+_RESOURCES = "learners(num_learners=..., num_cpus_per_learner=..., num_gpus_per_learner=...)"
+_RUNNERS = "env_runners(num_envs_per_env_runner=..., rollout_fragment_length=...)"
+_NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
+
+INSTEAD = MappingProxyType(
+    {
+        # arguments of update()
+        "batches": "call update(batch) for each of them; a LearnerGroup shards one batch over its learners",
+        "batch_refs": _BATCHES,
+        "episodes_refs": _EPISODES,
+        "data_iterators": _STREAM,
+        "training_data": "give update(batch) or update(episodes=...)",
+        "min_total_mini_batches": "num_total_minibatches= is the number of gradient steps",
+        "_no_metrics_reduce": "results are reduced: plain floats and arrays",
+        # settings
+        "torch_skip_nan_gradients": "training(nonfinite='skip') leaves out such minibatches; 'raise' undoes the update",
+        "torch_ddp_kwargs": "gradients are averaged by the learner group itself, not by DDP",
+        "_torch_lr_scheduler_classes": _SCHEDULE,
+        "lr_schedule": "training(lr=[[timestep, value], ...])",
+        "entropy_coeff_schedule": "training(entropy_coeff=[[timestep, value], ...])",
+        "_torch_grad_scaler_class": _NO_AMP,
+        "log_gradients": "the norm of the gradients is always in the results: gradients_<optimizer>_global_norm",
+        "eager_tracing": _COMPILE,
+        "eager_max_retraces": _COMPILE,
+        "torch_compile_learner": _COMPILE,
+        "torch_compile_learner_what_to_compile": _COMPILE,
+        "torch_compile_learner_dynamo_backend": _COMPILE,
+        "torch_compile_learner_dynamo_mode": _COMPILE,
+        "torch_compile_worker": "acting needs no compilation: small networks act in numpy",
+        "enable_rl_module_and_learner": _ALWAYS_ON,
+        "enable_env_runner_and_connector_v2": _ALWAYS_ON,
+        "_enable_learner_api": _ALWAYS_ON,
+        "_enable_rl_module_api": _ALWAYS_ON,
+        "catalog_class": _NETWORKS,
+        "add_default_connectors_to_learner_pipeline": "learners(add_default_connectors=...)",
+        "num_aggregator_actors_per_learner": _CONNECTORS,
+        "learner_config_dict": "derive a config class: its fields are arguments of training(...)",
+        "train_batch_size_per_learner": "train_batch_size counts rows over all learners",
+        "placement_group": "learners(custom_resources_per_learner={...})",
+        "load_state_path": "learner.restore_from_path(path, component='rl_module')",
+        "modules_to_load": "group.restore_from_path(path, component='rl_module/<module id>')",
+        # methods of a config
+        "api_stack": _ALWAYS_ON,
+        "experimental": _ALWAYS_ON,
+        "freeze": "delete it: a config is frozen, and a changed copy is another one",
+        "rollouts": _RUNNERS,
+        "offline_data": "call update(batch) with the recorded batches",
+        "get_learner_hyperparameters": "the config itself is what a learner reads",
+        "get_learner_group_config": "build_learner_group()",
+        "get_default_learner_class": "learners(learner_class=...)",
+        "build_learner_connector": _CONNECTORS,
+        "build": "build_algo(), build_learner() or build_learner_group()",
+        "update_from_dict": "from_dict({...}) or the fluent methods",
+    }
+)
+"""`{what is asked for: what to use}`."""
+
+
+def instead_of(name: str) -> str:
+    """` Here: ...` for a name of RLlib's that plugrad does not have, else an empty text."""
+    return f" Here: {INSTEAD[name]}." if name in INSTEAD else ""
+
+
+def refuse(names: Iterable[str], *, call: str) -> None:
+    """Raise `ConfigError` for the first name that RLlib has and plugrad does not."""
+    for name in names:
+        if name in INSTEAD:
+            raise ConfigError(f"{call}: plugrad has no {name}=.{instead_of(name)}", field=name)

@@ -1,0 +1,214 @@
+"""Older methods of a Learner, mixed into it. Each does what its name did, by the methods of today.
+
+`additional_update` has a room of its own. Knows the Learner's methods, no framework.
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plugrad.learner import disk
+from plugrad.learner.undo import Undo
+from plugrad.legacy.additional import AdditionalUpdates, cross_after_update
+from plugrad.legacy.arguments import Hyperparameters, translate_overrides
+from plugrad.legacy.minibatches import results_of_minibatches
+from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, is_overridden, newer
+from plugrad.legacy.warning import warn_older
+from plugrad.types import (
+    ALL_MODULES,
+    COMPONENT_OPTIMIZER,
+    COMPONENT_RL_MODULE,
+    TOTAL_LOSS_KEY,
+    Array,
+    ModuleBatches,
+    ModuleID,
+    Tensor,
+)
+
+StrPath = str | os.PathLike[str]
+OPTIMIZER_FOLDER = "optimizer_state"
+"""Where, within a checkpoint's directory, an overridden `_save_optimizers` writes its own files."""
+
+
+class LegacyLearner(AdditionalUpdates):
+    """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        translate_overrides(cls)
+        honour_overrides(cls, LegacyLearner, BRIDGES)
+
+    @property
+    def hps(self) -> Hyperparameters:
+        """`learner.config`, read as hyperparameters."""
+        warn_older("Learner.hps", "Learner.config")
+        return Hyperparameters(self.config)
+
+    def compute_loss(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+        """`compute_losses`, and their sum under `ALL_MODULES`, as in Ray 2.6 to 2.35."""
+        losses = newer(self, "compute_losses", "compute_loss")(fwd_out=fwd_out, batch=batch)
+        return {**losses, ALL_MODULES: sum(losses.values())}
+
+    def get_module_state(
+        self, module_ids: Collection[ModuleID] | None = None
+    ) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {parameter name: numpy copy}}`, of all modules or of these."""
+        weights = newer(self, "get_weights", "get_module_state")()
+        return {
+            module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)
+        }
+
+    def set_module_state(self, state: Mapping[ModuleID, Mapping[str, Array]]) -> None:
+        """Load what `get_module_state` gave, whole or of some modules."""
+        newer(self, "set_weights", "set_module_state")(state)
+
+    def get_optimizer_state(self) -> dict[str, Any]:
+        """`{"<module id>_<optimizer name>": state}`."""
+        words = "get_state(components='optimizer')['optimizer']"
+        state = newer(self, "get_state", "get_optimizer_state", words)(COMPONENT_OPTIMIZER)
+        optimizers: dict[str, Any] = state[COMPONENT_OPTIMIZER]
+        return optimizers
+
+    def set_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        """Load what `get_optimizer_state` gave."""
+        words = "set_state({'optimizer': ...})"
+        newer(self, "set_state", "set_optimizer_state", words)({COMPONENT_OPTIMIZER: state})
+
+    def save_state(self, path: StrPath) -> None:
+        """`save_to_path`: the checkpoint is plugrad's, of JSON and safetensors."""
+        newer(self, "save_to_path", "save_state")(path)
+
+    def load_state(self, path: StrPath) -> None:
+        """`restore_from_path`: reads what `save_state` wrote."""
+        newer(self, "restore_from_path", "load_state")(path)
+
+    def _save_optimizers(self, path: StrPath) -> None:
+        """A checkpoint of the optimizers' states alone."""
+        warn_older("Learner._save_optimizers()", "save_to_path(), which saves the optimizers too")
+        disk.save(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
+
+    def _load_optimizers(self, path: StrPath) -> None:
+        """Load what `_save_optimizers` wrote, or the optimizers of any checkpoint."""
+        warn_older("Learner._load_optimizers()", "restore_from_path(path, component='optimizer')")
+        self.restore_from_path(path, component=COMPONENT_OPTIMIZER)
+
+    def _get_metadata(self) -> dict[str, Any]:
+        """What a checkpoint says of itself."""
+        metadata: dict[str, Any] = newer(self, "get_metadata", "_get_metadata")()
+        return metadata
+
+    def _reset(self) -> None:
+        """As before `build()`: modules, optimizers, counters and random streams are gone."""
+        warn_older("Learner._reset()", "a new Learner(config=...)")
+        module_spec, module, plugins = self._given
+        self.__init__(config=self.config, module_spec=module_spec, module=module, plugins=plugins)  # type: ignore[misc]
+
+    def _results_to_reduce(self, update: Callable[[], Any]) -> list[dict[ModuleID, dict[str, Any]]]:
+        """What `reduce_fn` gets: the results of each minibatch."""
+        return results_of_minibatches(self, update)
+
+    # What the methods above ask of the Learner.
+    config: Any
+    _given: tuple[Any, Any, Sequence[Any]]
+    get_state: Callable[..., dict[str, Any]]
+    restore_from_path: Callable[..., None]
+    get_metadata: Callable[[], dict[str, Any]]
+
+
+# --- overrides, called by the methods of today ---------------------------------------------------------------------
+
+
+def _cross_compute_losses(
+    learner: Any, below: Any, *, fwd_out: ModuleBatches, batch: ModuleBatches
+) -> dict[ModuleID, Tensor]:
+    """The override's losses. One under `ALL_MODULES` is what was differentiated then, and so alone is now."""
+    losses = dict(learner.compute_loss(fwd_out=fwd_out, batch=batch))
+    if ALL_MODULES not in losses:
+        return losses
+    total = losses.pop(ALL_MODULES)
+    for module_id, loss in losses.items():
+        learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
+    return {ALL_MODULES: total}
+
+
+def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    state = dict(below(*args, **kwargs))
+    parts: dict[str, tuple[str, dict[str, Any]]] = {
+        COMPONENT_RL_MODULE: ("get_module_state", {"get_weights": lambda: state[COMPONENT_RL_MODULE]}),
+        COMPONENT_OPTIMIZER: ("get_optimizer_state", {"get_state": lambda _: state}),
+    }
+    for component, (old, leads_to) in parts.items():
+        if component in state and is_overridden(type(learner), LegacyLearner, old):
+            with beneath(learner, **leads_to):
+                given = getattr(learner, old)()
+            state[component] = {name: given[name] for name in state[component] if name in given}
+    return state
+
+
+def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None:
+    undo = Undo(learner)
+    rest = dict(state)
+    parts: dict[str, tuple[str, dict[str, Any]]] = {
+        COMPONENT_RL_MODULE: (
+            "set_module_state",
+            {"set_weights": lambda part: below({COMPONENT_RL_MODULE: part})},
+        ),
+        COMPONENT_OPTIMIZER: ("set_optimizer_state", {"set_state": below}),
+    }
+    try:
+        for component, (old, leads_to) in parts.items():
+            if component in state and is_overridden(type(learner), LegacyLearner, old):
+                with beneath(learner, **leads_to):
+                    getattr(learner, old)(rest.pop(component))
+        below(rest)
+    except BaseException:
+        undo.restore()
+        raise
+
+
+def _cross_get_weights(learner: Any, below: Any) -> Any:
+    return learner.get_module_state()
+
+
+def _cross_set_weights(learner: Any, below: Any, weights: Any) -> None:
+    learner.set_module_state(weights)
+
+
+def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
+    with beneath(learner, save_to_path=lambda path: below(path, **kwargs)):
+        learner.save_state(path)
+    if is_overridden(type(learner), LegacyLearner, "_save_optimizers"):
+        folder = Path(path) / OPTIMIZER_FOLDER
+        folder.mkdir(exist_ok=True)
+        learner._save_optimizers(str(folder))
+    return str(path)
+
+
+def _cross_restore(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> None:
+    with beneath(learner, restore_from_path=lambda path: below(path, **kwargs)):
+        learner.load_state(path)
+    folder = Path(path) / OPTIMIZER_FOLDER
+    if is_overridden(type(learner), LegacyLearner, "_load_optimizers") and folder.is_dir():
+        learner._load_optimizers(str(folder))
+
+
+def _cross_get_metadata(learner: Any, below: Any) -> dict[str, Any]:
+    return {**below(), **learner._get_metadata()}
+
+
+BRIDGES = (
+    Bridge("compute_losses", ("compute_loss",), _cross_compute_losses),
+    Bridge(
+        "after_gradient_based_update",
+        ("additional_update", "additional_update_for_module"),
+        cross_after_update,
+    ),
+    Bridge("get_state", ("get_module_state", "get_optimizer_state"), _cross_get_state),
+    Bridge("set_state", ("set_module_state", "set_optimizer_state"), _cross_set_state),
+    Bridge("get_weights", ("get_module_state",), _cross_get_weights),
+    Bridge("set_weights", ("set_module_state",), _cross_set_weights),
+    Bridge("save_to_path", ("save_state", "_save_optimizers"), _cross_save),
+    Bridge("restore_from_path", ("load_state", "_load_optimizers"), _cross_restore),
+    Bridge("get_metadata", ("_get_metadata",), _cross_get_metadata),
+)

@@ -1,0 +1,58 @@
+"""The results of each minibatch of an update, for `reduce_fn=`: the same update, its minibatches run one by one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plugrad.hooks.backend_spec import Program
+from plugrad.learner.call import UpdateCall
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+Results = dict[ModuleID, dict[str, Any]]
+
+
+class _OneByOne(Program):
+    """A program that keeps the metrics of each minibatch, which the one within it only adds up."""
+
+    def __init__(self, within: Program) -> None:
+        super().__init__(within.mode, within.reason, static_shapes=within.static_shapes)
+        self._within = within
+        self.metrics: list[Mapping[str, Tensor]] = []
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program`."""
+        for step in range(num_steps):
+            order = {module_id: each[step : step + 1] for module_id, each in indices.items()}
+            self.metrics.append(self._within.run(columns, order, 1))
+        self.mode, self.reason = self._within.mode, self._within.reason
+        return {name: sum(each[name] for each in self.metrics) / num_steps for name in self.metrics[0]}
+
+
+class _CallOneByOne(UpdateCall):
+    program: _OneByOne
+
+    def _program(self, columns: Any) -> Program:
+        self.program = _OneByOne(super()._program(columns))
+        return self.program
+
+
+def results_of_minibatches(learner: Any, update: Callable[[], Results]) -> list[Results]:
+    """Run `update` and return what each minibatch reported, beside what the update reported as a whole."""
+    learner._check_is_built()
+    call, learner._call = learner._call, _CallOneByOne(learner)
+    try:
+        results = update()
+        metrics = learner._call.program.metrics
+    finally:
+        learner._call = call
+    return [_with(results, learner._convert_to_numpy(each)) for each in metrics]
+
+
+def _with(results: Results, metrics: Mapping[str, Any]) -> Results:
+    mixed = {module_id: dict(values) for module_id, values in results.items()}
+    for name, value in metrics.items():
+        module_id, key = name.split(SEPARATOR)
+        mixed.setdefault(module_id, {})[key] = float(value)
+    return mixed

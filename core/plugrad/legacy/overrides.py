@@ -1,0 +1,116 @@
+"""Overrides of older names: called in place of the new ones, never ignored. Knows no learner.
+
+`class Mine(Learner): def compute_loss(...)` was written for an RLlib that called `compute_loss`. So when such a class
+is made, it gets a *bridge* under the new name, as if its author had written it: `compute_losses` calls the class's
+`compute_loss`. Being a method of the class, the bridge is wrapped by plugins as any override is. While it runs, the
+older base method (`super().compute_loss(...)`) leads to what lies beneath the bridge: the next class's
+`compute_losses`, and so the provider, once and inside all wrappers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from plugrad.legacy.warning import warn_older
+
+_BENEATH = "_beneath_bridges"
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """From a method to the overrides of its older names.
+
+    Args:
+        new: the method that is called nowadays.
+        olds: the older names.
+        cross: `cross(self, beneath, *args, **kwargs)` calls the overrides with the arguments of their time and gives
+            what `new` returns; `beneath` is `new` of the next class.
+    """
+
+    new: str
+    olds: tuple[str, ...]
+    cross: Callable[..., Any]
+
+
+def honour_overrides(cls: type[Any], base: type[Any], bridges: Sequence[Bridge]) -> None:
+    """Build the bridges that a new class needs, and warn of each older name that it overrides.
+
+    Args:
+        cls: the class.
+        base: who has the older names' own methods.
+        bridges: all that there are.
+    """
+    for bridge in bridges:
+        for old in bridge.olds:
+            if is_overridden(cls, base, old) and not _is_inherited(cls, base, old):
+                warn_older(f"{cls.__name__}.{old}, an override,", _honour(cls, bridge, old), stacklevel=4)
+
+
+def is_overridden(cls: type[Any], base: type[Any], name: str) -> bool:
+    """Whether a class has another method of this name than `base`."""
+    return getattr(cls, name) is not getattr(base, name)
+
+
+def _is_inherited(cls: type[Any], base: type[Any], name: str) -> bool:
+    """Whether a parent has the same override: then it was seen to when that class was made."""
+    parents = [each for each in cls.__bases__ if issubclass(each, base)]
+    return any(getattr(parent, name) is getattr(cls, name) for parent in parents)
+
+
+def _honour(cls: type[Any], bridge: Bridge, old: str) -> str:
+    if getattr(getattr(cls, bridge.new), "bridge", None) is not bridge:
+        if _owner(cls, bridge.new) in (cls, _owner(cls, old)):
+            return f"{bridge.new} alone; it is called, and {old} only by the class itself"
+        setattr(cls, bridge.new, _method(cls, bridge))
+    return f"{bridge.new}, in place of which it is called"
+
+
+def _owner(cls: type[Any], name: str) -> type[Any]:
+    return next(each for each in cls.__mro__ if name in vars(each))
+
+
+def _method(cls: type[Any], bridge: Bridge) -> Callable[..., Any]:
+    @wraps(getattr(cls, bridge.new))
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        next_method = getattr(super(cls, self), bridge.new)
+        if is_beneath(self, bridge.new):
+            return next_method(*args, **kwargs)  # super() of an override has come to another class's bridge
+        with beneath(self, **{bridge.new: next_method}):
+            return bridge.cross(self, next_method, *args, **kwargs)
+
+    vars(method)["bridge"] = bridge
+    return method
+
+
+@contextmanager
+def beneath(owner: Any, **methods: Callable[..., Any]) -> Iterator[None]:
+    """While an override runs: what the older base methods lead to, by new name."""
+    former = vars(owner).get(_BENEATH, {})
+    vars(owner)[_BENEATH] = {**former, **methods}
+    try:
+        yield
+    finally:
+        vars(owner)[_BENEATH] = former
+
+
+def is_beneath(owner: Any, new: str) -> bool:
+    """Whether an override that stands for `new` is running."""
+    return new in vars(owner).get(_BENEATH, {})
+
+
+def newer(owner: Any, new: str, old: str, words: str | None = None) -> Callable[..., Any]:
+    """What an older base method leads to: within its override what lies beneath, else, with a warning, `new`.
+
+    Args:
+        owner: the object whose method it is.
+        new: the method of today.
+        old: the older method, which calls this.
+        words: what the warning says to use; default: `new`.
+    """
+    method: Callable[..., Any] | None = vars(owner).get(_BENEATH, {}).get(new)
+    if method is None:
+        warn_older(f"{type(owner).__name__}.{old}()", words or f"{new}()", stacklevel=4)
+        method = getattr(owner, new)
+    return method
