@@ -12,12 +12,13 @@ import gymnasium as gym
 from plugrad.columns import Columns
 from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
+from plugrad.legacy.rl_module import LegacyRLModule
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID, Tensor
+from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 
-class RLModule:
+class RLModule(LegacyRLModule):
     """A policy (and value) network: override `setup` and `_forward`, or `_forward_train` and its siblings.
 
     Args:
@@ -93,6 +94,10 @@ class RLModule:
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
         """State values [B]; from `forward_train` unless a module knows better."""
         return self.forward_train(batch)[Columns.VF_PREDS]
+
+    def as_multi_rl_module(self) -> "MultiRLModule":
+        """This module, weights and all, as the only one of several, under `DEFAULT_MODULE_ID`."""
+        return MultiRLModule({DEFAULT_MODULE_ID: self})
 
     @property
     def is_stateful(self) -> bool:
@@ -193,7 +198,7 @@ def columns_of(outputs: Any) -> dict[str, Tensor]:
     return columns
 
 
-class MultiRLModule(Mapping[ModuleID, RLModule]):
+class MultiRLModule(Mapping[ModuleID, RLModule], LegacyRLModule):
     """Modules by id.
 
     Args:
@@ -219,6 +224,10 @@ class MultiRLModule(Mapping[ModuleID, RLModule]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+    def as_multi_rl_module(self) -> "MultiRLModule":
+        """Itself."""
+        return self
 
     def get_state(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {parameter name: numpy copy}}`."""

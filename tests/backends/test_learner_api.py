@@ -41,6 +41,7 @@ from plugrad.errors import (
     ResultError,
     UnknownModuleError,
 )
+from plugrad.legacy.learner import LegacyLearner
 from plugrad.optimizers import make_optimizer
 from plugrad_ppo import PPOConfig, PPOLearner
 
@@ -214,6 +215,23 @@ def use_update(learner):
     other.update(MultiAgentBatch({P: batch}, 30))
     assert other.update(episodes=[episode(), episode()])[P]["num_module_steps_trained"] == 12
     assert other.metrics.results[P]["num_module_steps_trained_lifetime"] == 64 + 64 + 12
+
+
+@use
+def use_update_from_batch(learner):
+    same = make(learner.config.backend)
+    results = learner.update_from_batch(ppo_batch(), minibatch_size=8)
+    expected = same.update(ppo_batch(), minibatch_size=8)
+    assert results[P]["total_loss"] == expected[P]["total_loss"]
+    assert digest(learner.get_state()) == digest(same.get_state())
+
+
+@use
+def use_update_from_episodes(learner):
+    same = make(learner.config.backend)
+    results, expected = learner.update_from_episodes([episode()]), same.update(episodes=[episode()])
+    assert results[P]["total_loss"] == expected[P]["total_loss"]
+    assert digest(learner.get_state()) == digest(same.get_state())
 
 
 @use
@@ -617,6 +635,14 @@ def use_set_weights(learner):
 
 
 @use
+def use_get_metadata(learner):
+    metadata = learner.get_metadata()
+    assert metadata["kind"] == "learner"
+    assert metadata["module_ids"] == [P]
+    assert metadata["config"] == learner.config.to_dict()
+
+
+@use
 def use_save_to_path(learner, tmp_path):
     assert learner.save_to_path(str(tmp_path / "c"), keep=1) == str(tmp_path / "c")
     learner.save_to_path(tmp_path / "c", keep=1)
@@ -865,5 +891,6 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         "tell",
         "trainable_module_ids",
     }
+    elsewhere |= set(dir(LegacyLearner))  # test_from_rllib.py
     members = {name for name in dir(Learner) if not name.startswith("_")}
     assert members - elsewhere <= set(USES), members - elsewhere - set(USES)

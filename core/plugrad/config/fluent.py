@@ -15,6 +15,8 @@ from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
 from plugrad.config.names import importable_name, resolve_name
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.legacy.instead import instead_of
+from plugrad.legacy.settings import translated
 
 
 class FluentConfig:
@@ -50,6 +52,7 @@ class FluentConfig:
         return self.changed()
 
     def _change(self, section: str, settings: dict[str, Any]) -> Self:
+        settings = translated(section, settings)
         refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
@@ -65,7 +68,7 @@ class FluentConfig:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = did_you_mean(name, config_fields(type(self)))
+            hint = instead_of(name) or did_you_mean(name, config_fields(type(self)))
             raise AttributeError(f"{type(self).__name__} has no setting {name!r}.{hint}")
 
     def __del__(self) -> None:
@@ -94,7 +97,7 @@ def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section
             continue
         if name in fields:
             raise ConfigError(f"{call}: {name!r} is set by .{fields[name].section}({name}=...)", field=name)
-        hint = did_you_mean(name, here) or _elsewhere(name, fields)
+        hint = instead_of(name) or did_you_mean(name, here) or _elsewhere(name, fields)
         raise ConfigError(f"{call} has no setting {name!r}.{hint}", field=name)
 
 
@@ -107,7 +110,7 @@ def _elsewhere(name: str, fields: Mapping[str, FieldInfo]) -> str:
 def _refuse_assignment(config: FluentConfig, name: str, value: Any) -> NoReturn:
     fields = config_fields(type(config))
     if name not in fields:
-        hint = did_you_mean(name, fields)
+        hint = instead_of(name) or did_you_mean(name, fields)
         raise ConfigError(f"{type(config).__name__} has no setting {name!r}.{hint}", field=name)
     section = fields[name].section
     argument = "..." if section not in SECTIONS or section == "plugins" else f"{name}=..."

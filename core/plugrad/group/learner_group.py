@@ -15,6 +15,8 @@ from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import Learner, disk
 from plugrad.learner.build import Spaces, with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters
+from plugrad.legacy.arguments import takes_older_update_arguments
+from plugrad.legacy.group import LegacyLearnerGroup, takes_learner_spec
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleID
 
@@ -22,7 +24,7 @@ STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """Where `return_state=True` puts the modules' state in the first learner's results: RLlib's name for it."""
 
 
-class LearnerGroup:
+class LearnerGroup(LegacyLearnerGroup):
     """The learners of a config: with `num_learners=0` one in this process, else so many Ray actors.
 
     Args:
@@ -33,6 +35,7 @@ class LearnerGroup:
         ConfigError: the settings cannot be built.
     """
 
+    @takes_learner_spec
     def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
@@ -70,6 +73,7 @@ class LearnerGroup:
 
     # --- update -------------------------------------------------------------------------------------------------
 
+    @takes_older_update_arguments
     def update(
         self,
         batch: Any = None,

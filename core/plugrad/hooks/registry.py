@@ -98,13 +98,20 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
 
     Loads only algorithms that live in the same top-level package as one of the class's bases.
     """
-    for cls in config_class.__mro__:
-        package = cls.__module__.split(".")[0]
+    for name in algorithms_beside(config_class):
+        if get_algorithm(name) in config_class.__mro__:
+            return load_algorithm(name)
+    return None
+
+
+def algorithms_beside(cls: type[Any]) -> Iterator[str]:
+    """Names of the algorithms in the same top-level package as a class or one of its bases, the nearest first."""
+    for each in cls.__mro__:
+        package = each.__module__.split(".")[0]
         for entry, _ in _entries("algorithm"):
             # `entry.module` would raise for a malformed entry point of a stranger.
-            if re.split(r"[.:]", entry.value)[0] == package and get_algorithm(entry.name) is cls:
-                return load_algorithm(entry.name)
-    return None
+            if re.split(r"[.:]", entry.value)[0] == package:
+                yield entry.name
 
 
 def owner_of(plugin: Plugin) -> tuple[str, str] | None:

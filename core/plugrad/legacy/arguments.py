@@ -3,7 +3,7 @@
 Knows what they mean now, no learner.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
@@ -65,6 +65,7 @@ def takes_hps(method: Callable[P, R]) -> Callable[P, R]:
             kwargs["config"] = _config_of(args[0], kwargs.pop("hps"))
         return method(*[_config_of(args[0], each) for each in args], **kwargs)
 
+    vars(call)["takes_hps"] = True
     return call
 
 
@@ -106,6 +107,8 @@ def translate_overrides(cls: type[Any]) -> None:
 
 def _translated(cls: type[Any], name: str, override: Callable[..., Any]) -> Callable[..., Any]:
     new, old = RENAMED_ARGUMENTS[name]
+    if old == "hps":
+        _teach_hps(cls.__mro__[1:], name)  # for its super()
     base = getattr(super(cls, cls), name)
 
     @wraps(base)
@@ -122,6 +125,13 @@ def _translated(cls: type[Any], name: str, override: Callable[..., Any]) -> Call
         return override(self, **accepted(override, named))
 
     return takes_hps(call) if old == "hps" else call
+
+
+def _teach_hps(classes: Iterable[type[Any]], name: str) -> None:
+    for cls in classes:
+        method = vars(cls).get(name)
+        if method is not None and not hasattr(method, "takes_hps"):
+            setattr(cls, name, takes_hps(method))
 
 
 def accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:

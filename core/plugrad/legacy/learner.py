@@ -3,7 +3,6 @@
 `additional_update` has a room of its own. Knows the Learner's methods, no framework.
 """
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from plugrad.legacy.additional import AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
 from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, is_overridden, newer
+from plugrad.legacy.saving import LegacySaving, StrPath, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import (
     ALL_MODULES,
@@ -26,12 +26,11 @@ from plugrad.types import (
     Tensor,
 )
 
-StrPath = str | os.PathLike[str]
 OPTIMIZER_FOLDER = "optimizer_state"
 """Where, within a checkpoint's directory, an overridden `_save_optimizers` writes its own files."""
 
 
-class LegacyLearner(AdditionalUpdates):
+class LegacyLearner(AdditionalUpdates, LegacySaving):
     """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -74,14 +73,6 @@ class LegacyLearner(AdditionalUpdates):
         """Load what `get_optimizer_state` gave."""
         words = "set_state({'optimizer': ...})"
         newer(self, "set_state", "set_optimizer_state", words)({COMPONENT_OPTIMIZER: state})
-
-    def save_state(self, path: StrPath) -> None:
-        """`save_to_path`: the checkpoint is plugrad's, of JSON and safetensors."""
-        newer(self, "save_to_path", "save_state")(path)
-
-    def load_state(self, path: StrPath) -> None:
-        """`restore_from_path`: reads what `save_state` wrote."""
-        newer(self, "restore_from_path", "load_state")(path)
 
     def _save_optimizers(self, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
@@ -176,8 +167,7 @@ def _cross_set_weights(learner: Any, below: Any, weights: Any) -> None:
 
 
 def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
-    with beneath(learner, save_to_path=lambda path: below(path, **kwargs)):
-        learner.save_state(path)
+    cross_save(learner, below, path, **kwargs)
     if is_overridden(type(learner), LegacyLearner, "_save_optimizers"):
         folder = Path(path) / OPTIMIZER_FOLDER
         folder.mkdir(exist_ok=True)
@@ -186,8 +176,7 @@ def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
 
 
 def _cross_restore(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> None:
-    with beneath(learner, restore_from_path=lambda path: below(path, **kwargs)):
-        learner.load_state(path)
+    cross_restore(learner, below, path, **kwargs)
     folder = Path(path) / OPTIMIZER_FOLDER
     if is_overridden(type(learner), LegacyLearner, "_load_optimizers") and folder.is_dir():
         learner._load_optimizers(str(folder))

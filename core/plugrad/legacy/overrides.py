@@ -42,10 +42,13 @@ def honour_overrides(cls: type[Any], base: type[Any], bridges: Sequence[Bridge])
         base: who has the older names' own methods.
         bridges: all that there are.
     """
+    found: dict[str, list[str]] = {}
     for bridge in bridges:
         for old in bridge.olds:
             if is_overridden(cls, base, old) and not _is_inherited(cls, base, old):
-                warn_older(f"{cls.__name__}.{old}, an override,", _honour(cls, bridge, old), stacklevel=4)
+                found.setdefault(old, []).append(_honour(cls, bridge, old))
+    for old, news in found.items():
+        warn_older(f"{cls.__name__}.{old}, an override,", "; ".join(news), stacklevel=4)
 
 
 def is_overridden(cls: type[Any], base: type[Any], name: str) -> bool:

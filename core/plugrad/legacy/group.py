@@ -1,0 +1,175 @@
+"""Older methods of a LearnerGroup, mixed into it. Knows the group's methods, no learner."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+from plugrad.errors import ConfigError
+from plugrad.learner import disk
+from plugrad.legacy.overrides import Bridge, honour_overrides, newer
+from plugrad.legacy.saving import LegacySaving, cross_restore, cross_save
+from plugrad.legacy.warning import warn_older
+from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
+
+P = ParamSpec("P")
+ResultsList = list[dict[str, Any]]
+
+
+def takes_learner_spec(init: Callable[P, None]) -> Callable[P, None]:
+    """Let `LearnerGroup(learner_spec, max_queue_len=20)` be as it was: a full queue drops its oldest batch."""
+
+    @wraps(init)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        group, *specs = args
+        spec: Any = kwargs.pop("learner_spec", specs[0] if specs else None)
+        if spec is None:
+            return init(*args, **kwargs)
+        warn_older("LearnerGroup(learner_spec)", "LearnerGroup(config=...)")
+        if spec.module is not None:
+            raise ConfigError(
+                "LearnerGroup(learner_spec): a group builds its modules: give module_spec, not module"
+            )
+        limit: Any = kwargs.pop("max_queue_len", specs[1] if len(specs) > 1 else 20)
+        config = spec.to_config().changed(
+            learner_class=spec.learner_class, max_requests_in_flight_per_learner=limit, on_full="drop_oldest"
+        )
+        return init(group, config=config, module_spec=spec.module_spec)  # type: ignore[arg-type]
+
+    return call
+
+
+class LegacyLearnerGroup(LegacySaving):
+    """What a LearnerGroup was called with before Ray 2.44."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        honour_overrides(cls, LegacyLearnerGroup, BRIDGES)
+
+    def update_from_batch(self, batch: Any, **settings: Any) -> ResultsList:
+        """`update(batch, **settings)`."""
+        return newer(self, "update", "update_from_batch")(batch, **settings)  # type: ignore[no-any-return]
+
+    def update_from_episodes(self, episodes: Sequence[Any], **settings: Any) -> ResultsList:
+        """`update(episodes=episodes, **settings)`."""
+        return newer(self, "update", "update_from_episodes")(episodes=episodes, **settings)  # type: ignore[no-any-return]
+
+    def async_update(self, batch: Any, **settings: Any) -> ResultsList:
+        """`update(batch, async_update=True, **settings)`: the results of earlier calls."""
+        update = newer(self, "update", "async_update", "update(async_update=True)")
+        return update(batch, async_update=True, **settings)  # type: ignore[no-any-return]
+
+    def get_in_queue_stats(self) -> dict[str, Any]:
+        """`get_stats()`, and how many updates wait and were dropped under RLlib's older keys.
+
+        `learner_group_queue_size` counts what is in flight, `learner_group_queue_ts_dropped` dropped updates, where
+        RLlib counted their steps.
+        """
+        stats = newer(self, "get_stats", "get_in_queue_stats")()
+        older = {
+            "learner_group_queue_size": stats["in_flight"],
+            "learner_group_queue_ts_dropped": stats["dropped"],
+        }
+        return {**stats, **older}
+
+    def additional_update(self, *, reduce_fn: Any = None, **kw: Any) -> Any:
+        """`Learner.additional_update` on every learner; a list of results, or what `reduce_fn` makes of it."""
+        warn_older("LearnerGroup.additional_update()", "update(timesteps=...), which does it")
+        results = self.foreach_learner(_additional_update, **kw)
+        return results if reduce_fn is None else reduce_fn(results)
+
+    def load_module_state(
+        self,
+        *,
+        multi_rl_module_ckpt_dir: disk.StrPath | None = None,
+        modules_to_load: Collection[ModuleID] | None = None,
+        rl_module_ckpt_dirs: Mapping[ModuleID, disk.StrPath] | None = None,
+        marl_module_ckpt_dir: disk.StrPath | None = None,
+    ) -> None:
+        """Load the weights of modules from checkpoints of learners or groups: all of them or none.
+
+        Args:
+            multi_rl_module_ckpt_dir: a checkpoint with these modules.
+            modules_to_load: which of them; None: all.
+            rl_module_ckpt_dirs: `{module_id: a checkpoint that has this module, or has only one}`.
+            marl_module_ckpt_dir: the same as `multi_rl_module_ckpt_dir`.
+
+        Raises:
+            ConfigError: a module is in `modules_to_load` and in `rl_module_ckpt_dirs`, or in no checkpoint.
+        """
+        warn_older("load_module_state()", "restore_from_path(path, component='rl_module/<module id>')")
+        several = multi_rl_module_ckpt_dir or marl_module_ckpt_dir
+        singles = rl_module_ckpt_dirs or {}
+        twice = set(modules_to_load or ()) & set(singles)
+        if twice:
+            raise ConfigError(f"in modules_to_load and in rl_module_ckpt_dirs: {', '.join(sorted(twice))}")
+        weights = {} if several is None else _weights_in(several, modules_to_load)
+        for module_id, path in singles.items():
+            weights.update(_weights_in(path, [module_id], rename=True))
+        self.set_weights(weights)
+
+    def set_is_module_trainable(
+        self, is_module_trainable: Callable[..., Any] | Collection[ModuleID] | None
+    ) -> None:
+        """Set `policies_to_train` of every learner.
+
+        Args:
+            is_module_trainable: module ids, None for all, or a rule `rule(module_id, batch)`. It is asked now, with
+                None for the batch; for a rule that reads the batch, override `Learner.should_module_be_updated`.
+        """
+        warn_older("set_is_module_trainable()", "AlgorithmConfig.multi_agent(policies_to_train=...)")
+        chosen: Any = is_module_trainable
+        if callable(chosen):
+            chosen = [module_id for module_id in self.get_weights() if chosen(module_id, None)]
+        self.foreach_learner(_train_only, chosen)
+
+    def _results_to_reduce(self, update: Callable[[], Any]) -> Any:
+        """What `reduce_fn` gets: the results of each learner."""
+        return update()
+
+    # What the methods above ask of the group.
+    foreach_learner: Callable[..., list[Any]]
+    get_weights: Callable[..., dict[ModuleID, dict[str, Array]]]
+    set_weights: Callable[[Mapping[ModuleID, Mapping[str, Array]]], None]
+
+
+def _additional_update(learner: Any, **kw: Any) -> Any:
+    return learner.additional_update(**kw)
+
+
+def _train_only(learner: Any, module_ids: Collection[ModuleID] | None) -> None:
+    learner.config = learner.config.changed(
+        policies_to_train=None if module_ids is None else list(module_ids)
+    )
+
+
+def _weights_in(
+    path: disk.StrPath, module_ids: Collection[ModuleID] | None, *, rename: bool = False
+) -> dict[ModuleID, Any]:
+    found = disk.load(path, kind="learner").state[COMPONENT_RL_MODULE]
+    if rename and len(found) == 1:
+        return dict.fromkeys(module_ids or (), *found.values())
+    missing = [module_id for module_id in module_ids or () if module_id not in found]
+    if missing:
+        raise ConfigError(f"{path} has no module {', '.join(missing)}; there are: {', '.join(found)}")
+    return {module_id: found[module_id] for module_id in (found if module_ids is None else module_ids)}
+
+
+# --- overrides, called by the methods of today ---------------------------------------------------------------------
+
+
+def _cross_update(group: Any, below: Any, *args: Any, async_update: bool = False, **settings: Any) -> Any:
+    given = {name: value for name, value in settings.items() if value is not None}
+    episodes = given.pop("episodes", None)
+    if async_update:
+        return group.async_update(*args, **given)
+    if episodes is None:
+        return group.update_from_batch(*args, **given)
+    return group.update_from_episodes(episodes, **given)
+
+
+BRIDGES = (
+    Bridge("update", ("async_update", "update_from_batch", "update_from_episodes"), _cross_update),
+    Bridge("get_stats", ("get_in_queue_stats",), lambda group, below: group.get_in_queue_stats()),
+    Bridge("save_to_path", ("save_state",), cross_save),
+    Bridge("restore_from_path", ("load_state",), cross_restore),
+)
