@@ -33,6 +33,7 @@ BUILTINS = {
     "PluginError": RuntimeError,
     "QueueFullError": RuntimeError,
     "RestoreMismatchError": ValueError,
+    "ResultError": ValueError,
     "UnknownModuleError": KeyError,
     "UnknownOptimizerError": KeyError,
 }

@@ -123,22 +123,23 @@ def _moves_kl_coefficient(learner: Any, module_id: ModuleID, results: Results, d
 
 @contextmanager
 def _others_stay(learner: Any, ids: Collection[ModuleID]) -> Iterator[None]:
-    """Put back the learning rates and coefficients of all other modules, which the hook moves too."""
-    others = [each for each in learner.registered_optimizers.values() if not each.modules & set(ids)]
-    rates = [(each.optimizer, learner._get_optimizer_lr(each.optimizer)) for each in others]
-    coefficients = [
-        (variable, variable.snapshot())
-        for module_id, each in learner.coefficients.items()
-        if module_id not in ids
-        for variable in each.variables.values()
-    ]
+    """Put back learning rates, coefficients, target networks and counters of all other modules: the hook moves them."""
+    others = set(learner.module) - set(ids)
+    optimizers = [each.optimizer for each in learner.registered_optimizers.values() if each.modules <= others]
+    rates = [learner._get_optimizer_lr(each) for each in optimizers]
+    variables = [each.variable for module_id, each in learner.targets.items() if module_id in others]
+    for module_id in others:
+        variables += learner.coefficients[module_id].variables.values()
+    values = [each.snapshot() for each in variables]
+    counters = {name: number for name, number in learner.counters.items() if name.split("/")[-1] in others}
     try:
         yield
     finally:
-        for optimizer, rate in rates:
+        for optimizer, rate in zip(optimizers, rates, strict=True):
             learner._set_optimizer_lr(optimizer, rate)
-        for variable, value in coefficients:
+        for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
+        learner.counters.update(counters)
 
 
 def _rates_and_coefficients(learner: Any, module_id: ModuleID) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.learner import disk
-from plugrad.learner.undo import Undo
+from plugrad.learner.undo import all_or_nothing
 from plugrad.legacy.additional import AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
 from plugrad.legacy.minibatches import results_of_minibatches
@@ -138,7 +138,6 @@ def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dic
 
 
 def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None:
-    undo = Undo(learner)
     rest = dict(state)
     parts: dict[str, tuple[str, dict[str, Any]]] = {
         COMPONENT_RL_MODULE: (
@@ -147,15 +146,12 @@ def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None
         ),
         COMPONENT_OPTIMIZER: ("set_optimizer_state", {"set_state": below}),
     }
-    try:
+    with all_or_nothing(learner):
         for component, (old, leads_to) in parts.items():
             if component in state and is_overridden(type(learner), LegacyLearner, old):
                 with beneath(learner, **leads_to):
                     getattr(learner, old)(rest.pop(component))
         below(rest)
-    except BaseException:
-        undo.restore()
-        raise
 
 
 def _cross_get_weights(learner: Any, below: Any) -> Any:
