@@ -222,10 +222,17 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
 def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
     last = len(x.shape) - 1
     if axis in (-1, last):
-        return tf.gather(x, indices, axis=last, batch_dims=last)
+        picks_one = indices.shape[-1] == 1 and x.dtype.is_floating and (x.shape[-1] or _LANES + 1) <= _LANES
+        return _pick(x, indices) if picks_one else tf.gather(x, indices, axis=last, batch_dims=last)
     order = [i for i in range(last + 1) if i != axis % (last + 1)] + [axis % (last + 1)]
     moved = take_along_axis(tf.transpose(x, order), tf.transpose(indices, order))
     return tf.transpose(moved, [order.index(i) for i in range(last + 1)])
+
+
+def _pick(x: Tensor, index: Tensor) -> Tensor:
+    """One entry of each short row. The gradient of a gather is a scatter, which XLA gives to a thread of its own."""
+    chosen = tf.equal(tf.range(x.shape[-1], dtype=index.dtype), index)
+    return tf.reduce_sum(tf.where(chosen, x, tf.zeros_like(x)), -1, keepdims=True)
 
 
 def reshape(x: Tensor, shape: Shape) -> Tensor:
