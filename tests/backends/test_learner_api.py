@@ -449,6 +449,12 @@ def use__get_tensor_variable(learner):
     assert learner._get_tensor_variable([1, 2], dtype="float32", trainable=True).numpy().tolist() == [1, 2]
 
 
+@use
+def use_get_target_parameters(learner):
+    assert list(learner.get_target_parameters(P)) == []
+    assert learner.targets == {}
+
+
 # --- gradients --------------------------------------------------------------------------------------------------
 
 
