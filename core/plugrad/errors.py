@@ -105,6 +105,10 @@ class LearnerTimeoutError(PlugradError, TimeoutError):
     """A learner did not answer in time. Facts: `rank`, `phase`."""
 
 
+class CollectiveError(PlugradError, RuntimeError):
+    """Learners could not exchange their gradients; nothing was applied. Fact: `rank`, of who did not come."""
+
+
 class QueueFullError(PlugradError, RuntimeError):
     """The group's queue is full and `on_full="raise"`."""
 

@@ -21,6 +21,7 @@ BUILTINS = {
     "CheckpointVersionError": OSError,
     "ConfigError": ValueError,
     "LearnerGroupDeadError": RuntimeError,
+    "CollectiveError": RuntimeError,
     "LearnerTimeoutError": TimeoutError,
     "LossError": ValueError,
     "MissingColumnError": KeyError,

@@ -1,0 +1,137 @@
+"""A collective in the memory that processes of one machine share: for 36 kB some hundred times faster than sockets.
+
+The memory is a mapped file that loses its name as soon as all have opened it, so that nothing stays behind whoever is
+killed. Each process has a counter and two slots of fixed size; longer arrays go in pieces. For its n-th piece a process
+fills slot n mod 2 and sets its counter to n; when all counters are at least n it adds up all slots. Two slots suffice:
+who writes piece n + 2 has seen all counters at n + 1, so all have read piece n. What a process brought stays there when
+it dies or gives up, so that either all of the others get a sum or none does.
+"""
+
+import mmap
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from threading import Lock
+from time import sleep
+from typing import Any
+
+import numpy as np
+
+from plugrad.collective.protocol import SHARED_MEMORY, Address, Collective, gave_up
+from plugrad.errors import CollectiveError
+from plugrad.types import Array
+
+SLOT_BYTES = 1 << 20
+_LINE = 8
+"""A counter and a word that says "gave up"; each process's stand in a cache line (eight words) of their own."""
+_YIELDS = 50
+_NAP_S = 5e-5
+
+
+def host(size: int) -> tuple[Address, None]:
+    """Make the file."""
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    path = os.path.join(folder, f"plugrad-{secrets.token_hex(8)}")
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        if hasattr(
+            os, "posix_fallocate"
+        ):  # a full /dev/shm is an error here, and a crash when it is written to
+            os.posix_fallocate(descriptor, 0, _bytes(size))
+        else:
+            os.ftruncate(descriptor, _bytes(size))
+    except OSError as error:
+        os.unlink(path)
+        raise CollectiveError(
+            f"no shared memory for {size} learners in {folder}: {error.strerror}"
+        ) from error
+    finally:
+        os.close(descriptor)
+    return Address(SHARED_MEMORY, path, size), None
+
+
+def _bytes(size: int) -> int:
+    return mmap.PAGESIZE * -(-8 * _LINE * size // mmap.PAGESIZE) + 2 * size * SLOT_BYTES
+
+
+class SharedMemory(Collective):
+    """See the module."""
+
+    def __init__(self, address: Address, rank: int, timeout_s: float, hosted: Any) -> None:
+        super().__init__(rank, address.size)
+        self._map = _mapped(address)
+        words = memoryview(self._map).cast("q")
+        self._counters = [words[n * _LINE : n * _LINE + 2] for n in range(self.size)]
+        first = _bytes(self.size) - 2 * self.size * SLOT_BYTES
+        data = np.frombuffer(self._map, np.uint8, offset=first)
+        self._slots = data.reshape(2, self.size, SLOT_BYTES)
+        self._count = 0
+        self._fence = Lock()
+        self.timeout_s = timeout_s
+        try:
+            self.meet()
+        finally:
+            if rank == 0:
+                Path(address.place).unlink(missing_ok=True)
+
+    def give_up(self) -> None:
+        """See `Collective`."""
+        if self._counters:
+            self._counters[self.rank][1] = 1
+        self.abort("this learner gave up")
+
+    def close(self) -> None:
+        """See `Collective`."""
+        self.give_up()
+        self._counters = []  # the memory goes with the last array that looks into it
+
+    def _sum(self, values: Array) -> Array:
+        flat = values.reshape(-1)
+        total = np.empty_like(flat)
+        step = (SLOT_BYTES - 8) // flat.itemsize
+        for start in range(0, flat.size, step):
+            self._sum_piece(flat[start : start + step], flat.size, total[start : start + step])
+        return total.reshape(values.shape)
+
+    def _sum_piece(self, piece: Array, whole: int, total: Array) -> None:
+        self._count += 1
+        slots = self._slots[self._count % 2]
+        slots[self.rank, :8].view(np.int64)[0] = whole
+        slots[self.rank, 8 : 8 + piece.nbytes].view(piece.dtype)[:] = piece
+        with (
+            self._fence
+        ):  # a lock is a memory barrier: where stores may overtake each other, the counter comes last
+            self._counters[self.rank][0] = self._count
+        self._wait()
+        for rank, slot in enumerate(slots):
+            if slot[:8].view(np.int64)[0] != whole:
+                raise CollectiveError(
+                    f"learner {rank} brought {slot[:8].view(np.int64)[0]} values to the exchange, "
+                    f"learner {self.rank} {whole}: they do not compute the same thing",
+                    rank=rank,
+                )
+            part = slot[8 : 8 + piece.nbytes].view(piece.dtype)
+            np.copyto(total, part) if rank == 0 else np.add(total, part, out=total)
+
+    def _wait(self) -> None:
+        deadline = self._deadline()
+        for rank, counter in enumerate(self._counters):
+            turns = 0
+            while counter[0] < self._count:
+                if counter[1] and counter[0] < self._count:  # read again: it may have come before it gave up
+                    raise gave_up(rank)
+                self._check(deadline, rank)
+                turns += 1
+                os.sched_yield() if turns < _YIELDS else sleep(_NAP_S)
+
+
+def _mapped(address: Address) -> mmap.mmap:
+    try:
+        descriptor = os.open(address.place, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CollectiveError(f"the learners' shared memory is gone: {error.strerror}") from error
+    try:
+        return mmap.mmap(descriptor, _bytes(address.size))
+    finally:
+        os.close(descriptor)
