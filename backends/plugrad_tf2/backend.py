@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import differentiation, program
+from plugrad_tf2 import differentiation, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
@@ -151,6 +151,12 @@ def compute_gradients(
 ) -> Gradients:
     """See `plugrad_tf2.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """See `plugrad_tf2.reduction`."""
+    return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl

@@ -144,6 +144,11 @@ class WholeUpdate(Program):
         self._xla = tf.function(self._loop, autograph=False, jit_compile=True)
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
         self._program = self._xla
+        if learner.collective is not None:
+            self._program = self._graph
+            self.reason = (
+                "the whole update as one graph without XLA, which cannot let learners exchange gradients"
+            )
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program`."""

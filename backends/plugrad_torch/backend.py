@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch import differentiation, program, stepping
+from plugrad_torch import differentiation, program, reduction, stepping
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
@@ -156,6 +156,12 @@ def compute_gradients(
 ) -> Gradients:
     """See `plugrad_torch.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
+
+
+@hookimpl
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """See `plugrad_torch.reduction`."""
+    return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl

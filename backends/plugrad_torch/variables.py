@@ -50,7 +50,7 @@ class TensorVariable:
             self.tracer = value
             return
         with torch.no_grad():
-            self.value.copy_(torch.as_tensor(value))
+            self.value.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
@@ -119,7 +119,7 @@ class FlatParameters:
             self.tracer = value
             return
         with torch.no_grad():
-            self._flat.copy_(torch.as_tensor(value))
+            self._flat.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
@@ -130,6 +130,12 @@ class FlatParameters:
         """A copy as numpy."""
         self.attach()
         return self._flat.cpu().numpy().copy()
+
+
+def _as_tensor(value: Any) -> Tensor:
+    """Torch shares memory with numpy and warns about read-only arrays, such as those of Ray: such are copied."""
+    is_shared = isinstance(value, np.ndarray) and not value.flags.writeable
+    return torch.as_tensor(value.copy() if is_shared else value)
 
 
 def default_dtype(value: Any) -> str:

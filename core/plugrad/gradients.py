@@ -4,7 +4,7 @@ One optimizer owns one flat float32 vector; a parameter is a slice of it. That m
 operations whatever the number of parameters. Knows no framework and no learner.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -162,6 +162,17 @@ def as_flat(ops: Ops, gradients: Gradients) -> FlatGradients:
     known = {ref: gradient for ref, gradient in gradients.items() if gradient is not None}
     layout = Layout(tuple(known), tuple(ops.shape(gradient) for gradient in known.values()))
     return FlatGradients(ops, [(layout, layout.join(ops, known))] if known else [])
+
+
+def exchanged(ops: Ops, gradients: Gradients, exchange: Callable[[Tensor], Tensor]) -> FlatGradients:
+    """The gradients after `exchange` of all their entries as one flat tensor: one message whatever the optimizers."""
+    flats = as_flat(ops, gradients)
+    parts = [flats.flat(layout) for layout in flats.layouts]
+    if not parts:
+        return flats
+    bucket = exchange(parts[0] if len(parts) == 1 else ops.concat(parts, 0))
+    pieces = ops.split(bucket, [layout.size for layout in flats.layouts], 0)
+    return FlatGradients(ops, list(zip(flats.layouts, pieces, strict=True)))
 
 
 def clip_gradients(

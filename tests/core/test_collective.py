@@ -24,6 +24,7 @@ def together(kind, size, work, timeout_s=10):
     def one(rank):
         collective = join(address, rank, timeout_s, hosted if rank == 0 else None)
         try:
+            collective.enter()
             return work(collective)
         except Exception as error:
             collective.give_up()
@@ -114,6 +115,7 @@ def test_an_abort_ends_the_waiting_and_the_collective(kind):
 
 def other_process(address, timeout_s):
     collective = join(address, 1, timeout_s)
+    collective.enter()
     while True:
         collective.all_reduce(np.ones(5))
 
@@ -125,13 +127,14 @@ def test_a_process_that_is_killed_or_stopped_is_no_hang(kind, how):
     process = get_context("spawn").Process(target=other_process, args=(address, 10), daemon=True)
     process.start()
     collective = join(address, 0, 30, hosted)
+    collective.enter()
     collective.timeout_s = 0.5
     for _ in range(100):
         assert collective.all_reduce(np.ones(5)).tolist() == [2.0] * 5
     os.kill(process.pid, how)
     begun = time.monotonic()
     with pytest.raises((CollectiveError, LearnerTimeoutError)):
-        collections.deque(iter(lambda: collective.all_reduce(np.ones(5)), None), 0)
+        collections.deque(iter(collective.meet, "never"), 0)
     assert time.monotonic() - begun < 3
     process.kill()
     process.join()
@@ -142,7 +145,7 @@ def test_a_process_that_is_killed_or_stopped_is_no_hang(kind, how):
 def test_a_stranger_without_the_key_cannot_join():
     address, hosted = host("sockets", 2)
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(join, address, 0, 1, hosted)
+        waiting = thread.submit(join(address, 0, 1, hosted).enter)
         with pytest.raises(Exception, match=r"digest|rejected|reset|closed"):
-            join(replace(address, key=b"guessed"), 1, 1)
+            join(replace(address, key=b"guessed"), 1, 1).enter()
         assert waiting.exception(10) is not None

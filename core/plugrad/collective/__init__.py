@@ -6,6 +6,7 @@ once is done for: its processes count differently from then on, and join a new o
 no Ray.
 """
 
-from plugrad.collective.protocol import Collective, host, join
+from plugrad.collective.meeting import SHARED_MEMORY, SOCKETS, host, join
+from plugrad.collective.protocol import Address, Collective
 
-__all__ = ["Collective", "host", "join"]
+__all__ = ["SHARED_MEMORY", "SOCKETS", "Address", "Collective", "host", "join"]

@@ -1,4 +1,4 @@
-"""What a collective is, how processes come together in one, and how waiting for the others ends."""
+"""What a collective is, and how waiting for the others ends."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ import numpy as np
 
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
 from plugrad.types import Array
-
-SHARED_MEMORY, SOCKETS = "shared_memory", "sockets"
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,10 @@ class Collective(ABC):
         self.failure = self.failure or CollectiveError(reason)
 
     @abstractmethod
+    def enter(self) -> None:
+        """Come together with the others: in all processes at once, before anything else. Raises as `all_reduce`."""
+
+    @abstractmethod
     def give_up(self) -> None:
         """Tell the others not to wait for this process any more."""
 
@@ -102,31 +104,3 @@ class Collective(ABC):
 def gave_up(rank: int) -> CollectiveError:
     """The error where another process gave up."""
     return CollectiveError(f"learner {rank} left the exchange", rank=rank)
-
-
-def host(kind: str, size: int) -> tuple[Address, Any]:
-    """Make the place where `size` processes meet: the first step, in the process of rank 0.
-
-    Returns:
-        The address for the others, and what this process gives to `join` as `hosted`.
-    """
-    from plugrad.collective import shared_memory, sockets
-
-    rooms: dict[str, Any] = {SHARED_MEMORY: shared_memory, SOCKETS: sockets}
-    found: tuple[Address, Any] = rooms[kind].host(size)
-    return found
-
-
-def join(address: Address, rank: int, timeout_s: float, hosted: Any = None) -> Collective:
-    """Come together: the second step, in all processes at once. Returns when all are there.
-
-    Raises:
-        CollectiveError: there is nothing at the address.
-        LearnerTimeoutError: not all came in `timeout_s`.
-    """
-    from plugrad.collective.shared_memory import SharedMemory
-    from plugrad.collective.sockets import Star
-
-    kinds: dict[str, Any] = {SHARED_MEMORY: SharedMemory, SOCKETS: Star}
-    collective: Collective = kinds[address.kind](address, rank, timeout_s, hosted)
-    return collective

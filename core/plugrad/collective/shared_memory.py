@@ -9,7 +9,6 @@ it dies or gives up, so that either all of the others get a sum or none does.
 
 import mmap
 import os
-import secrets
 import tempfile
 from pathlib import Path
 from threading import Lock
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.collective.protocol import SHARED_MEMORY, Address, Collective, gave_up
+from plugrad.collective.protocol import Address, Collective, gave_up
 from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
@@ -29,10 +28,15 @@ _YIELDS = 50
 _NAP_S = 5e-5
 
 
-def host(size: int) -> tuple[Address, None]:
-    """Make the file."""
+def path_of(name: str) -> str:
+    """Where a file of this name would be: in memory where the system has a folder for that."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    path = os.path.join(folder, f"plugrad-{secrets.token_hex(8)}")
+    return os.path.join(folder, f"plugrad-{name}")
+
+
+def make_file(size: int, name: str) -> str:
+    """Make the file for `size` processes; returns its path."""
+    path = path_of(name)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         if hasattr(
@@ -43,12 +47,10 @@ def host(size: int) -> tuple[Address, None]:
             os.ftruncate(descriptor, _bytes(size))
     except OSError as error:
         os.unlink(path)
-        raise CollectiveError(
-            f"no shared memory for {size} learners in {folder}: {error.strerror}"
-        ) from error
+        raise CollectiveError(f"no shared memory for {size} learners, {path}: {error.strerror}") from error
     finally:
         os.close(descriptor)
-    return Address(SHARED_MEMORY, path, size), None
+    return path
 
 
 def _bytes(size: int) -> int:
@@ -58,8 +60,9 @@ def _bytes(size: int) -> int:
 class SharedMemory(Collective):
     """See the module."""
 
-    def __init__(self, address: Address, rank: int, timeout_s: float, hosted: Any) -> None:
+    def __init__(self, address: Address, rank: int, hosted: Any) -> None:
         super().__init__(rank, address.size)
+        self._path = Path(address.place)
         self._map = _mapped(address)
         words = memoryview(self._map).cast("q")
         self._counters = [words[n * _LINE : n * _LINE + 2] for n in range(self.size)]
@@ -68,12 +71,14 @@ class SharedMemory(Collective):
         self._slots = data.reshape(2, self.size, SLOT_BYTES)
         self._count = 0
         self._fence = Lock()
-        self.timeout_s = timeout_s
+
+    def enter(self) -> None:
+        """See `Collective`."""
         try:
             self.meet()
         finally:
-            if rank == 0:
-                Path(address.place).unlink(missing_ok=True)
+            if self.rank == 0:
+                self._path.unlink(missing_ok=True)
 
     def give_up(self) -> None:
         """See `Collective`."""

@@ -8,12 +8,13 @@ import os
 import secrets
 import socket
 import struct
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 import numpy as np
 
-from plugrad.collective.protocol import SOCKETS, Address, Collective, gave_up
+from plugrad.collective.protocol import Address, Collective, gave_up
 from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
@@ -21,12 +22,11 @@ PIECE_BYTES = 1 << 20
 _TURN_S = 0.05
 
 
-def host(size: int) -> tuple[Address, Listener]:
-    """Listen on the address by which other machines reach this one."""
+def listen(size: int) -> tuple[Listener, bytes]:
+    """Listen on the address by which other machines reach this one, for who has the key."""
     key = secrets.token_bytes(32)
     own = os.environ.get("PLUGRAD_HOST") or _own_address()
-    listener = Listener((own, 0), backlog=size, authkey=key)
-    return Address(SOCKETS, listener.address, size, key), listener
+    return Listener((own, 0), backlog=size, authkey=key), key
 
 
 def _own_address() -> str:
@@ -42,38 +42,44 @@ def _own_address() -> str:
 class Star(Collective):
     """See the module."""
 
-    def __init__(self, address: Address, rank: int, timeout_s: float, hosted: Any) -> None:
+    def __init__(self, address: Address, rank: int, hosted: Any) -> None:
         super().__init__(rank, address.size)
-        self.timeout_s = timeout_s
+        self._address = address
+        self._listener: Listener | None = hosted
         self._ends: dict[int, Connection] = {}
-        try:
-            self._ends = self._accepted(hosted) if rank == 0 else {0: _called(address, rank)}
-            for end in self._ends.values():
-                seconds, rest = divmod(self.timeout_s, 1)
-                with socket.fromfd(end.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
-                    same.setsockopt(
-                        socket.SOL_SOCKET,
-                        socket.SO_SNDTIMEO,
-                        struct.pack("ll", int(seconds), int(1e6 * rest)),
-                    )
-                    same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.meet()
-        except BaseException:
-            self.close()
-            raise
+
+    def enter(self) -> None:
+        """See `Collective`."""
+        if self._listener is None:
+            self._ends = {0: _called(self._address, self.rank)}
+        else:
+            self._ends = self._accepted(self._listener)
+        for end in self._ends.values():
+            self._set_up(end)
+        self.meet()
 
     def _accepted(self, listener: Listener) -> dict[int, Connection]:
         ends: dict[int, Connection] = {}
-        listener._listener._socket.settimeout(self.timeout_s)  # type: ignore[attr-defined]
-        with listener:
-            while len(ends) < self.size - 1:
-                try:
-                    end = listener.accept()
-                except (TimeoutError, OSError) as error:
-                    missing = next(n for n in range(1, self.size) if n not in ends)
-                    raise gave_up(missing) from error
+        deadline = self._deadline()
+        listener._listener._socket.settimeout(_TURN_S)  # type: ignore[attr-defined]
+        while len(ends) < self.size - 1:
+            try:
+                end = listener.accept()
+            except TimeoutError:
+                self._check(deadline, next(n for n in range(1, self.size) if n not in ends))
+            except AuthenticationError as error:
+                raise CollectiveError("a stranger without the key came to the exchange") from error
+            else:
                 ends[int.from_bytes(end.recv_bytes(8), "big")] = end
         return dict(sorted(ends.items()))
+
+    def _set_up(self, end: Connection) -> None:
+        seconds, rest = divmod(self.timeout_s, 1)
+        limit = struct.pack("ll", int(seconds), int(1e6 * rest))
+        with socket.fromfd(end.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
+            same.setblocking(True)
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def give_up(self) -> None:
         """See `Collective`."""
@@ -82,8 +88,9 @@ class Star(Collective):
 
     def close(self) -> None:
         """See `Collective`."""
-        for end in self._ends.values():
-            end.close()
+        for end in (self._listener, *self._ends.values()):
+            if end is not None:
+                end.close()
 
     def _sum(self, values: Array) -> Array:
         flat = values.reshape(-1)

@@ -39,7 +39,7 @@ class LearnerGroup(LegacyLearnerGroup):
     def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
-        self._learners: Learners = LocalLearner(config)
+        self._learners: Learners = _learners(config)
         self._requests = _requests(config, self._learners)
         self._unread: list[Ticket] = []
         self._is_shut_down = False
@@ -255,6 +255,14 @@ class LearnerGroup(LegacyLearnerGroup):
             self._is_shut_down = True
             self._requests.close()
             self._learners.shutdown()
+
+
+def _learners(config: Any) -> Learners:
+    if not config.num_learners:
+        return LocalLearner(config)
+    from plugrad.group.remote_learners import RemoteLearners
+
+    return RemoteLearners(config)
 
 
 def _requests(config: Any, learners: Learners) -> Requests:

@@ -244,11 +244,16 @@ class BackendSpec:
 
     @hookspec(firstresult=True)
     def reduce_gradients(self, learner: Any, gradients: Gradients) -> Gradients:
-        """The rows-weighted mean of the gradients over all learners of a group; alone, the gradients. Traced.
+        """The gradients of all learners of a group, added up; alone, the gradients. Traced.
 
-        @hookimpl
-        def reduce_gradients(learner, gradients):
-            return my_collective.mean(gradients)
+        Every learner has weighted its losses by its part of the rows, so that the sum is the gradient of the whole
+        batch. Default: through numpy, for backends that do not trace.
+
+            @hookimpl
+            def reduce_gradients(learner, gradients):
+                if learner.collective is None:
+                    return gradients
+                return plugrad.gradients.exchanged(mine.ops, gradients, learner.collective.all_reduce)
         """
         raise NotImplementedError
 

@@ -16,6 +16,7 @@ from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.minibatches import Cut, indices
+from plugrad.learner.sharing import agree, share, summed
 from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
 from plugrad.learner.undo import Undo, state_variables
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID
@@ -49,7 +50,7 @@ class UpdateCall:
     ) -> dict[ModuleID, dict[str, Any]]:
         """See `Learner.update`."""
         learner, clock = self._learner, _Clock()
-        columns = self._columns(batch, episodes)
+        columns = self.columns(batch, episodes)
         rows = batches.check(columns, learner.module)
         columns = self._trained(columns, rows, batch)
         clock.lap("connectors")
@@ -63,6 +64,7 @@ class UpdateCall:
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
             results = self._results(rows, columns, clock)
+            agree(learner)
         except BaseException:
             undo.restore()
             raise
@@ -71,7 +73,8 @@ class UpdateCall:
         learner.tell("update_ended", results=results)
         return results
 
-    def _columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
+    def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
+        """A batch by module, from one of its forms or from episodes."""
         if (batch is None) == (episodes is None):
             given = "neither" if batch is None else "both"
             raise BatchError(f"update() takes a batch or episodes; found {given}")
@@ -103,11 +106,13 @@ class UpdateCall:
         order = indices(rows, cut, streams)
         num_steps = len(next(iter(order.values())))
         program = self._program(columns)
+        if learner.collective is not None:
+            columns, order = share(learner.collective, _on_host(learner, columns), order)
         tensors, order_tensors = self._convert(columns, order, program)
         clock.lap("convert")
         means = program.run(tensors, order_tensors, num_steps)
         learner.update_mode = f"{program.mode}: {program.reason}"
-        numbers = learner._convert_to_numpy(means)
+        numbers = summed(learner, learner._convert_to_numpy(means))
         self._check_finite(numbers, num_steps, columns)
         clock.lap("update")
 

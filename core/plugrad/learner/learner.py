@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from plugrad.batch import Batch
+from plugrad.collective import Collective
 from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Layout
 from plugrad.hooks import fronts
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
-from plugrad.learner import defaults, disk, modules, optimizer_registry, step
+from plugrad.learner import defaults, disk, modules, optimizer_registry, sharing, step
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -52,7 +54,8 @@ from plugrad.types import (
 )
 
 CORE = tuple(
-    Plugin("core", room.__name__.split(".")[-1], room) for room in (defaults, optimizer_registry, step)
+    Plugin("core", room.__name__.split(".")[-1], room)
+    for room in (defaults, optimizer_registry, sharing, step)
 )
 
 
@@ -95,6 +98,8 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
         self.counters: dict[str, int] = {}
         self.weights_version = 0
         self.finite: Tensor | None = None
+        self.collective: Collective | None = None
+        self.weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
         self._is_built = False
@@ -270,6 +275,15 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
     ) -> dict[ModuleID, dict[str, Any]]:
         """`update(episodes=episodes, **settings)`."""
         return self.update(episodes=episodes, **settings)
+
+    def run_connectors(self, episodes: Sequence[Any]) -> Batch:
+        """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
+        self._check_is_built()
+        return self._call.columns(None, episodes)
+
+    def forget_programs(self) -> None:
+        """Make the programs of updates anew: what they were made for has changed."""
+        self._call = UpdateCall(self)
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""

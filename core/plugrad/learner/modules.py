@@ -13,7 +13,6 @@ from typing import Any
 
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.build import build_module, fill_spec
-from plugrad.learner.call import UpdateCall
 from plugrad.learner.inference import Actor
 from plugrad.learner.target_networks import make_target_network
 from plugrad.learner.undo import all_or_nothing
@@ -124,7 +123,7 @@ def _settle(learner: Any, trained: Collection[ModuleID] | None) -> None:
         policies=_policies(learner.config.policies, specs),
         policies_to_train=_to_train(learner, trained),
     )
-    learner._call = UpdateCall(learner)
+    learner.forget_programs()
     learner._actor = Actor(learner)
     learner.weights_version += 1
 

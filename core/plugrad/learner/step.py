@@ -12,6 +12,7 @@ from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.optimizer_registry import merge
+from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
 NONFINITE_KEY = "num_nonfinite_minibatches"
@@ -23,11 +24,12 @@ def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
 
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
         metrics: dict[str, Tensor]
-        with learner.metrics.step() as metrics:
-            _, losses, _ = learner._update(minibatch)
+        with learner.metrics.step() as metrics, weighing(learner, minibatch) as rows:
+            _, losses, _ = learner._update(rows)
             if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
+                losses = weighed(learner, losses)
                 _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
-        return metrics
+            return weighed_metrics(learner, metrics)
 
     return step
 
@@ -47,12 +49,16 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         }
         losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
         _check_losses(learner, losses)
-        return losses, fwd_out
+        return weighed(learner, losses), fwd_out
 
     with learner.metrics.step() as metrics:
         losses, fwd_out, raw = learner._differentiate(variables, loss_fn)
-        gradients = learner.postprocess_gradients(learner._reduce_gradients(raw))
-        learner.finite = _all_finite(learner, losses, raw, gradients)
+        reduced = learner._reduce_gradients(marked(learner, losses, raw))
+        gradients = learner.postprocess_gradients(reduced)
+        if learner.weights is None:
+            learner.finite = _all_finite(learner, losses, raw, gradients)
+        else:  # losses and raw gradients are this learner's own; all decide alike by what they all have
+            learner.finite = _all_finite(learner, {}, reduced, gradients)
         try:
             learner.apply_gradients(gradients)
             _report(learner, losses, metrics, learner.finite)
@@ -88,7 +94,7 @@ def _all_finite(
     learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
 ) -> Tensor:
     """One boolean scalar. Clipping by value hides an infinity, so the gradients before it are looked at too."""
-    total = sum(losses.values())
+    total: Tensor = sum(losses.values())
     for layout in learner.layouts:
         flats = [
             flat_of(learner.ops, each, layout) for each in (raw, gradients) if layouts_in(each, [layout])
@@ -110,12 +116,6 @@ def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -
         )
         for module_id, outputs in fwd_out.items()
     }
-
-
-@hookimpl
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
-    """A learner alone: nothing to reduce."""
-    return gradients
 
 
 @hookimpl

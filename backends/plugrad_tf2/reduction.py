@@ -1,0 +1,29 @@
+"""Gradients of all learners of a group added up, through the host: a function in Python that the graph calls.
+
+XLA takes no such function, so that programs of a group are graphs without it.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from plugrad.gradients import Gradients, exchanged
+from plugrad.types import Array
+from plugrad_tf2 import ops
+
+
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """The sum over the learners of a group; alone, the gradients."""
+    if learner.collective is None:
+        return gradients
+
+    def on_the_host(flat: Array) -> Array:
+        total: Array = learner.collective.all_reduce(flat)
+        return total
+
+    def exchange(flat: Any) -> Any:
+        total = tf.numpy_function(on_the_host, [flat], flat.dtype)
+        total.set_shape(flat.shape)
+        return total
+
+    return exchanged(ops, gradients, exchange)

@@ -1,0 +1,47 @@
+"""Gradients of all learners of a group added up, through the host: in eager steps directly, in traced ones as an op.
+
+Neither make_fx nor inductor may look into the exchange: to them it is one opaque function of a tensor.
+"""
+
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from plugrad.gradients import Gradients, exchanged
+from plugrad_torch import ops
+
+_LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
+"""An op takes tensors and plain values only, so that it finds its learner by number."""
+
+
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """The sum over the learners of a group; alone, the gradients."""
+    if learner.collective is None:
+        return gradients
+    if not _is_traced(learner):
+        return exchanged(ops, gradients, lambda flat: _through_the_host(learner, flat))
+    _LEARNERS[id(learner)] = learner
+    return exchanged(ops, gradients, lambda flat: _all_reduce(flat, id(learner)))
+
+
+def _is_traced(learner: Any) -> bool:
+    return any(
+        each.optimizer.parameters.tracer is not None for each in learner.registered_optimizers.values()
+    )
+
+
+def _through_the_host(learner: Any, flat: Tensor) -> Tensor:
+    total = torch.from_numpy(learner.collective.all_reduce(flat.detach().cpu().numpy()))
+    return total.to(flat.device)
+
+
+@torch.library.custom_op("plugrad::all_reduce", mutates_args=())
+def _all_reduce(flat: Tensor, learner: int) -> Tensor:
+    return _through_the_host(_LEARNERS[learner], flat)
+
+
+@_all_reduce.register_fake
+def _(flat: Tensor, learner: int) -> Tensor:
+    return torch.empty_like(flat)

@@ -1,0 +1,86 @@
+"""Ray: found, checked, started if there is none. Imported by nothing before a group needs remote learners.
+
+A Ray that plugrad starts is closed to others: token authentication unless RAY_AUTH_MODE says otherwise, no dashboard,
+files for this user only. It ends with this process, or by `ray.shutdown()`.
+"""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from plugrad.errors import ConfigError, MissingFrameworkError
+
+LEAST_VERSION = (2, 52)
+"""Older ones have no token authentication, and a dashboard that a web page can reach (CVE-2025-62593)."""
+log = logging.getLogger("plugrad")
+
+
+def ray_for(num_cpus: float, what: str) -> Any:
+    """The module `ray`, connected to the cluster that is there, or to a new one in this machine.
+
+    Args:
+        num_cpus: what a new one must have at least, as Ray counts.
+        what: needs it, for the error.
+
+    Raises:
+        MissingFrameworkError: Ray is not installed.
+        ConfigError: it is too old.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # read when Ray is imported
+    ray = _imported(what)
+    if ray.is_initialized():
+        return ray
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.WARNING)
+        log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
+    else:
+        _start(ray, num_cpus)
+    return ray
+
+
+def _imported(what: str) -> Any:
+    try:
+        ray = importlib.import_module("ray")
+    except ModuleNotFoundError as error:
+        raise MissingFrameworkError(
+            f'{what} needs ray: pip install "plugrad[ray]"', requires="ray"
+        ) from error
+    version = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if version < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise ConfigError(f'{what}: ray {ray.__version__} is too old: pip install "ray>={least}"')
+    return ray
+
+
+def _start(ray: Any, num_cpus: float) -> None:
+    with _private_files():
+        context = ray.init(
+            address="local",
+            num_cpus=max(os.cpu_count() or 1, int(-(-num_cpus // 1))),
+            include_dashboard=False,
+            logging_level=logging.ERROR,
+        )
+    token = Path.home() / ".ray" / "auth_token"
+    if token.is_file() and token.stat().st_uid == os.getuid():
+        token.chmod(0o600)  # Ray before us may have made it readable for all
+    log.info(
+        "started Ray %s at %s, authentication: %s, no dashboard; it ends with this process",
+        ray.__version__,
+        context.address_info["address"],
+        os.environ.get("RAY_AUTH_MODE", "Ray's default"),
+    )
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -1,0 +1,140 @@
+"""A learner among others: its share of the rows, and what it has to know of theirs. Knows no framework and no Ray.
+
+n learners are one: all have the whole batch and draw the same minibatches; of each minibatch a learner takes its
+contiguous share of rows. Its losses are weighted by its part of the rows (those that `loss_mask` hides do not count),
+so that gradients and metrics of the whole are plain sums over the learners. The weights are known beforehand and
+travel with the batch as columns of a module that is none: no program has to know of them, and none is traced again.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.collective import Collective
+from plugrad.columns import Columns
+from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
+from plugrad.hooks.markers import hookimpl
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
+
+WEIGHTS = f"{SEPARATOR}weights"
+"""Under this id a minibatch carries `{module_id: [1]}`, the weights of this learner; no module has it."""
+
+
+def share(
+    collective: Collective, columns: Batch, order: Mapping[ModuleID, Array]
+) -> tuple[Batch, dict[ModuleID, Array]]:
+    """This learner's part of an update.
+
+    Args:
+        collective: says which of how many learners this is.
+        columns: the whole batch.
+        order: rows of the whole minibatches, `{module_id: [num minibatches, minibatch size]}`.
+
+    Returns:
+        The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
+        row with weight 0: a mean over no rows is no number.
+    """
+    own, counts = {}, {}
+    for module_id, rows in order.items():
+        first, last = (rows.shape[1] * rank // collective.size for rank in _from_to(collective))
+        own[module_id] = rows[:, first:last] if last > first else rows[:, :1]
+        shown = _shown(columns[module_id])[rows]
+        counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
+    counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
+    weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
+    num_steps = len(next(iter(order.values())))
+    own[WEIGHTS] = np.arange(num_steps, dtype=np.int32)[:, None]
+    return {**columns, WEIGHTS: weights}, own
+
+
+def _from_to(collective: Collective) -> tuple[int, int]:
+    return collective.rank, collective.rank + 1
+
+
+def _shown(columns: Mapping[str, Any]) -> Array:
+    """How much each row counts: 1, or what `loss_mask` shows of it."""
+    if Columns.LOSS_MASK not in columns:
+        return np.ones(len(next(iter(columns.values()))))
+    mask: Array = np.asarray(columns[Columns.LOSS_MASK], np.float64)
+    rows: Array = mask.reshape(len(mask), -1).sum(1)
+    return rows
+
+
+def _weights(own: Array, whole: Array, size: int) -> Array:
+    """Parts of the whole; equal ones where nothing counts."""
+    parts = np.divide(own, whole, out=np.full(len(own), 1.0 / size), where=whole > 0.0)
+    return np.asarray(parts, np.float32)
+
+
+@contextmanager
+def weighing(learner: Any, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
+    """While it lasts `learner.weights` are those of this minibatch, if it has any; yields the rows alone. Traced."""
+    rows = {module_id: each for module_id, each in minibatch.items() if module_id != WEIGHTS}
+    if WEIGHTS in minibatch:
+        carried, ops = minibatch[WEIGHTS], learner.ops
+        learner.weights = {each: ops.reshape(carried[each], ()) for each in (*rows, ALL_MODULES)}
+    try:
+        yield rows
+    finally:
+        learner.weights = None  # in a traced program they are symbols that mean nothing afterwards
+
+
+def weighed(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
+    """This learner's part of each loss. Traced."""
+    if learner.weights is None:
+        return losses
+    return {module_id: loss * learner.weights[module_id] for module_id, loss in losses.items()}
+
+
+def weighed_metrics(learner: Any, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
+    """This learner's part of each metric; the losses have their weight already. Traced."""
+    if learner.weights is None:
+        return metrics
+    found = {}
+    for name, value in metrics.items():
+        module_id, key = name.split(SEPARATOR)
+        weight = learner.weights.get(module_id, learner.weights[ALL_MODULES])
+        found[name] = value if key == TOTAL_LOSS_KEY else value * weight
+    return found
+
+
+def marked(learner: Any, losses: Mapping[ModuleID, Tensor], gradients: Gradients) -> Gradients:
+    """Gradients that are not finite if a loss is not: so the learners that reduce them learn of it. Traced."""
+    flats = as_flat(learner.ops, gradients)
+    if learner.weights is None or not flats.layouts:
+        return gradients
+    mark = 0.0 * sum(losses.values())
+    first, *others = flats.layouts
+    return FlatGradients(
+        learner.ops, [(first, flats.flat(first) + mark), *((each, flats.flat(each)) for each in others)]
+    )
+
+
+@hookimpl
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """Through the host, for backends that do not trace; a learner alone has nothing to reduce."""
+    if learner.collective is None:
+        return gradients
+
+    def exchange(flat: Tensor) -> Tensor:
+        return learner.ops.asarray(learner.collective.all_reduce(learner._convert_to_numpy(flat)))
+
+    return exchanged(learner.ops, gradients, exchange)
+
+
+def summed(learner: Any, numbers: Mapping[str, Array]) -> dict[str, Array]:
+    """The numbers of all learners added up, after a program: what hooks and schedules read is the same on all."""
+    if learner.collective is None:
+        return dict(numbers)
+    total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
+    return dict(zip(numbers, total, strict=True))
+
+
+def agree(learner: Any) -> None:
+    """The last word of an update: it counts on all learners or, if one of them raised, on none."""
+    if learner.collective is not None:
+        learner.collective.meet()

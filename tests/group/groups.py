@@ -1,0 +1,41 @@
+"""The groups that tests of one file share: starting learners takes longer than what is tested on them."""
+
+from typing import Any
+
+from learning import ppo_config
+
+from plugrad import LearnerGroup
+
+
+def group_config(backend: str, **training: Any) -> Any:
+    """PPO by plain gradient descent; shuffled minibatches, a coefficient that adapts and a schedule that moves."""
+    settings = {
+        "minibatch_size": 16,
+        "num_epochs": 2,
+        "shuffle_batch_per_epoch": True,
+        "optimizer": {"type": "sgd"},
+        "lr": [[0, 0.05], [10_000, 0.01]],
+        "use_kl_loss": True,
+        **training,
+    }
+    config = ppo_config(backend, hiddens=(8,), **settings)
+    return config.learners(timeout_s=20, build_timeout_s=120, max_restarts=1000)
+
+
+class Groups:
+    """Groups by backend and size, made when first asked for and handed out as they were built."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, int], tuple[LearnerGroup, Any]] = {}
+
+    def get(self, backend: str, size: int) -> LearnerGroup:
+        if (backend, size) not in self._made:
+            group = group_config(backend).learners(num_learners=size).build_learner_group()
+            self._made[backend, size] = group, group.get_state()
+        group, state = self._made[backend, size]
+        group.set_state(state)
+        return group
+
+    def close(self) -> None:
+        for group, _ in self._made.values():
+            group.shutdown()
