@@ -24,6 +24,7 @@ def public_names() -> str:
         "AlgorithmConfig.fields()": plugrad.AlgorithmConfig.fields(),
         "PPOConfig.fields()": plugrad.get_algorithm("ppo").fields(),
         "BCConfig.fields()": plugrad.get_algorithm("bc").fields(),
+        "DQNConfig.fields()": plugrad.get_algorithm("dqn").fields(),
     }
     return "".join(f"{where}: {name}\n" for where, names in sections.items() for name in sorted(names))
 

@@ -14,7 +14,7 @@ from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.training import Training
-from plugrad.types import ModuleID, ParamRef, Tensor
+from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 
 class AlgorithmSpec:
@@ -63,6 +63,20 @@ class AlgorithmSpec:
             @hookimpl
             def get_learner_connectors(config):
                 return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_exploration_inputs(
+        self, learner: Any, module_id: ModuleID, fwd_out: Mapping[str, Array]
+    ) -> Array:
+        """What the action distribution is made of while exploring, in numpy. Default: `fwd_out["action_dist_inputs"]`.
+
+        Called at every step of acting with `explore=True`; `fwd_out` has the module's columns [B, ...].
+
+            @hookimpl
+            def get_exploration_inputs(fwd_out):
+                return fwd_out["action_dist_inputs"] / TEMPERATURE
         """
         raise NotImplementedError
 

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from plugrad.columns import Columns
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.training import OnPolicyTraining, Training
-from plugrad.types import ModuleID
+from plugrad.types import Array, ModuleID
 
 
 @hookimpl
@@ -26,6 +27,12 @@ def build_network(module_spec: RLModuleSpec) -> Network:
 def get_learner_connectors(config: Any) -> list[Any]:
     """None."""
     return []
+
+
+@hookimpl
+def get_exploration_inputs(fwd_out: Mapping[str, Array]) -> Array:
+    """The distribution of the policy itself."""
+    return fwd_out[Columns.ACTION_DIST_INPUTS]
 
 
 @hookimpl

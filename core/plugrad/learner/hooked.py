@@ -69,6 +69,11 @@ class HookedMethods:
         )
         return adopted
 
+    def _get_exploration_inputs(self, *, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
+        """What actions are sampled from while exploring: inputs [B, inputs] of the action distribution, in numpy."""
+        inputs: Array = self._provide("get_exploration_inputs", module_id=module_id, fwd_out=fwd_out)
+        return inputs
+
     # --- update -------------------------------------------------------------------------------------------------
 
     def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:

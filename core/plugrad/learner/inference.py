@@ -34,6 +34,8 @@ class Actor:
         module = self._learner.module[module_id]
         outputs = self._forward(module, module_id, {Columns.OBS: obs}, explore=explore)
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
+        if explore:
+            inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
         distribution = distribution_class(module.action_space, numpy_ops).from_logits(inputs)
         actions = distribution.sample(rng) if explore else distribution.mode()
         columns = {

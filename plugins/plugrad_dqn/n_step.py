@@ -1,0 +1,92 @@
+"""From episodes to transitions: what a replay buffer holds, in numpy. Knows episodes; no buffer and no learner."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plugrad.columns import Columns
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.sampling.whole_episodes import join
+from plugrad.types import Array
+from plugrad_dqn.loss import N_STEP
+
+
+def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, Array]:
+    """One row per step: what happened in the `n` steps from it on, fewer where the episode is over before.
+
+    Args:
+        episode: T steps.
+        n: steps per row, at least 1.
+        gamma: discount per step.
+
+    Returns:
+        `obs`, `actions`; `rewards`, float32 [T], their discounted sum; `new_obs`, what the last of them led to;
+        `terminateds`, bool [T], whether that ended the episode for good; `n_step`, float32 [T], how many there are.
+    """
+    steps = len(episode)
+    ends = np.minimum(np.arange(steps) + n, steps)
+    padded = np.concatenate([episode.rewards.astype(np.float64), np.zeros(n - 1)])
+    rewards = sum((gamma**k * padded[k : k + steps] for k in range(n)), np.zeros(steps))
+    return {
+        Columns.OBS: episode.observations[:-1],
+        Columns.ACTIONS: episode.actions,
+        Columns.REWARDS: rewards.astype(np.float32),
+        Columns.NEXT_OBS: episode.observations[ends],
+        Columns.TERMINATEDS: (ends == steps) & episode.terminated,
+        N_STEP: (ends - np.arange(steps)).astype(np.float32),
+    }
+
+
+class NStepTransitions:
+    """Transitions of episodes that come in chunks: the last `n - 1` steps of a running one wait for the next chunk.
+
+    Args:
+        n: steps per row.
+        gamma: discount per step.
+    """
+
+    def __init__(self, n: int, gamma: float) -> None:
+        self._n = n
+        self._gamma = gamma
+        self._waiting: dict[str, SingleAgentEpisode] = {}
+
+    def __call__(self, chunks: Sequence[SingleAgentEpisode]) -> dict[str, Array]:
+        """The rows of one `sample()`. Every episode that is going on must have a chunk in it."""
+        rows, waiting = [], {}
+        for chunk in chunks:
+            id_ = str(chunk.id_)
+            whole = join([self._waiting[id_], _plain(chunk)]) if id_ in self._waiting else chunk
+            rows.append(transitions(whole, self._n, self._gamma))
+            if not whole.is_done and self._n > 1:
+                ready = max(0, len(whole) - self._n + 1)
+                rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
+                waiting[id_] = _after(whole, ready)
+        self._waiting = waiting
+        return {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
+
+    def get_state(self) -> dict[str, Any]:
+        """The steps that wait, by episode."""
+        return {
+            id_: {"observations": each.observations, "actions": each.actions, "rewards": each.rewards}
+            for id_, each in self._waiting.items()
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `get_state` returned."""
+        self._waiting = {id_: SingleAgentEpisode(**columns, id_=id_) for id_, columns in state.items()}
+
+
+def _plain(episode: SingleAgentEpisode) -> SingleAgentEpisode:
+    """Without the columns that no transition has, which those that wait do not have either."""
+    return replace(episode, extra_model_outputs={})
+
+
+def _after(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
+    return SingleAgentEpisode(
+        observations=episode.observations[first:].copy(),  # not a view that keeps the fragment alive
+        actions=episode.actions[first:].copy(),
+        rewards=episode.rewards[first:].copy(),
+        id_=episode.id_,
+    )

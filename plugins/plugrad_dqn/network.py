@@ -1,0 +1,66 @@
+"""Q-networks over the built-in towers, written once over ops."""
+
+from collections.abc import Mapping
+
+import gymnasium as gym
+
+from plugrad.columns import Columns
+from plugrad.errors import ConfigError
+from plugrad.layers import VALUE_GAIN, dense, layer_parameters
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
+from plugrad.ops import Ops
+from plugrad.towers import Tower
+from plugrad.types import Tensor
+
+QF_PREDS = "qf_preds"
+"""The value of each action [B, actions]; RLlib's name."""
+
+
+class QNetwork(Network):
+    """A value for each action: a tower, and one linear head on it or two.
+
+    Dueling: `Q = V + A - mean(A)` (Wang et al. 2016, "Dueling Network Architectures", equation 9).
+
+    Parameters, in order: `encoder.*`; `q.out.*`, or `value.out.*` and `advantage.out.*` if dueling.
+
+    Args:
+        spec: spaces and `model_config`.
+        dueling: two heads.
+
+    Raises:
+        ConfigError: the actions are not discrete, or a space or setting that a tower cannot serve.
+    """
+
+    def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
+        if not isinstance(spec.action_space, gym.spaces.Discrete):
+            raise ConfigError(f"DQN needs a Discrete action space, found {spec.action_space}")
+        self._tower = Tower(spec.observation_space, spec.network_config())
+        self._dueling = dueling
+        actions = int(spec.action_space.n)
+        heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}
+        self.parameters = (
+            *self._tower.parameters("encoder"),
+            *[
+                parameter
+                for head, width in heads.items()
+                for parameter in layer_parameters(head, (self._tower.width, width), VALUE_GAIN)
+            ],
+        )
+        self.acts_in_numpy = not self._tower.filters
+
+    def forward(
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
+    ) -> dict[str, Tensor]:
+        """Columns `QF_PREDS` and `ACTION_DIST_INPUTS`, the same values [B, actions]: the mode is the best action."""
+        x = self._tower.prepare(ops, batch[Columns.OBS])
+        features = self._tower.features(ops, weights, "encoder", x)
+        values = self._values(ops, weights, features)
+        return {QF_PREDS: values, Columns.ACTION_DIST_INPUTS: values}
+
+    def _values(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        if not self._dueling:
+            return dense(ops, weights, "q.out", features)
+        advantages = dense(ops, weights, "advantage.out", features)
+        centred = advantages - ops.mean(advantages, axis=-1, keepdims=True)
+        return dense(ops, weights, "value.out", features) + centred

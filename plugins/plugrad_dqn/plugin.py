@@ -1,0 +1,75 @@
+"""DQN's answers to the algorithm hooks."""
+
+from collections.abc import Collection, Generator, Mapping
+from typing import Any
+
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.types import Array, ModuleID, Tensor
+from plugrad_dqn.config import DQNConfig
+from plugrad_dqn.exploration import epsilon_greedy_logits
+from plugrad_dqn.loss import dqn_loss
+from plugrad_dqn.network import QF_PREDS, QNetwork
+from plugrad_dqn.training import ReplayTraining
+
+MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
+"""RLlib's networks for DQN; `model_config` is merged over them."""
+
+
+@hookimpl
+def get_config_class() -> type[DQNConfig]:
+    """`DQNConfig`."""
+    return DQNConfig
+
+
+@hookimpl
+def get_training_class() -> type[ReplayTraining]:
+    """From a replay buffer."""
+    return ReplayTraining
+
+
+@hookimpl
+def get_default_rl_module_spec(config: DQNConfig) -> RLModuleSpec:
+    """`MODEL_CONFIG`, changed as `config.model_config` says."""
+    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
+
+
+@hookimpl
+def build_network(config: DQNConfig, module_spec: RLModuleSpec) -> QNetwork:
+    """A Q-network."""
+    return QNetwork(module_spec, dueling=config.dueling)
+
+
+@hookimpl
+def get_target_parameters(learner: Any, module_id: ModuleID) -> Collection[str]:
+    """All of them."""
+    names: Collection[str] = learner.module[module_id].get_state().keys()
+    return names
+
+
+@hookimpl
+def get_exploration_inputs(learner: Any, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
+    """Epsilon-greedy; epsilon is where the schedule was at the last update."""
+    epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
+    return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon)
+
+
+@hookimpl
+def compute_loss_for_module(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> Tensor:
+    """See `plugrad_dqn.loss`."""
+    return dqn_loss(learner, module_id, config, batch, fwd_out)
+
+
+@hookimpl(wrapper=True)
+def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+    """Move the target networks if it is time: by environment steps, or by rows trained on if nobody counts those."""
+    yield
+    for module_id, target in learner.targets.items():
+        config = learner.config.get_config_for_module(module_id)
+        trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
+        now = timesteps.get("num_env_steps_sampled_lifetime", trained)
+        target.update(tau=config.tau, every=config.target_network_update_freq, now=now)
+        epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
+        learner.register_metric(module_id, "epsilon", epsilon)

@@ -1,0 +1,180 @@
+"""What DQN remembers, in numpy: n-step transitions, replay buffers, and the sum tree, against their definitions."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from learning import digest
+
+from plugrad import Columns, SingleAgentEpisode
+from plugrad_dqn.n_step import NStepTransitions, transitions
+from plugrad_dqn.replay import PrioritizedReplayBuffer, ReplayBuffer
+from plugrad_dqn.sum_tree import SumTree
+
+SEEDS = st.integers(0, 2**16)
+
+
+def episode(steps: int, rng: np.random.Generator, terminated=False, truncated=False) -> SingleAgentEpisode:
+    return SingleAgentEpisode(
+        observations=np.arange(steps + 1, dtype=np.float32)[:, None] + rng.integers(1000) * 100,
+        actions=rng.integers(3, size=steps),
+        rewards=rng.normal(size=steps).astype(np.float32),
+        terminated=terminated,
+        truncated=truncated,
+        id_="7",
+    )
+
+
+# --- transitions ---
+
+
+@given(
+    steps=st.integers(1, 12), n=st.integers(1, 5), gamma=st.floats(0, 1), terminated=st.booleans(), seed=SEEDS
+)
+def test_transitions_are_their_definition_step_by_step(steps, n, gamma, terminated, seed):
+    whole = episode(steps, np.random.default_rng(seed), terminated, not terminated)
+    found = transitions(whole, n, gamma)
+    for t in range(steps):
+        k = min(n, steps - t)
+        expected = sum(gamma**i * whole.rewards[t + i] for i in range(k))
+        assert found[Columns.REWARDS][t] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        np.testing.assert_array_equal(found[Columns.OBS][t], whole.observations[t])
+        np.testing.assert_array_equal(found[Columns.NEXT_OBS][t], whole.observations[t + k])
+        assert found[Columns.TERMINATEDS][t] == (terminated and t + k == steps)
+        assert found["n_step"][t] == k
+    np.testing.assert_array_equal(found[Columns.ACTIONS], whole.actions)
+
+
+@given(
+    cuts=st.lists(st.integers(1, 11), unique=True, max_size=5),
+    n=st.integers(1, 5),
+    ended=st.booleans(),
+    seed=SEEDS,
+)
+def test_an_episode_in_chunks_gives_the_rows_of_the_whole_one_each_once(cuts, n, ended, seed):
+    whole = episode(12, np.random.default_rng(seed), terminated=ended)
+    expected = transitions(whole, n, 0.9)
+    edges = [0, *sorted(cuts), 12]
+    make, rows = NStepTransitions(n, 0.9), []
+    for a, b in pairwise(edges):
+        chunk = SingleAgentEpisode(
+            observations=whole.observations[a : b + 1],
+            actions=whole.actions[a:b],
+            rewards=whole.rewards[a:b],
+            terminated=ended and b == 12,
+            id_="7",
+        )
+        rows.append(make([chunk]))
+        resumed = NStepTransitions(n, 0.9)  # what waits survives a checkpoint
+        resumed.set_state(make.get_state())
+        make = resumed
+    number = 12 if ended else 12 - (n - 1)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(
+            np.concatenate([each[name] for each in rows]), values[:number], err_msg=name
+        )
+
+
+# --- buffers ---
+
+
+def numbered(first: int, count: int) -> dict[str, np.ndarray]:
+    return {
+        "x": np.arange(first, first + count),
+        "y": np.arange(first, first + count, dtype=np.float32)[:, None] * [1, 2],
+    }
+
+
+def buffers(capacity: int, seed: int = 0) -> list[ReplayBuffer]:
+    return [
+        ReplayBuffer(capacity, np.random.default_rng(seed)),
+        PrioritizedReplayBuffer(capacity, np.random.default_rng(seed), alpha=0.6, beta=0.4),
+    ]
+
+
+@given(capacity=st.integers(1, 9), counts=st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_a_buffer_holds_the_last_rows(capacity, counts):
+    for buffer in buffers(capacity):
+        added = 0
+        for count in counts:
+            buffer.add(numbered(added, count))
+            added += count
+        assert len(buffer) == min(added, capacity)
+        rows, places = buffer.sample(200)
+        assert set(rows["x"]) <= set(range(added - len(buffer), added))
+        np.testing.assert_array_equal(rows["y"], rows["x"][:, None] * [1, 2])
+        assert set(places) <= set(range(len(buffer)))
+
+
+def test_uniform_draws_find_every_row_alike():
+    buffer = buffers(100)[0]
+    buffer.add(numbered(0, 100))
+    rows, _ = buffer.sample(100_000)
+    assert np.bincount(rows["x"], minlength=100) / 1000 == pytest.approx(np.ones(100), abs=0.15)
+    assert Columns.WEIGHTS not in rows
+
+
+def test_prioritised_draws_and_weights_are_those_of_the_paper():
+    buffer = PrioritizedReplayBuffer(8, np.random.default_rng(0), alpha=0.5, beta=0.7)
+    buffer.add(numbered(0, 4))
+    priorities = np.array([1.0, 4.0, 9.0, 0.0])
+    buffer.update_priorities(np.arange(4), priorities)
+    share = np.sqrt(priorities + 1e-6) / np.sqrt(priorities + 1e-6).sum()
+    rows, places = buffer.sample(100_000)
+    assert np.bincount(places, minlength=4) / 100_000 == pytest.approx(share, abs=0.01)
+    weights = (4 * share) ** -0.7
+    expected = weights[places] / weights[places].max()
+    np.testing.assert_allclose(rows[Columns.WEIGHTS], expected, rtol=1e-5)
+    buffer.add(numbered(4, 1))  # a new row has the largest priority seen
+    assert np.mean(buffer.sample(50_000)[1] == 4) == pytest.approx(3 / (1 + 2 + 3 + 0.001 + 3), abs=0.01)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("added", [3, 5, 13])
+def test_a_buffer_goes_on_from_its_state(kind, added):
+    buffer, other = buffers(5)[kind], buffers(5, seed=1)[kind]
+    buffer.add(numbered(0, added))
+    if kind:
+        buffer.update_priorities(np.array([0, 2]), np.array([3.0, 0.5]))
+    buffer.sample(7)
+    other.set_state(buffer.get_state())
+    for each in (buffer, other):
+        each.add(numbered(added, 2))
+    for found, expected in zip(other.sample(50), buffer.sample(50), strict=True):
+        np.testing.assert_equal(found, expected)
+    assert digest(other.get_state()) == digest(buffer.get_state())
+    empty = buffers(5)[kind]
+    empty.set_state(buffer.get_state(rows=False))
+    assert len(empty) == 0
+
+
+# --- the tree ---
+
+
+@given(
+    values=st.lists(st.one_of(st.just(0.0), st.floats(0.01, 100)), min_size=1, max_size=40).filter(any),
+    seed=SEEDS,
+)
+def test_a_mass_finds_the_leaf_where_the_running_sum_exceeds_it(values, seed):
+    tree = SumTree(len(values))
+    tree[np.arange(len(values))] = np.array(values)
+    assert tree.total == pytest.approx(sum(values))
+    masses = np.random.default_rng(seed).random(50) * tree.total
+    found = tree.find(masses)
+    assert (np.array(values)[found] > 0).all()
+    sums = np.cumsum(values)
+    assert (masses <= sums[found] + 1e-9).all()
+    assert (masses >= sums[found] - np.array(values)[found] - 1e-9).all()
+    assert tree.find(np.array([np.nextafter(tree.total, 0)]))[0] == np.flatnonzero(values)[-1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0, 10)), min_size=1, max_size=30))
+def test_the_last_value_of_a_leaf_counts(changes):
+    tree, expected = SumTree(13), np.zeros(13)
+    for leaf, value in changes:
+        expected[leaf] = value
+    tree[np.array([leaf for leaf, _ in changes])] = np.array([value for _, value in changes])
+    np.testing.assert_array_equal(tree[np.arange(13)], expected)
+    assert tree.total == pytest.approx(expected.sum())
