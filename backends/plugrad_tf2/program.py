@@ -126,6 +126,10 @@ class CompiledForward(PerMinibatch):
 
 
 def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    for (
+        column
+    ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
+        batch[column]
     # Made anew for each trace: it captures the tensors that the module is lent in that trace.
     outputs: dict[str, Any] = tf.function(
         partial(module._forward_train, batch), autograph=False, jit_compile=True

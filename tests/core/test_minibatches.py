@@ -76,6 +76,27 @@ def test_every_pass_has_every_row_once_and_no_minibatch_is_short(rows, size, num
         assert len(passes[:-1]) + (len(passes[-1]) == number) >= num_epochs
 
 
+@given(sizes, st.integers(1, 10), epochs, st.integers(1, 4), st.booleans())
+def test_a_step_of_several_minibatches_has_the_rows_of_one_that_is_as_wide(
+    rows, size, num_epochs, parts, shuffle
+):
+    assume(size * parts <= rows)
+    found = cut_up({"p": rows}, Cut(size, num_epochs, shuffle, accumulate=parts))["p"]
+    one_by_one = cut_up({"p": rows}, Cut(size, num_total_minibatches=len(found) * parts, shuffle=shuffle))[
+        "p"
+    ]
+    assert len(found) == ceil(ceil(num_epochs * rows / size) / parts)
+    minibatches = [step[n::parts] for step in found for n in range(parts)]
+    np.testing.assert_array_equal(minibatches, one_by_one)
+
+
+@given(sizes, st.integers(1, 4))
+def test_without_a_size_a_step_is_the_batch_in_parts(rows, parts):
+    found = cut_up({"p": rows}, Cut(None, 3, accumulate=parts))["p"]
+    assert found.shape == (3, ceil(rows / parts) * parts)
+    assert set(found[0]) == set(range(rows))
+
+
 @given(sizes, sizes)
 def test_without_a_size_every_module_gives_all_its_rows(a, b):
     found = cut_up({"a": a, "b": b}, Cut(None, num_epochs=2, shuffle=True))

@@ -54,12 +54,14 @@ class Settings(DocumentConfig):
     )
     train_batch_size: int = field(32, minimum=1, help="environment steps per update")
     minibatch_size: int | None = field(
-        None, minimum=1, help="rows per optimizer step and module; None: the whole batch"
+        None, minimum=1, help="rows per minibatch and module; None: the whole batch"
     )
     num_epochs: int = field(1, minimum=1, help="passes over the batch per update")
     shuffle_batch_per_epoch: bool = field(True, help="draw the minibatches of each epoch in a new order")
     accumulate: int = field(
-        1, minimum=1, maximum=1, help="minibatches per optimizer step; this version has no accumulation: 1"
+        1,
+        minimum=1,
+        help="minibatches per optimizer step: their gradients are averaged, clipped and applied once",
     )
     nonfinite: str = field(
         "raise",

@@ -43,6 +43,7 @@ class UpdateCall:
             config.num_epochs if num_epochs is None else num_epochs,
             config.shuffle_batch_per_epoch if shuffle is None else shuffle,
             total,
+            config.accumulate,
         )
 
     def run(
@@ -107,7 +108,7 @@ class UpdateCall:
         num_steps = len(next(iter(order.values())))
         program = self._program(columns)
         if learner.collective is not None:
-            columns, order = share(learner.collective, _on_host(learner, columns), order)
+            columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
         tensors, order_tensors = self._convert(columns, order, program)
         clock.lap("convert")
         means = program.run(tensors, order_tensors, num_steps)

@@ -250,10 +250,10 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
             batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}`.
             episodes: `SingleAgentEpisode`s instead, made into a batch by the learner connectors.
             timesteps: `num_env_steps_sampled_lifetime` moves the schedules; without it they stay.
-            minibatch_size: rows per module and gradient step; default from the config; None: the whole batch.
+            minibatch_size: rows per module and minibatch; default from the config; None: the whole batch.
             num_epochs: passes over the batch; default from the config.
             shuffle_batch_per_epoch: a new order for each pass; default from the config.
-            num_total_minibatches: exactly so many gradient steps.
+            num_total_minibatches: exactly so many minibatches (with `accumulate`, the next multiple of it).
 
         Returns:
             `{module_id: {name: float or array}, ALL_MODULES: {...}}`.

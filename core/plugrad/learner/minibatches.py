@@ -23,12 +23,15 @@ class Cut:
         num_epochs: passes over the widest module's rows.
         shuffle: draw a new order for each pass.
         num_total_minibatches: if > 0, exactly so many minibatches, whatever the epochs.
+        accumulate: minibatches per optimizer step; their number is rounded up to a multiple of it, and without a
+            size the whole batch is cut into so many.
     """
 
     minibatch_size: int | None = None
     num_epochs: int = 1
     shuffle: bool = False
     num_total_minibatches: int = 0
+    accumulate: int = 1
 
     def __post_init__(self) -> None:
         for name, least in (("minibatch_size", 1), ("num_epochs", 1), ("num_total_minibatches", 0)):
@@ -40,7 +43,9 @@ class Cut:
 def indices(
     rows: Mapping[ModuleID, int], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
 ) -> dict[ModuleID, Array]:
-    """Row numbers `{module_id: int32 [num minibatches, minibatch size]}`.
+    """Row numbers `{module_id: int32 [num steps, accumulate * minibatch size]}`.
+
+    The minibatches of a step are interleaved: number i is `[i::accumulate]`.
 
     Args:
         rows: number of rows of each module, at least 1.
@@ -60,14 +65,22 @@ def indices(
             expected=cut.minibatch_size,
             found=widest,
         )
-    size = cut.minibatch_size
+    size, parts = cut.minibatch_size, cut.accumulate
     count = cut.num_total_minibatches or (
-        cut.num_epochs if size is None else ceil(cut.num_epochs * widest / size)
+        cut.num_epochs * parts if size is None else ceil(cut.num_epochs * widest / size)
     )
-    return {
-        module_id: _walk(number, count, size or number, cut.shuffle and size is not None, streams[module_id])
+    count = ceil(count / parts) * parts
+    shuffle = cut.shuffle and size is not None
+    walks = {
+        module_id: _walk(number, count, size or ceil(number / parts), shuffle, streams[module_id])
         for module_id, number in rows.items()
     }
+    return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
+
+
+def _interleaved(walk: Array, parts: int) -> Array:
+    count, size = walk.shape
+    return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
 
 def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:

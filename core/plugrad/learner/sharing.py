@@ -25,7 +25,7 @@ WEIGHTS = f"{SEPARATOR}weights"
 
 
 def share(
-    collective: Collective, columns: Batch, order: Mapping[ModuleID, Array]
+    collective: Collective, columns: Batch, order: Mapping[ModuleID, Array], accumulate: int = 1
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """This learner's part of an update.
 
@@ -33,15 +33,17 @@ def share(
         collective: says which of how many learners this is.
         columns: the whole batch.
         order: rows of the whole minibatches, `{module_id: [num minibatches, minibatch size]}`.
+        accumulate: so many minibatches are interleaved in one of these; a share has equally many rows of each.
 
     Returns:
         The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
-        row with weight 0: a mean over no rows is no number.
+        row with weight 0 (of each minibatch): a mean over no rows is no number.
     """
     own, counts = {}, {}
     for module_id, rows in order.items():
-        first, last = (rows.shape[1] * rank // collective.size for rank in _from_to(collective))
-        own[module_id] = rows[:, first:last] if last > first else rows[:, :1]
+        size = rows.shape[1] // accumulate
+        first, last = (size * rank // collective.size * accumulate for rank in _from_to(collective))
+        own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
         shown = _shown(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
     counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 from plugrad.errors import LossError
 from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.accumulation import Answer, accumulated
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.optimizer_registry import merge
 from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
@@ -36,23 +37,19 @@ def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
 
 @hookimpl
 def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-    """Forward, losses, gradients, reduce, postprocess, finite check, apply."""
+    """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply."""
     variables = [
         each.optimizer.parameters
         for each in learner.registered_optimizers.values()
         if each.modules & set(batch)
     ]
 
-    def loss_fn() -> tuple[dict[ModuleID, Tensor], Any]:
-        fwd_out = {
-            module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()
-        }
-        losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
-        _check_losses(learner, losses)
-        return weighed(learner, losses), fwd_out
+    def differentiate(part: ModuleBatches) -> Answer:
+        answer: Answer = learner._differentiate(variables, partial(_forward_and_losses, learner, part))
+        return answer
 
     with learner.metrics.step() as metrics:
-        losses, fwd_out, raw = learner._differentiate(variables, loss_fn)
+        losses, fwd_out, raw = accumulated(learner, batch, differentiate)
         reduced = learner._reduce_gradients(marked(learner, losses, raw))
         gradients = learner.postprocess_gradients(reduced)
         if learner.weights is None:
@@ -64,7 +61,14 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
             _report(learner, losses, metrics, learner.finite)
         finally:
             learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
-    return fwd_out, losses, metrics
+    return fwd_out, dict(losses), metrics
+
+
+def _forward_and_losses(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+    fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+    losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
+    _check_losses(learner, losses)
+    return weighed(learner, losses), fwd_out
 
 
 def _report(
