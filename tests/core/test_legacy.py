@@ -86,13 +86,13 @@ def test_states_by_older_names():
         assert digest(learner.get_module_state()) == digest(learner.get_weights())
     with warned("get_module_state"):
         assert list(learner.get_module_state(["b"])) == ["b"]
-    with warned("get_optimizer_state", "get_state"):
+    with warned("get_optimizer_state", "_get_optimizer_state"):
         assert digest(learner.get_optimizer_state()) == digest(state["optimizer"])
 
     other = with_modules(value_config(lr=0.01, seed=2), "a", "b").build_learner()
     with warned("set_module_state", "use set_weights"):
         other.set_module_state(state["rl_module"])
-    with warned("set_optimizer_state", "set_state"):
+    with warned("set_optimizer_state", "_set_optimizer_state"):
         other.set_optimizer_state(state["optimizer"])
     for component in ("rl_module", "optimizer"):
         assert digest(other.get_state(component)) == digest(learner.get_state(component))

@@ -69,6 +69,18 @@ class RememberingMethods:
         state_of.set_state(self, state)
         self.weights_version += 1
 
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        """`{"<module id>_<optimizer name>": state}`: the component "optimizer" of `get_state`, which asks here."""
+        return state_of.get_optimizers(self)
+
+    def _set_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        """Take over the component "optimizer" of a state, or the optimizers that it names; `set_state` asks here.
+
+        Raises:
+            RestoreMismatchError: it does not fit; nothing was changed.
+        """
+        state_of.set_optimizers(self, state)
+
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {parameter name: numpy copy}}`."""
         return self.module.get_state()

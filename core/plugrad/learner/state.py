@@ -33,9 +33,10 @@ def parts_of(learner: Any) -> dict[str, list[str]]:
 
 def get_state(learner: Any, chosen: Parts) -> State:
     """The chosen parts, each in its place."""
+    optimizers = learner._get_optimizer_state() if COMPONENT_OPTIMIZER in chosen else {}
     part: dict[str, Callable[[str], State]] = {
         COMPONENT_RL_MODULE: lambda name: learner.module[name].get_state(),
-        COMPONENT_OPTIMIZER: lambda name: _optimizer(learner, learner.registered_optimizers[name].optimizer),
+        COMPONENT_OPTIMIZER: lambda name: optimizers[name],
         "targets": lambda name: learner.targets[name].get_state(),
         "coefficients": lambda name: _coefficients(learner.coefficients[name]),
     }
@@ -64,8 +65,8 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
     generators = _generators(state["streams"]["generators"]) if "streams" in state else {}
     if COMPONENT_RL_MODULE in state:
         learner.module.set_state(state[COMPONENT_RL_MODULE])
-    for full_name, saved in state.get(COMPONENT_OPTIMIZER, {}).items():
-        _set_optimizer(learner, learner.registered_optimizers[full_name].optimizer, saved)
+    if COMPONENT_OPTIMIZER in state:
+        learner._set_optimizer_state(state[COMPONENT_OPTIMIZER])
     for module_id, weights in state.get("targets", {}).items():
         learner.targets[module_id].set_state(weights)
     for module_id, values in state.get("coefficients", {}).items():
@@ -137,6 +138,22 @@ def _generators(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
                 mismatched=[f"streams/generators/{name}"],
             ) from error
     return generators
+
+
+def get_optimizers(learner: Any) -> State:
+    """`{"<module id>_<optimizer name>": state}` of all optimizers."""
+    return {name: _optimizer(learner, each.optimizer) for name, each in learner.registered_optimizers.items()}
+
+
+def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
+    """Take over the states of the optimizers that `state` names.
+
+    Raises:
+        RestoreMismatchError: there is no such optimizer, or an entry is missing, unexpected or mis-shaped.
+    """
+    _check(learner, {COMPONENT_OPTIMIZER: state})
+    for full_name, saved in state.items():
+        _set_optimizer(learner, learner.registered_optimizers[full_name].optimizer, saved)
 
 
 def _optimizer(learner: Any, optimizer: Optimizer) -> State:

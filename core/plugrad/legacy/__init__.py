@@ -21,7 +21,7 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "LEARNER_RESULTS_CURR_KL_COEFF_KEY": ("constants", "the key 'curr_kl_coeff'"),
         "LEARNER_RESULTS_CURR_LR_KEY": (
             "constants",
-            "the key '<optimizer>_learning_rate' of update()'s results",
+            "the key 'curr_lr', or '<optimizer>_learning_rate'",
         ),
         "POLICY_LOSS_KEY": ("constants", "the key 'policy_loss'"),
         "VF_LOSS_KEY": ("constants", "the key 'vf_loss'"),

@@ -14,6 +14,7 @@ from plugrad.legacy.overrides import is_beneath, newer
 from plugrad.types import ALL_MODULES, ModuleID
 
 AFTER = "after_gradient_based_update"
+ADDITIONAL = ("additional_update", "additional_update_for_module")
 TIMESTEP = "num_env_steps_sampled_lifetime"
 SAMPLED_KL = "sampled_kl_values"
 Results = dict[ModuleID, dict[str, Any]]
@@ -131,7 +132,7 @@ def _others_stay(learner: Any, ids: Collection[ModuleID]) -> Iterator[None]:
     for module_id in others:
         variables += learner.coefficients[module_id].variables.values()
     values = [each.snapshot() for each in variables]
-    counters = {name: number for name, number in learner.counters.items() if name.split("/")[-1] in others}
+    counters = _counters_of(learner, others)
     try:
         yield
     finally:
@@ -139,7 +140,13 @@ def _others_stay(learner: Any, ids: Collection[ModuleID]) -> Iterator[None]:
             learner._set_optimizer_lr(optimizer, rate)
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
+        for name in _counters_of(learner, others):
+            del learner.counters[name]
         learner.counters.update(counters)
+
+
+def _counters_of(learner: Any, ids: Collection[ModuleID]) -> dict[str, int]:
+    return {name: number for name, number in learner.counters.items() if name.split("/")[-1] in ids}
 
 
 def _rates_and_coefficients(learner: Any, module_id: ModuleID) -> dict[str, Any]:

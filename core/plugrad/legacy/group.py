@@ -6,7 +6,7 @@ from typing import Any, ParamSpec
 
 from plugrad.errors import ConfigError
 from plugrad.learner import disk
-from plugrad.legacy.overrides import Bridge, honour_overrides, newer
+from plugrad.legacy.overrides import Bridge, honour_overrides, newer, same_arguments
 from plugrad.legacy.saving import LegacySaving, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
@@ -169,7 +169,7 @@ def _cross_update(group: Any, below: Any, *args: Any, async_update: bool = False
 
 BRIDGES = (
     Bridge("update", ("async_update", "update_from_batch", "update_from_episodes"), _cross_update),
-    Bridge("get_stats", ("get_in_queue_stats",), lambda group, below: group.get_in_queue_stats()),
+    same_arguments("get_stats", "get_in_queue_stats"),
     Bridge("save_to_path", ("save_state",), cross_save),
     Bridge("restore_from_path", ("load_state",), cross_restore),
 )

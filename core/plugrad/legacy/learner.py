@@ -9,10 +9,10 @@ from typing import Any
 
 from plugrad.learner import disk
 from plugrad.learner.undo import all_or_nothing
-from plugrad.legacy.additional import AdditionalUpdates, cross_after_update
+from plugrad.legacy.additional import ADDITIONAL, AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
 from plugrad.legacy.minibatches import results_of_minibatches
-from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, is_overridden, newer
+from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, is_overridden, newer, same_arguments
 from plugrad.legacy.saving import LegacySaving, StrPath, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import (
@@ -64,15 +64,12 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
 
     def get_optimizer_state(self) -> dict[str, Any]:
         """`{"<module id>_<optimizer name>": state}`."""
-        words = "get_state(components='optimizer')['optimizer']"
-        state = newer(self, "get_state", "get_optimizer_state", words)(COMPONENT_OPTIMIZER)
-        optimizers: dict[str, Any] = state[COMPONENT_OPTIMIZER]
-        return optimizers
+        state: dict[str, Any] = newer(self, "_get_optimizer_state", "get_optimizer_state")()
+        return state
 
     def set_optimizer_state(self, state: Mapping[str, Any]) -> None:
         """Load what `get_optimizer_state` gave."""
-        words = "set_state({'optimizer': ...})"
-        newer(self, "set_state", "set_optimizer_state", words)({COMPONENT_OPTIMIZER: state})
+        newer(self, "_set_optimizer_state", "set_optimizer_state")(state)
 
     def _save_optimizers(self, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
@@ -125,41 +122,23 @@ def _cross_compute_losses(
 
 def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     state = dict(below(*args, **kwargs))
-    parts: dict[str, tuple[str, dict[str, Any]]] = {
-        COMPONENT_RL_MODULE: ("get_module_state", {"get_weights": lambda: state[COMPONENT_RL_MODULE]}),
-        COMPONENT_OPTIMIZER: ("get_optimizer_state", {"get_state": lambda _: state}),
-    }
-    for component, (old, leads_to) in parts.items():
-        if component in state and is_overridden(type(learner), LegacyLearner, old):
-            with beneath(learner, **leads_to):
-                given = getattr(learner, old)()
-            state[component] = {name: given[name] for name in state[component] if name in given}
+    if COMPONENT_RL_MODULE in state:
+        present = state[COMPONENT_RL_MODULE]
+        with beneath(learner, get_weights=lambda: present):
+            given = learner.get_module_state()
+        state[COMPONENT_RL_MODULE] = {
+            module_id: given[module_id] for module_id in present if module_id in given
+        }
     return state
 
 
 def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None:
     rest = dict(state)
-    parts: dict[str, tuple[str, dict[str, Any]]] = {
-        COMPONENT_RL_MODULE: (
-            "set_module_state",
-            {"set_weights": lambda part: below({COMPONENT_RL_MODULE: part})},
-        ),
-        COMPONENT_OPTIMIZER: ("set_optimizer_state", {"set_state": below}),
-    }
     with all_or_nothing(learner):
-        for component, (old, leads_to) in parts.items():
-            if component in state and is_overridden(type(learner), LegacyLearner, old):
-                with beneath(learner, **leads_to):
-                    getattr(learner, old)(rest.pop(component))
+        if COMPONENT_RL_MODULE in rest:
+            with beneath(learner, set_weights=lambda weights: below({COMPONENT_RL_MODULE: weights})):
+                learner.set_module_state(rest.pop(COMPONENT_RL_MODULE))
         below(rest)
-
-
-def _cross_get_weights(learner: Any, below: Any) -> Any:
-    return learner.get_module_state()
-
-
-def _cross_set_weights(learner: Any, below: Any, weights: Any) -> None:
-    learner.set_module_state(weights)
 
 
 def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
@@ -178,22 +157,16 @@ def _cross_restore(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> No
         learner._load_optimizers(str(folder))
 
 
-def _cross_get_metadata(learner: Any, below: Any) -> dict[str, Any]:
-    return {**below(), **learner._get_metadata()}
-
-
 BRIDGES = (
     Bridge("compute_losses", ("compute_loss",), _cross_compute_losses),
-    Bridge(
-        "after_gradient_based_update",
-        ("additional_update", "additional_update_for_module"),
-        cross_after_update,
-    ),
-    Bridge("get_state", ("get_module_state", "get_optimizer_state"), _cross_get_state),
-    Bridge("set_state", ("set_module_state", "set_optimizer_state"), _cross_set_state),
-    Bridge("get_weights", ("get_module_state",), _cross_get_weights),
-    Bridge("set_weights", ("set_module_state",), _cross_set_weights),
+    Bridge("after_gradient_based_update", ADDITIONAL, cross_after_update),
+    Bridge("get_state", ("get_module_state",), _cross_get_state),
+    Bridge("set_state", ("set_module_state",), _cross_set_state),
+    same_arguments("get_weights", "get_module_state"),
+    same_arguments("set_weights", "set_module_state"),
+    same_arguments("_get_optimizer_state", "get_optimizer_state"),
+    same_arguments("_set_optimizer_state", "set_optimizer_state"),
     Bridge("save_to_path", ("save_state", "_save_optimizers"), _cross_save),
     Bridge("restore_from_path", ("load_state", "_load_optimizers"), _cross_restore),
-    Bridge("get_metadata", ("_get_metadata",), _cross_get_metadata),
+    same_arguments("get_metadata", "_get_metadata"),
 )

@@ -85,5 +85,5 @@ class SampleBatch(dict[str, Any], Columns):
 
     def as_multi_agent(self, module_id: ModuleID | None = None) -> MultiAgentBatch:
         """The same columns as a batch of one module."""
-        warn_older("SampleBatch.as_multi_agent()", "{module_id: {column: array}}")
+        warn_older("SampleBatch.as_multi_agent()", "MultiAgentBatch({module_id: columns})")
         return MultiAgentBatch({module_id or DEFAULT_MODULE_ID: self}, self.count)

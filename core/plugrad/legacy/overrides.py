@@ -34,6 +34,11 @@ class Bridge:
     cross: Callable[..., Any]
 
 
+def same_arguments(new: str, old: str) -> Bridge:
+    """The bridge between two names of one method."""
+    return Bridge(new, (old,), lambda owner, below, *args: getattr(owner, old)(*args))
+
+
 def honour_overrides(cls: type[Any], base: type[Any], bridges: Sequence[Bridge]) -> None:
     """Build the bridges that a new class needs, and warn of each older name that it overrides.
 
