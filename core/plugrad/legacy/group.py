@@ -74,7 +74,7 @@ class LegacyLearnerGroup(LegacySaving):
     def additional_update(self, *, reduce_fn: Any = None, **kw: Any) -> Any:
         """`Learner.additional_update` on every learner; a list of results, or what `reduce_fn` makes of it."""
         warn_older("LearnerGroup.additional_update()", "update(timesteps=...), which does it")
-        results = self.foreach_learner(_additional_update, **kw)
+        results = [self._change("additional_update", **kw)] * len(self)  # type: ignore[arg-type]
         return results if reduce_fn is None else reduce_fn(results)
 
     def load_module_state(
@@ -120,20 +120,16 @@ class LegacyLearnerGroup(LegacySaving):
         chosen: Any = is_module_trainable
         if callable(chosen):
             chosen = [module_id for module_id in self.get_weights() if chosen(module_id, None)]
-        self.foreach_learner(_train_only, chosen)
+        self._change("apply", _train_only, chosen)
 
     def _results_to_reduce(self, update: Callable[[], Any]) -> Any:
         """What `reduce_fn` gets: the results of each learner."""
         return update()
 
     # What the methods above ask of the group.
-    foreach_learner: Callable[..., list[Any]]
+    _change: Callable[..., Any]
     get_weights: Callable[..., dict[ModuleID, dict[str, Array]]]
     set_weights: Callable[[Mapping[ModuleID, Mapping[str, Array]]], None]
-
-
-def _additional_update(learner: Any, **kw: Any) -> Any:
-    return learner.additional_update(**kw)
 
 
 def _train_only(learner: Any, module_ids: Collection[ModuleID] | None) -> None:
