@@ -164,9 +164,9 @@ def test_epsilon_follows_its_schedule_and_acting_follows_epsilon(backend):
 
 
 class Corridor(gym.Env):
-    """Eight cells; the way back to the first is one step, the reward is at the end: luck takes 2 ** 7 tries."""
+    """Six cells; the way back to the first is one step, the reward is at the end: luck takes 2 ** 5 tries."""
 
-    observation_space = gym.spaces.Box(0, 1, (8,), np.float32)
+    observation_space = gym.spaces.Box(0, 1, (6,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
     def reset(self, *, seed=None, options=None):
@@ -176,11 +176,11 @@ class Corridor(gym.Env):
 
     def step(self, action):
         self.cell, self.time = (self.cell + 1 if action == 1 else 0), self.time + 1
-        arrived = self.cell == 7
+        arrived = self.cell == 5
         return self._observation(), float(arrived), arrived, self.time == 20, {}
 
     def _observation(self):
-        return np.eye(8, dtype=np.float32)[self.cell]
+        return np.eye(6, dtype=np.float32)[self.cell]
 
 
 VARIANTS = {
@@ -196,6 +196,7 @@ def corridor(backend: str, **training) -> DQNConfig:
         .framework(backend)
         .rl_module(model_config={"fcnet_hiddens": [32]})
         .training(
+            gamma=0.8,
             train_batch_size=1024,
             epsilon=[[0, 1.0], [2000, 0.1]],
             target_network_update_freq=100,
@@ -210,14 +211,15 @@ def corridor(backend: str, **training) -> DQNConfig:
 def test_the_way_through_a_corridor_is_found(backend, variant):
     algorithm = corridor(backend, **VARIANTS[variant]).build_algo()
     assert algorithm.evaluate()["episode_return_mean"] == 0.0
-    for _ in range(40):
+    for _ in range(25):
         results = algorithm.train()
-    assert results["num_env_steps_sampled_lifetime"] == 40 * 128
+    assert results["num_env_steps_sampled_lifetime"] == 25 * 128
     assert algorithm.evaluate()["episode_return_mean"] == 1.0
-    values = algorithm._learner.compute_actions(np.eye(8, dtype=np.float32)[:7], explore=False)
+    values = algorithm._learner.compute_actions(np.eye(6, dtype=np.float32)[:5], explore=False)
     best = values[Columns.ACTION_DIST_INPUTS].max(-1)
-    assert (np.diff(best) > 0.0).all()  # the nearer, the better
-    assert best[-1] == pytest.approx(1.0, abs=0.1)
+    assert (np.diff(best) > 0.05).all()
+    if variant == "plain":  # sums of several rewards have the turns of exploration in them
+        np.testing.assert_allclose(best, 0.8 ** np.arange(4, -1, -1), atol=0.1)
 
 
 def test_nothing_is_learned_before_there_is_enough_and_then_as_much_as_asked_for():
