@@ -38,12 +38,13 @@ def by_module(batch: Any) -> Batch:
     """Any of the three forms as `{module_id: {column: array}}`; lists become arrays, all else stays as it is.
 
     Raises:
-        BatchError: it is none of the three forms, or a list is no array.
+        BatchError: it is none of the three forms, a column's name is no text, or a list is no array.
     """
     if isinstance(batch, MultiAgentBatch):
+        _check_env_steps(batch.env_steps)
         batch = batch.policy_batches
     if not isinstance(batch, Mapping):
-        raise BatchError(
+        raise _error(
             f"a batch is {{module_id: {{column: array}}}}, a MultiAgentBatch or {{column: array}}; "
             f"found {type(batch).__name__}",
             expected="mapping",
@@ -52,7 +53,7 @@ def by_module(batch: Any) -> Batch:
     nested = [isinstance(value, Mapping) for value in batch.values()]
     if any(nested) and not all(nested):
         bare = [key for key, is_module in zip(batch, nested, strict=True) if not is_module]
-        raise BatchError(
+        raise _error(
             f"a batch mixes columns and modules: give {{module_id: {{column: array}}}} throughout; found {bare} bare",
             expected="columns of modules",
             found=bare,
@@ -64,12 +65,23 @@ def by_module(batch: Any) -> Batch:
     }
 
 
-def _array(module_id: ModuleID, column: str, values: Any) -> Any:
+def _check_env_steps(steps: Any) -> None:
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+        raise _error(
+            f"env_steps of a MultiAgentBatch: expected a whole number from 0 on, found {steps!r}",
+            expected="a whole number from 0 on",
+            found=steps,
+        )
+
+
+def _array(module_id: ModuleID, column: Any, values: Any) -> Any:
+    if not isinstance(column, str):
+        _refuse(module_id, column, "a column name, which is a text", type(column).__name__)
     if hasattr(values, "shape") and hasattr(values, "dtype"):
         return values
     try:
         return np.asarray(values)
-    except ValueError as error:
+    except Exception as error:  # whatever a stranger's object does when it is asked for an array
         _refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
 
 
@@ -97,16 +109,10 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
     """
     for module_id in batch:
         if module_id not in modules:
-            known = ", ".join(modules)
-            raise UnknownModuleError(
-                f"the batch has rows of module {module_id!r}; the learner has: {known}."
-                f"{did_you_mean(str(module_id), modules)}",
-                module_id=module_id,
-                known=list(modules),
-            )
+            raise _unknown_module(module_id, batch[module_id], list(modules))
     rows = {module_id: _check_columns(module_id, columns) for module_id, columns in batch.items()}
     if not any(rows.values()):
-        raise BatchError("the batch has no rows: nothing to train on", expected="at least 1 row", found=rows)
+        raise _no_rows(batch, rows)
     for module_id, columns in batch.items():
         if rows[module_id]:
             _check_spaces(module_id, columns, modules[module_id])
@@ -122,11 +128,16 @@ def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
         if len(array.shape) == 0:
             _refuse(module_id, column, "a leading dimension of rows", "a scalar")
         lengths[column] = int(array.shape[0])
-    if len(set(lengths.values()) | {max(lengths.values(), default=0)}) > 1:
-        longest = max(lengths.values())
-        column = next(each for each, length in lengths.items() if length != longest)
-        _refuse(module_id, column, f"{longest} rows like the other columns", f"{lengths[column]} rows")
-    return next(iter(lengths.values()), 0)
+    rows = _usual_length(list(lengths.values()))
+    for column, length in lengths.items():
+        if length != rows:
+            _refuse(module_id, column, f"{rows} rows like the other columns", f"{length} rows")
+    return rows
+
+
+def _usual_length(lengths: list[int]) -> int:
+    """What most columns have, so that the odd one is named; the longest of several that are as many."""
+    return max(lengths, key=lambda length: (lengths.count(length), length), default=0)
 
 
 def _is_numeric(dtype: Any) -> bool:
@@ -174,13 +185,45 @@ def _check_discrete(module_id: ModuleID, actions: Any, space: gym.Space[Any] | N
 
 
 def _refuse(module_id: ModuleID, column: str, expected: str, found: str) -> NoReturn:
-    raise BatchError(
+    raise _error(
         f"module {module_id!r}, column {column!r}: expected {expected}, found {found}",
         module_id=module_id,
         column=column,
         expected=expected,
         found=found,
     )
+
+
+def _unknown_module(module_id: Any, columns: Mapping[str, Any], known: list[ModuleID]) -> UnknownModuleError:
+    return UnknownModuleError(
+        f"module {module_id!r}, columns {list(columns)}: expected a module of the learner's, found another; "
+        f"the learner has: {', '.join(known)}.{did_you_mean(str(module_id), known)}",
+        module_id=module_id,
+        column=next(iter(columns), None),
+        expected=known,
+        found=module_id,
+        known=known,
+    )
+
+
+def _no_rows(batch: Batch, rows: Mapping[ModuleID, int]) -> BatchError:
+    module_id = next(iter(batch), None)
+    column = None if module_id is None else next(iter(batch[module_id]), None)
+    where = "" if module_id is None else f"module {module_id!r}, column {column!r}: "
+    return _error(
+        f"{where}expected at least 1 row, found none: the batch has no rows: nothing to train on",
+        module_id=module_id,
+        column=column,
+        expected="at least 1 row",
+        found=dict(rows),
+    )
+
+
+def _error(
+    message: str, *, expected: Any, found: Any, module_id: Any = None, column: Any = None
+) -> BatchError:
+    """Every refusal of a batch has these four facts; None where it is of no single module or column."""
+    return BatchError(message, module_id=module_id, column=column, expected=expected, found=found)
 
 
 def non_finite_columns(batch: Mapping[ModuleID, Mapping[str, Any]]) -> list[tuple[ModuleID, str, int]]:

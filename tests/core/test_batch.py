@@ -200,10 +200,10 @@ def test_the_refusal_is_of_the_module_that_is_wrong():
 def test_an_unknown_module_gets_the_known_ones_and_the_closest():
     with pytest.raises(UnknownModuleError) as refused:
         check({"polcy": good()}, {"policy": module(), "other": module()})
-    assert str(refused.value) == (
-        "the batch has rows of module 'polcy'; the learner has: policy, other. Did you mean 'policy'?"
-    )
-    assert refused.value.facts == {"module_id": "polcy", "known": ["policy", "other"]}
+    assert str(refused.value).startswith("module 'polcy', columns ['obs', 'actions', ")
+    assert str(refused.value).endswith("the learner has: policy, other. Did you mean 'policy'?")
+    facts = {"module_id": "polcy", "column": "obs", "expected": ["policy", "other"], "found": "polcy"}
+    assert refused.value.facts == {**facts, "known": ["policy", "other"]}
 
 
 @pytest.mark.parametrize("batch", [{}, {P: {}}, {P: {"obs": np.zeros((0, 3))}}])

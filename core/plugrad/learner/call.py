@@ -4,6 +4,7 @@ Everything here happens once per update, outside the compiled program. Knows no 
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from time import perf_counter
 from typing import Any
 
@@ -51,6 +52,7 @@ class UpdateCall:
     ) -> dict[ModuleID, dict[str, Any]]:
         """See `Learner.update`."""
         learner, clock = self._learner, _Clock()
+        _check_timesteps(timesteps)
         columns = self.columns(batch, episodes)
         rows = batches.check(columns, learner.module)
         columns = self._trained(columns, rows, batch)
@@ -203,6 +205,18 @@ class UpdateCall:
             learner.register_metric(module_id, "num_trainable_parameters", size)
         for stage, seconds in clock.laps.items():
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
+
+
+def _check_timesteps(timesteps: Any) -> None:
+    good = timesteps is None or isinstance(timesteps, Mapping)
+    if not good or not all(isinstance(each, Real) for each in (timesteps or {}).values()):
+        raise BatchError(
+            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
+            module_id=None,
+            column=None,
+            expected="numbers by name",
+            found=timesteps,
+        )
 
 
 def _pad(values: Array) -> Array:
