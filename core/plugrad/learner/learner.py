@@ -134,6 +134,7 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
         self.config = config
         self.registered_optimizers = {}
         self.coefficients = {}
+        self.targets = {}
         for module_id in (*self.module, ALL_MODULES):
             own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
