@@ -1,0 +1,79 @@
+"""The examples run as they stand in examples/, and what they print is right."""
+
+import re
+import runpy
+import sys
+from contextlib import suppress
+from math import log
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HELPER = "demonstrations.py"
+OF_ONE_BACKEND = re.compile(r"_(torch|tf2)\.py$")
+NEUTRAL = sorted(
+    path.stem
+    for path in EXAMPLES.glob("*.py")
+    if path.name != HELPER and not OF_ONE_BACKEND.search(path.name)
+)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """`run(name, *arguments)`: the lines that an example prints."""
+
+    def run_example(name: str, *arguments: str) -> list[str]:
+        path = EXAMPLES / f"{name}.py"
+        monkeypatch.syspath_prepend(EXAMPLES)
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        with suppress(SystemExit):  # click ends so; what is printed shows whether it was the end
+            runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out.strip().splitlines()
+
+    return run_example
+
+
+def losses(lines: list[str]) -> list[float]:
+    return [float(line.split()[-1]) for line in lines]
+
+
+def check_build_and_update(lines):
+    alone, group = losses(lines)
+    assert alone == group
+
+
+def check_async_updates(lines):
+    *results, stats = lines
+    assert [line.split()[0] for line in results] == ["earlier", "earlier", "ticket"]
+    assert losses(results) == sorted(losses(results), reverse=True)
+    assert stats == str({"submitted": 4, "in_flight": 0, "applied": 4, "failed": 0, "dropped": 0})
+
+
+def check_state(lines):
+    assert lines[0].startswith("equal ")
+    assert lines[0].endswith(" True")
+    assert lines[1].startswith("components rl_module optimizer")
+    assert lines[2] == "restored default_policy"
+
+
+def check_optimizers(lines):
+    hidden, outputs, loss = zip(*([float(each) for each in line.split()] for line in lines), strict=True)
+    assert hidden == pytest.approx((1e-3, 1e-3))
+    assert outputs == pytest.approx((0.055, 0.01))
+    assert loss[1] < loss[0] < log(2)
+
+
+def check_behaviour_cloning(lines):
+    first, *_, last = losses(lines)
+    assert last < 0.5 < first < log(2)
+
+
+@pytest.mark.parametrize("example", NEUTRAL)
+def test_an_example_does_what_it_says(example, backend, run):
+    globals()[f"check_{example}"](run(example, "--backend", backend))
+
+
+def test_the_example_of_a_framework_learns_as_the_neutral_one_does(backend, run):
+    own = losses(run(f"behaviour_cloning_{backend}"))
+    assert own == pytest.approx(losses(run("behaviour_cloning", "--backend", backend)), rel=1e-3)
