@@ -239,6 +239,10 @@ def reshape(x: Tensor, shape: Shape) -> Tensor:
     return tf.reshape(x, shape)
 
 
+def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return tf.transpose(x, axes)
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return tf.expand_dims(x, axis)
 

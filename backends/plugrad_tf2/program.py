@@ -84,7 +84,7 @@ class PerMinibatch(Program):
     """A Python loop over one traced step."""
 
     def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
-        super().__init__("none", "one traced function per minibatch, without XLA")
+        super().__init__("none", "one traced function per minibatch, without XLA", static_shapes=True)
         self._traced = TracedStep(learner, step)
         self._flats = flats
 

@@ -188,6 +188,10 @@ def reshape(x: Tensor, shape: Shape) -> Tensor:
     return torch.reshape(x, shape)
 
 
+def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return torch.permute(x, axes)
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return torch.unsqueeze(x, axis)
 

@@ -58,7 +58,9 @@ class CompiledUpdate(Program):
     """Every step is one call of a function that inductor made; falls back to eager steps with the reason."""
 
     def __init__(self, learner: Any, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__("complete_update", "each step one compiled function (inductor)")
+        super().__init__(
+            "complete_update", "each step one compiled function (inductor)", static_minibatches=True
+        )
         self._learner = learner
         self._step = step
         self._variables = variables
@@ -105,6 +107,7 @@ class CompiledForward(EagerUpdate):
         super().__init__(step)
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
+        self.static_minibatches = True
         self._modules = [learner.module[module_id] for module_id in learner.trainable_module_ids]
         self._forwards = [_compiled_forward(module) for module in self._modules]
 

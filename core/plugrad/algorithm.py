@@ -18,15 +18,17 @@ from plugrad.group.learner_group import the_learner
 from plugrad.learner import disk
 from plugrad.learner.build import with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
+from plugrad.learner.sequences import initial_state
 from plugrad.offline import EpisodeData
 from plugrad.results import Results, flatten
-from plugrad.sampling.env_runner import Act, EnvRunner
+from plugrad.sampling.carried_state import Act
+from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.whole_episodes import first_episodes
 from plugrad.streams import fresh_seed
 from plugrad.training import ModuleResults, Training
-from plugrad.types import Array
+from plugrad.types import DEFAULT_MODULE_ID, Array
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 
@@ -51,17 +53,22 @@ class Algorithm:
         self._learner = the_learner(self.learner_group)
         self.env_runner: EnvRunner | None = None
         if not config.is_offline:
-            self.env_runner = EnvRunner(config=self.config, act=self._explore, seed=self.config.seed)
+            self.env_runner = self._make_env_runner(self._explore, self.config.seed)
         self._evaluator: EnvRunner | None = None
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
         self._training: Training = self._learner._provide("get_training_class")(self)
 
-    def _explore(self, observations: Array) -> Mapping[str, Array]:
-        return self._learner.compute_actions(observations)
+    def _make_env_runner(self, act: Act, seed: int | None = None, **changes: Any) -> EnvRunner:
+        config = self.config.env_runners(**changes) if changes else self.config
+        state = initial_state(self._learner.module[DEFAULT_MODULE_ID])
+        return EnvRunner(config=config, act=act, initial_state=state, seed=seed)
 
-    def _exploit(self, observations: Array) -> Mapping[str, Array]:
-        return self._learner.compute_actions(observations, explore=False)
+    def _explore(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
+        return self._learner.compute_actions(observations, state=state)
+
+    def _exploit(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
+        return self._learner.compute_actions(observations, explore=False, state=state)
 
     @property
     def env_spec_reward_threshold(self) -> float | None:
@@ -143,7 +150,7 @@ class Algorithm:
             ConfigError: the config names no environment.
         """
         if self._evaluator is None:
-            self._evaluator = EnvRunner(config=self.config, act=self._exploit)
+            self._evaluator = self._make_env_runner(self._exploit)
         if self.env_runner is not None and self.env_runner.normalizer is not None:
             self._evaluator.normalizer = self.env_runner.normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
@@ -175,7 +182,7 @@ class Algorithm:
         normalizer = None if self.env_runner is None else self.env_runner.normalizer
         if normalizer is not None:
             act = partial(_normalized, act, normalizer)
-        runner = EnvRunner(config=self.config.env_runners(normalize_observations=False), act=act)
+        runner = self._make_env_runner(act, normalize_observations=False)
         try:
             episodes = first_episodes(
                 runner, num_episodes=num_episodes, seed=self.config.seed if seed is None else seed
@@ -262,5 +269,7 @@ class Algorithm:
         self.learner_group.shutdown()
 
 
-def _normalized(act: Act, normalizer: ObservationNormalizer, observations: Array) -> Mapping[str, Array]:
-    return act(normalizer.normalize(observations))
+def _normalized(
+    act: Act, normalizer: ObservationNormalizer, observations: Array, *state: Any
+) -> Mapping[str, Any]:
+    return act(normalizer.normalize(observations), *state)

@@ -12,6 +12,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError, did_you_mean
+from plugrad.states import flat_columns, state_names
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 Batch = dict[ModuleID, dict[str, Any]]
@@ -37,6 +38,8 @@ class MultiAgentBatch:
 def by_module(batch: Any) -> Batch:
     """Any of the three forms as `{module_id: {column: array}}`; lists become arrays, all else stays as it is.
 
+    A state, `{"state_in": {name: array}}`, becomes columns `state_in/<name>`: see `plugrad.states`.
+
     Raises:
         BatchError: it is none of the three forms, a column's name is no text, or a list is no array.
     """
@@ -50,6 +53,7 @@ def by_module(batch: Any) -> Batch:
             expected="mapping",
             found=type(batch).__name__,
         )
+    batch = flat_columns(batch) if any(not isinstance(value, Mapping) for value in batch.values()) else batch
     nested = [isinstance(value, Mapping) for value in batch.values()]
     if any(nested) and not all(nested):
         bare = [key for key, is_module in zip(batch, nested, strict=True) if not is_module]
@@ -60,7 +64,9 @@ def by_module(batch: Any) -> Batch:
         )
     modules = batch if all(nested) else {DEFAULT_MODULE_ID: batch}
     return {
-        module_id: {column: _array(module_id, column, values) for column, values in columns.items()}
+        module_id: {
+            column: _array(module_id, column, values) for column, values in flat_columns(columns).items()
+        }
         for module_id, columns in modules.items()
     }
 
@@ -76,13 +82,13 @@ def _check_env_steps(steps: Any) -> None:
 
 def _array(module_id: ModuleID, column: Any, values: Any) -> Any:
     if not isinstance(column, str):
-        _refuse(module_id, column, "a column name, which is a text", type(column).__name__)
+        refuse(module_id, column, "a column name, which is a text", type(column).__name__)
     if hasattr(values, "shape") and hasattr(values, "dtype"):
         return values
     try:
         return np.asarray(values)
     except Exception as error:  # whatever a stranger's object does when it is asked for an array
-        _refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
+        refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
 
 
 def portable(values: Any) -> Array:
@@ -124,14 +130,14 @@ def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
     for column, values in columns.items():
         array = _array(module_id, column, values)
         if not _is_numeric(array.dtype):
-            _refuse(module_id, column, "numbers or booleans", f"dtype {array.dtype}")
+            refuse(module_id, column, "numbers or booleans", f"dtype {array.dtype}")
         if len(array.shape) == 0:
-            _refuse(module_id, column, "a leading dimension of rows", "a scalar")
+            refuse(module_id, column, "a leading dimension of rows", "a scalar")
         lengths[column] = int(array.shape[0])
     rows = _usual_length(list(lengths.values()))
     for column, length in lengths.items():
         if length != rows:
-            _refuse(module_id, column, f"{rows} rows like the other columns", f"{length} rows")
+            refuse(module_id, column, f"{rows} rows like the other columns", f"{length} rows")
     return rows
 
 
@@ -147,15 +153,24 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
-    leading = ("B", "T") if _are_sequences(columns, module) else ("B",)
+    leading = ("B", "T") if are_sequences(columns, module) else ("B",)
     for column, space in ((Columns.OBS, module.observation_space), (Columns.ACTIONS, module.action_space)):
         if column in columns and space is not None:
             _check_shape(module_id, column, tuple(np.shape(columns[column])), space, leading)
-    if Columns.ACTIONS in columns and isinstance(columns[Columns.ACTIONS], np.ndarray):
-        _check_discrete(module_id, columns[Columns.ACTIONS], module.action_space)
+    if len(leading) == 1:
+        check_actions(module_id, columns, module.action_space)
 
 
-def _are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
+def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:
+    """Refuse actions that are not in a discrete space, unless they are hidden: what lies there may be anything."""
+    actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
+    if isinstance(actions, np.ndarray):
+        shown = actions[mask > 0] if isinstance(mask, np.ndarray) and mask.ndim == 1 else actions
+        _check_discrete(module_id, shown, space)
+
+
+def are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
+    """Whether columns have a time dimension: the module is stateful, or SEQ_LENS or LOSS_MASK [B, T] say so."""
     mask = columns.get(Columns.LOSS_MASK)
     return module.is_stateful or Columns.SEQ_LENS in columns or (mask is not None and len(mask.shape) == 2)
 
@@ -163,28 +178,29 @@ def _are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
 def _check_shape(
     module_id: ModuleID, column: str, shape: tuple[int, ...], space: gym.Space[Any], leading: tuple[str, ...]
 ) -> None:
-    if not isinstance(space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+    if not isinstance(
+        space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
+    ):
         return
     inner = tuple(space.shape or ())
-    outer = len(shape) - len(inner)
-    if not 1 <= outer <= len(leading) or shape[outer:] != inner:
-        forms = [[*leading[:n], *map(str, inner)] for n in range(1, len(leading) + 1)]
-        expected = " or ".join(f"[{', '.join(form)}]" for form in forms)
-        _refuse(module_id, column, f"shape {expected}", f"shape {list(shape)}")
+    if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
+        expected = ", ".join((*leading, *map(str, inner)))
+        refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")
 
 
 def _check_discrete(module_id: ModuleID, actions: Any, space: gym.Space[Any] | None) -> None:
     if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) or not actions.size:
         return
     if not np.issubdtype(actions.dtype, np.integer):
-        _refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
+        refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
     highest = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
     if (actions < 0).any() or (actions >= highest).any():
         found = f"values from {actions.min()} to {actions.max()}"
-        _refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
+        refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
 
 
-def _refuse(module_id: ModuleID, column: str, expected: str, found: str) -> NoReturn:
+def refuse(module_id: ModuleID, column: str, expected: str, found: str) -> NoReturn:
+    """Raise `BatchError` with what was expected of a column and what was found."""
     raise _error(
         f"module {module_id!r}, column {column!r}: expected {expected}, found {found}",
         module_id=module_id,
@@ -241,6 +257,8 @@ def non_finite_columns(batch: Mapping[ModuleID, Mapping[str, Any]]) -> list[tupl
 class Rows(Mapping[str, Tensor]):
     """Some rows of one module's columns, taken when a column is asked for: what is not read costs nothing.
 
+    A state is asked for as one column: `rows["state_in"]` is `{name: tensor}`.
+
     Args:
         module_id: for the error.
         columns: `{column: tensor [rows, ...]}`.
@@ -260,13 +278,18 @@ class Rows(Mapping[str, Tensor]):
 
     def __getitem__(self, column: str) -> Tensor:
         if column not in self.taken:
-            if column not in self._columns:
-                raise missing_column(self._module_id, column, self._columns)
-            self.taken[column] = self._take(self._columns[column])
+            self.taken[column] = self._taken(column)
         return self.taken[column]
 
+    def _taken(self, column: str) -> Tensor:
+        if names := state_names(self._columns, column):
+            return {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
+        if column not in self._columns:
+            raise missing_column(self._module_id, column, self._columns)
+        return self._take(self._columns[column])
+
     def __contains__(self, column: object) -> bool:
-        return column in self._columns
+        return column in self._columns or bool(state_names(self._columns, str(column)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

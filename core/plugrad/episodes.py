@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from plugrad.errors import BatchError
+from plugrad.states import flat_columns
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -25,7 +26,9 @@ class SingleAgentEpisode:
         rewards: `[T]`.
         terminated: the environment reached a terminal state: nothing follows, nothing is bootstrapped.
         truncated: a limit cut the episode; its last observation still has a value.
-        extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`.
+        extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`. A stateful
+            module learns from the states: `state_in`, `{name: [T, ...]}`, in which each step was taken, or
+            `state_out`, which it left behind; kept as columns `state_in/<name>` (`plugrad.states`).
         id_: the same for all chunks of one episode.
         module_id: the module that acted, and that learns from the steps.
 
@@ -47,7 +50,8 @@ class SingleAgentEpisode:
     def __post_init__(self) -> None:
         for name in ("observations", "actions", "rewards"):
             object.__setattr__(self, name, np.asarray(getattr(self, name)))
-        extra = {column: np.asarray(values) for column, values in (self.extra_model_outputs or {}).items()}
+        columns = flat_columns(self.extra_model_outputs or {})
+        extra = {column: np.asarray(values) for column, values in columns.items()}
         object.__setattr__(self, "extra_model_outputs", extra)
         object.__setattr__(self, "terminated", bool(self.terminated))
         object.__setattr__(self, "truncated", bool(self.truncated))

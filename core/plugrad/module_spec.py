@@ -16,11 +16,15 @@ MODEL_CONFIG: dict[str, Any] = {
     "conv_activation": "relu",
     "vf_share_layers": False,
     "free_log_std": True,
+    "use_lstm": False,
+    "lstm_cell_size": 256,
+    "max_seq_len": 20,
 }
 """Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib).
 
 `conv_filters` are `[[out channels, kernel, stride], ...]`; None means none, but three of them for observations
-[height, width, channels] of 20x20 and more.
+[height, width, channels] of 20x20 and more. `use_lstm` puts a memory of `lstm_cell_size` cells on top of each tower;
+`max_seq_len` is the length of the sequences that a stateful module, also one of your own, is trained on.
 """
 
 

@@ -17,6 +17,7 @@ from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
 from plugrad.errors import ConfigError
 from plugrad.layers import POLICY_GAIN, VALUE_GAIN, Parameter, dense, layer_parameters
+from plugrad.lstm import lstm, lstm_parameters
 from plugrad.module_spec import RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.towers import Tower
@@ -39,25 +40,30 @@ class Network(ABC):
         """`{name: float32 array}`, drawn in the order of `parameters`."""
         return {each.name: each.init(rng, each.shape, each.scale) for each in self.parameters}
 
+    def initial_state(self) -> dict[str, Array]:
+        """The recurrent state at the start of an episode, `{name: float32 array}`; by default none."""
+        return {}
+
     @abstractmethod
     def forward(
-        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
-    ) -> dict[str, Tensor]:
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Any], *, value: bool
+    ) -> dict[str, Any]:
         """Columns of a batch, `ACTION_DIST_INPUTS` [B, inputs] among them.
 
         Args:
             ops: tensor functions.
             weights: `{name: tensor}` of `parameters`.
-            batch: columns; `OBS` [B, ...] is always there.
+            batch: columns; `OBS` [B, ...] is always there. With a state they are sequences: see
+                `RLModule.get_initial_state`.
             value: compute also what acting greedily does not need. Traced.
         """
 
 
 class ActorCritic(Network):
-    """Policy and value networks: a tower for each, or one for both, and a linear head on top.
+    """Policy and value networks: a tower for each, or one for both, with `use_lstm` a memory, and a linear head on top.
 
-    Parameters, in order: `encoder.conv.<i>.*` and `encoder.<i>.*` if layers are shared, else the same of `pi`;
-    `pi.out.*`; `pi.log_std` if free; `vf.conv.<i>.*` and `vf.<i>.*` unless shared; `vf.out.*`.
+    Parameters, in order: `encoder.conv.<i>.*`, `encoder.<i>.*` and `encoder.lstm.*` if layers are shared, else the
+    same of `pi`; `pi.out.*`; `pi.log_std` if free; the same of `vf` unless shared; `vf.out.*`.
 
     Args:
         spec: spaces and `model_config`; `inference_only` leaves the value network out.
@@ -74,23 +80,64 @@ class ActorCritic(Network):
         )
         self._free_log_std = config["free_log_std"] and isinstance(spec.action_space, gym.spaces.Box)
         self._with_value = not spec.inference_only
+        self._cells = lstm_cell_size(config) if config["use_lstm"] else 0
         outputs = action_inputs(spec.action_space)
         self._outputs = outputs // 2 if self._free_log_std else outputs
         self.parameters = tuple(self._parameters())
         self.acts_in_numpy = not self._tower.filters
 
+    def initial_state(self) -> dict[str, Array]:
+        """The state at the start of an episode, `{name: float32 zeros [cells]}`; empty without `use_lstm`.
+
+        The names are `h` and `c` if layers are shared, else `pi_h`, `pi_c`, `vf_h` and `vf_c`.
+        """
+        if not self._cells:
+            return {}
+        towers = (self._policy_tower, self._value_tower) if self._with_value else (self._policy_tower,)
+        return {key: np.zeros(self._cells, np.float32) for tower in towers for key in self._state_keys(tower)}
+
     def forward(
-        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
-    ) -> dict[str, Tensor]:
-        """Columns `ACTION_DIST_INPUTS` [B, inputs] and, if `value`, `VF_PREDS` [B] from `OBS` [B, ...]."""
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Any], *, value: bool
+    ) -> dict[str, Any]:
+        """Columns `ACTION_DIST_INPUTS` [B, inputs] and, if `value`, `VF_PREDS` [B] from `OBS` [B, ...].
+
+        With `use_lstm` there are sequences, [B, T, ...] throughout, that begin with `STATE_IN`, `{name: [B, cells]}`;
+        `STATE_OUT` is the same after the last step.
+        """
         x = self._tower.prepare(ops, batch[Columns.OBS])
-        features = self._tower.features(ops, weights, self._policy_tower, x)
-        out = {Columns.ACTION_DIST_INPUTS: self._policy(ops, weights, features)}
-        if value and self._with_value:
+        state: dict[str, Tensor] = {}
+        features = self._features(ops, weights, self._policy_tower, x, batch, state)
+        out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._policy(ops, weights, features)}
+        # A memory of the value network goes on even where no value is asked for.
+        if self._with_value and (value or self._cells):
             if not self._shared:
-                features = self._tower.features(ops, weights, self._value_tower, x)
-            out[Columns.VF_PREDS] = ops.squeeze(dense(ops, weights, "vf.out", features), -1)
+                features = self._features(ops, weights, self._value_tower, x, batch, state)
+            if value:
+                out[Columns.VF_PREDS] = ops.squeeze(dense(ops, weights, "vf.out", features), -1)
+        if state:
+            out[Columns.STATE_OUT] = state
         return out
+
+    def _features(
+        self,
+        ops: Ops,
+        weights: Mapping[str, Tensor],
+        tower: str,
+        x: Tensor,
+        batch: Mapping[str, Any],
+        state: dict[str, Tensor],
+    ) -> Tensor:
+        """What the tower makes of `x`; a memory's last state is written into `state`."""
+        features = self._tower.features(ops, weights, tower, x)
+        if not self._cells:
+            return features
+        h, c = self._state_keys(tower)
+        before = (batch[Columns.STATE_IN][h], batch[Columns.STATE_IN][c])
+        features, (state[h], state[c]) = lstm(ops, weights, f"{tower}.lstm", features, before)
+        return features
+
+    def _state_keys(self, tower: str) -> tuple[str, str]:
+        return ("h", "c") if self._shared else (f"{tower}_h", f"{tower}_c")
 
     def _policy(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
         inputs = dense(ops, weights, "pi.out", features)
@@ -104,15 +151,22 @@ class ActorCritic(Network):
         return self._policy_tower == self._value_tower
 
     def _parameters(self) -> list[Parameter]:
-        width = self._tower.width
-        parameters = self._tower.parameters(self._policy_tower)
-        parameters += layer_parameters("pi.out", (width, self._outputs), POLICY_GAIN)
+        parameters = self._layers(self._policy_tower)
+        parameters += layer_parameters("pi.out", (self._width, self._outputs), POLICY_GAIN)
         if self._free_log_std:
             parameters.append(Parameter("pi.log_std", (self._outputs,), initializers.constant, 0.0))
         if self._with_value:
-            parameters += [] if self._shared else self._tower.parameters(self._value_tower)
-            parameters += layer_parameters("vf.out", (width, 1), VALUE_GAIN)
+            parameters += [] if self._shared else self._layers(self._value_tower)
+            parameters += layer_parameters("vf.out", (self._width, 1), VALUE_GAIN)
         return parameters
+
+    def _layers(self, tower: str) -> list[Parameter]:
+        memory = lstm_parameters(f"{tower}.lstm", self._tower.width, self._cells) if self._cells else []
+        return self._tower.parameters(tower) + memory
+
+    @property
+    def _width(self) -> int:
+        return self._cells or self._tower.width
 
 
 def action_inputs(action_space: gym.Space[Any] | None) -> int:
@@ -120,3 +174,11 @@ def action_inputs(action_space: gym.Space[Any] | None) -> int:
     if action_space is None:
         raise ConfigError("a policy needs an action space: give action_space=")
     return distribution_class(action_space, numpy_ops).input_dim
+
+
+def lstm_cell_size(config: Mapping[str, Any]) -> int:
+    """`lstm_cell_size` of `model_config`, checked."""
+    size = config["lstm_cell_size"]
+    if isinstance(size, int) and size > 0:
+        return size
+    raise ConfigError(f"lstm_cell_size={size!r}: must be a whole number above 0")

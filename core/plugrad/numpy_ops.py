@@ -185,6 +185,10 @@ def reshape(x: Tensor, shape: Shape) -> Tensor:
     return np.reshape(x, shape)
 
 
+def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return np.transpose(x, axes)
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return np.expand_dims(x, axis)
 

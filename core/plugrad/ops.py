@@ -207,6 +207,9 @@ class Ops(Protocol):
     def reshape(self, x: Tensor, shape: Shape) -> Tensor:
         """The same entries in row-major order; one length may be -1."""
 
+    def permute_dims(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """The same entries with the axes in this order: axis `n` of the result is axis `axes[n]` of `x`."""
+
     def expand_dims(self, x: Tensor, axis: int) -> Tensor:
         """A new axis of length 1 at `axis` of the result."""
 

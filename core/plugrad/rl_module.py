@@ -104,9 +104,14 @@ class RLModule(LegacyRLModule):
         """Whether the module carries a recurrent state."""
         return bool(self.get_initial_state())
 
-    def get_initial_state(self) -> dict[str, Array]:
-        """The recurrent state at the start of an episode; empty for a module without one."""
-        return {}
+    def get_initial_state(self) -> dict[str, Any]:
+        """The recurrent state at the start of an episode, `{name: array}`; empty for a module without one.
+
+        Arrays or tensors without batch dimension. A stateful module computes on sequences: `batch["obs"]` is
+        [B, T, ...], and `batch["state_in"]` has `{name: [B, ...]}`, the states that they begin with; it returns
+        `state_out`, the same after the last step, and all other columns as [B, T, ...].
+        """
+        return self.network.initial_state() if self.network is not None else {}
 
     def get_train_action_dist_cls(self) -> type[Distribution]:
         """The class whose `from_logits` takes `ACTION_DIST_INPUTS`, over this backend's ops."""

@@ -19,8 +19,10 @@ ModuleColumns = dict[ModuleID, dict[str, Array]]
 class ValueLearner(Protocol):
     """What the piece asks of a learner."""
 
-    def compute_values(self, observations: Array, *, module_id: ModuleID) -> Array:
-        """Value estimates `[B]` of observations `[B, ...]` by the module's present weights."""
+    def compute_values_of_episodes(
+        self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID
+    ) -> Array:
+        """Value estimates `[B + E]` of all observations of E episodes of B steps, by the module's present weights."""
         ...
 
 
@@ -80,9 +82,7 @@ class GeneralAdvantageEstimation:
                 expected=int(lengths.sum()),
                 found=len(rewards),
             )
-        values = learner.compute_values(
-            np.concatenate([episode.observations for episode in episodes]), module_id=module_id
-        )
+        values = learner.compute_values_of_episodes(episodes, module_id=module_id)
         terminated = np.array([episode.terminated for episode in episodes])
         advantages, targets = generalized_advantages(
             rewards, values, lengths, terminated, gamma=self.gamma, lambda_=self.lambda_

@@ -102,6 +102,7 @@ CASES = [
         "take_along_axis of stacks", "s", lambda o, s: o.take_along_axis(s, o.cast(s[:, :1] > 0, "int64"), 1)
     ),
     smooth("reshape", "s", lambda o, s: (o.reshape(s, (-1, o.shape(s)[0])), o.reshape(s, (-1,)))),
+    smooth("permute_dims", "s", lambda o, s: (o.permute_dims(s, (1, 0, 2)), o.permute_dims(s, (2, 0, 1)))),
     smooth("expand_dims", "x", lambda o, x: (o.expand_dims(x, 0), o.expand_dims(x, -1))),
     smooth("squeeze", "x", lambda o, x: (o.squeeze(x[:, :1], -1), o.squeeze(x[:1], 0))),
     smooth("stack", "xy", lambda o, x, y: (o.stack([x, y]), o.stack((x, y), axis=-1))),

@@ -137,7 +137,7 @@ def test_a_module_without_rows_beside_others_is_counted_as_empty():
 def test_sequences_have_two_leading_dimensions(kind, extra):
     batch = {Columns.OBS: np.zeros((B, 4, 3)), Columns.ACTIONS: np.zeros((B, 4), int), **extra}
     assert check({P: batch}, {P: module(kind=kind)}) == {P: B}
-    with pytest.raises(BatchError, match=r"expected shape \[B, 3\] or \[B, T, 3\], found shape \[6, 4, 5\]"):
+    with pytest.raises(BatchError, match=r"expected shape \[B, T, 3\], found shape \[6, 4, 5\]"):
         check({P: {**batch, Columns.OBS: np.zeros((B, 4, 5))}}, {P: module(kind=kind)})
 
 

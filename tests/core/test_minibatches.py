@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.minibatches import Cut, indices
+from plugrad.sequences import Units
 from plugrad.streams import stream
 
 sizes = st.integers(1, 40)
@@ -16,7 +17,8 @@ epochs = st.integers(1, 4)
 
 
 def cut_up(rows: dict[str, int], cut: Cut, seed: int = 0) -> dict[str, np.ndarray]:
-    return indices(rows, cut, {module_id: stream(seed, module_id) for module_id in rows})
+    units = {module_id: Units(number, number) for module_id, number in rows.items()}
+    return indices(units, cut, {module_id: stream(seed, module_id) for module_id in rows})
 
 
 def rllibs(rows: dict[str, int], size: int, num_epochs: int) -> dict[str, list[list[int]]]:
@@ -122,7 +124,7 @@ def test_a_module_is_shuffled_alike_whoever_is_beside_it():
 @pytest.mark.parametrize("cut", [Cut(4), Cut(None, num_epochs=3, shuffle=True)])
 def test_a_stream_that_is_not_needed_is_not_drawn_from(cut):
     own = stream(0, "p")
-    indices({"p": 8}, cut, {"p": own})
+    indices({"p": Units(8, 8)}, cut, {"p": own})
     assert own.bit_generator.state == stream(0, "p").bit_generator.state
 
 

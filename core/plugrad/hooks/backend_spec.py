@@ -48,12 +48,17 @@ class Program:
         mode: `"none"`, `"forward_train"` or `"complete_update"`: what really runs.
         reason: why this mode and no other, in words for `learner.update_mode`.
         static_shapes: whether new shapes mean a new compilation; the core then pads rows to powers of two.
+        static_minibatches: whether a new size of the minibatches does; the core then keeps those of sequences, whose
+            number follows from the data, at powers of two.
     """
 
-    def __init__(self, mode: str, reason: str, *, static_shapes: bool = False) -> None:
+    def __init__(
+        self, mode: str, reason: str, *, static_shapes: bool = False, static_minibatches: bool = False
+    ) -> None:
         self.mode = mode
         self.reason = reason
         self.static_shapes = static_shapes
+        self.static_minibatches = static_minibatches or static_shapes
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int

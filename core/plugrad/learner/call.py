@@ -16,10 +16,11 @@ from plugrad.hooks.backend_spec import Program
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.metrics import SEPARATOR
-from plugrad.learner.minibatches import Cut, indices
+from plugrad.learner.minibatches import Cut, evened, indices, on_host, units
 from plugrad.learner.sharing import agree, share, summed
 from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
 from plugrad.learner.undo import Undo, state_variables
+from plugrad.sequences import Units
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID
 
 
@@ -53,8 +54,8 @@ class UpdateCall:
         """See `Learner.update`."""
         learner, clock = self._learner, _Clock()
         _check_timesteps(timesteps)
-        columns = self.columns(batch, episodes)
-        rows = batches.check(columns, learner.module)
+        columns, units_of = units(learner, self.columns(batch, episodes))
+        rows = {module_id: each.steps for module_id, each in units_of.items()}
         columns = self._trained(columns, rows, batch)
         clock.lap("connectors")
         learner.tell("update_begun", timesteps=timesteps)
@@ -62,7 +63,7 @@ class UpdateCall:
         try:
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
-            self._train(columns, {module_id: rows[module_id] for module_id in columns}, cut, clock)
+            self._train(columns, {module_id: units_of[module_id] for module_id in columns}, cut, clock)
             self._count(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
@@ -103,14 +104,18 @@ class UpdateCall:
             )
         return trained
 
-    def _train(self, columns: batches.Batch, rows: Mapping[ModuleID, int], cut: Cut, clock: "_Clock") -> None:
+    def _train(
+        self, columns: batches.Batch, units_of: Mapping[ModuleID, Units], cut: Cut, clock: "_Clock"
+    ) -> None:
         learner = self._learner
-        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in rows}
-        order = indices(rows, cut, streams)
+        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in units_of}
+        order = indices(units_of, cut, streams)
         num_steps = len(next(iter(order.values())))
         program = self._program(columns)
         if learner.collective is not None:
             columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
+        if program.static_minibatches:
+            columns, order = evened(columns, order, cut.accumulate)
         tensors, order_tensors = self._convert(columns, order, program)
         clock.lap("convert")
         means = program.run(tensors, order_tensors, num_steps)
@@ -124,8 +129,8 @@ class UpdateCall:
     ) -> tuple[Any, Any]:
         learner = self._learner
         if program.static_shapes:
-            on_host = _on_host(learner, columns)
-            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in on_host.items()}
+            hosted = _on_host(learner, columns)
+            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in hosted.items()}
             order = {module_id: _pad(each) for module_id, each in order.items()}
         return learner._convert_batch_type(columns), learner._convert_batch_type(order)
 
@@ -243,13 +248,7 @@ class _Clock:
 
 
 def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
-    return {
-        module_id: {
-            column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
-            for column, values in each.items()
-        }
-        for module_id, each in columns.items()
-    }
+    return {module_id: on_host(learner, each) for module_id, each in columns.items()}
 
 
 def _non_finite(

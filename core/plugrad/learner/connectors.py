@@ -1,7 +1,7 @@
 """From episodes to columns: the pieces that every algorithm shares, in numpy, once per update.
 
 A piece is `piece(*, learner, batch, episodes) -> batch` with `batch = {module_id: {column: array}}`. Order: the
-user's pieces, the default ones here, the algorithm's.
+user's pieces, the default ones here, the algorithm's; last, for stateful modules, rows become sequences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
+from plugrad.learner.sequences import cut_into_sequences
 from plugrad.types import Array, ModuleID
 
 Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
@@ -63,10 +64,8 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
             raise ConfigError(
                 f"learner_connector returned {piece!r}: return a callable piece or a list of them"
             )
-    defaults: list[Piece] = (
-        [add_columns_from_episodes, *algorithm_pieces] if config.add_default_connectors else []
-    )
-    return [*users, *defaults]
+    defaults: list[Piece] = [add_columns_from_episodes, *algorithm_pieces, cut_into_sequences]
+    return [*users, *(defaults if config.add_default_connectors else [])]
 
 
 def run_pipeline(

@@ -2,15 +2,21 @@
 
 Every minibatch has exactly `minibatch_size` rows of every module. Each module's rows are walked in passes, shuffled or
 not, without a gap between passes; the last minibatch runs into the next pass. 64 rows in minibatches of 25 make 3.
+
+Sequences are never cut: a minibatch has as many of them as have `minibatch_size` steps on average.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
 
+from plugrad.batch import Batch, are_sequences, check
+from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
+from plugrad.sequences import Units, units_of
 from plugrad.types import Array, ModuleID
 
 
@@ -19,7 +25,7 @@ class Cut:
     """How one update cuts its batch.
 
     Args:
-        minibatch_size: rows per module and minibatch; None for the whole batch at once.
+        minibatch_size: rows (of sequences: steps) per module and minibatch; None for the whole batch at once.
         num_epochs: passes over the widest module's rows.
         shuffle: draw a new order for each pass.
         num_total_minibatches: if > 0, exactly so many minibatches, whatever the epochs.
@@ -40,40 +46,66 @@ class Cut:
                 raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
 
 
+def units(learner: Any, columns: Batch) -> tuple[Batch, dict[ModuleID, Units]]:
+    """Check a batch; returns it without what `loss_mask` hides, and what the minibatches of each module are made of.
+
+    Raises:
+        UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.sequences.units_of`.
+    """
+    rows = check(columns, learner.module)
+    settled, found = dict(columns), {}
+    for module_id, each in columns.items():
+        found[module_id] = Units(rows[module_id], rows[module_id])
+        module = learner.module[module_id]
+        if rows[module_id] and (Columns.LOSS_MASK in each or are_sequences(each, module)):
+            settled[module_id], found[module_id] = units_of(module_id, on_host(learner, each), module)
+    return settled, found
+
+
+def on_host(learner: Any, columns: Mapping[str, Any]) -> dict[str, Array]:
+    """The columns of one module as numpy arrays."""
+    return {
+        column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
+        for column, values in columns.items()
+    }
+
+
 def indices(
-    rows: Mapping[ModuleID, int], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
+    units: Mapping[ModuleID, Units], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
 ) -> dict[ModuleID, Array]:
-    """Row numbers `{module_id: int32 [num steps, accumulate * minibatch size]}`.
+    """Numbers of rows or sequences, `{module_id: int32 [num steps, accumulate * of each minibatch]}`.
 
     The minibatches of a step are interleaved: number i is `[i::accumulate]`.
 
     Args:
-        rows: number of rows of each module, at least 1.
+        units: what each module has, at least 1.
         cut: how to cut.
         streams: the generator of each module; used only to shuffle.
 
     Raises:
-        BatchError: `minibatch_size` is above the rows of the widest module.
+        BatchError: `minibatch_size` is above the steps of the widest module.
     """
-    widest = max(rows.values())
-    if cut.minibatch_size is not None and cut.minibatch_size > widest:
-        module_id = max(rows, key=lambda each: rows[each])
+    widest = max(units, key=lambda each: units[each].steps)
+    if cut.minibatch_size is not None and cut.minibatch_size > units[widest].steps:
         raise BatchError(
-            f"minibatch_size={cut.minibatch_size} is above the {widest} rows of module {module_id!r}: "
+            f"minibatch_size={cut.minibatch_size} is above the {units[widest].steps} rows of module {widest!r}: "
             "give more rows or a smaller minibatch_size",
-            module_id=module_id,
+            module_id=widest,
             expected=cut.minibatch_size,
-            found=widest,
+            found=units[widest].steps,
         )
-    size, parts = cut.minibatch_size, cut.accumulate
+    parts = cut.accumulate
+    sizes = {module_id: _size(each, cut) for module_id, each in units.items()}
     count = cut.num_total_minibatches or (
-        cut.num_epochs * parts if size is None else ceil(cut.num_epochs * widest / size)
+        cut.num_epochs * parts
+        if cut.minibatch_size is None
+        else max(ceil(cut.num_epochs * units[module_id].count / size) for module_id, size in sizes.items())
     )
     count = ceil(count / parts) * parts
-    shuffle = cut.shuffle and size is not None
+    shuffle = cut.shuffle and cut.minibatch_size is not None
     walks = {
-        module_id: _walk(number, count, size or ceil(number / parts), shuffle, streams[module_id])
-        for module_id, number in rows.items()
+        module_id: _walk(units[module_id].count, count, size, shuffle, streams[module_id])
+        for module_id, size in sizes.items()
     }
     return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
 
@@ -83,9 +115,37 @@ def _interleaved(walk: Array, parts: int) -> Array:
     return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
 
+def _size(units: Units, cut: Cut) -> int:
+    """`minibatch_size` rows, or as many sequences as have that many steps on average: rounded, at least 1."""
+    if cut.minibatch_size is None:
+        return ceil(units.count / cut.accumulate)
+    return max(1, (2 * cut.minibatch_size * units.count + units.steps) // (2 * units.steps))
+
+
 def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
     passes = ceil(count * size / rows)
     order = np.empty((passes, rows), np.int32)
     for each in order:
         each[:] = stream.permutation(rows) if shuffle else np.arange(rows)
     return order.reshape(-1)[: count * size].reshape(count, size)
+
+
+def evened(
+    columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
+) -> tuple[Batch, dict[ModuleID, Array]]:
+    """Minibatches of sequences of a width that seldom changes: the next power of two, filled with a hidden sequence.
+
+    How many sequences make a minibatch depends on how long the episodes were; a compiled program would be made anew
+    for each number. The hidden sequence is a copy of the first, of which `loss_mask` shows nothing.
+    """
+    columns, order = dict(columns), dict(order)
+    for module_id, numbers in order.items():
+        each = columns[module_id]
+        size = numbers.shape[1] // accumulate
+        missing = accumulate * ((1 << (size - 1).bit_length()) - size)
+        if missing and Columns.LOSS_MASK in each and each[Columns.LOSS_MASK].ndim == 2:
+            filling = {c: np.zeros_like(v[:1]) if c == Columns.LOSS_MASK else v[:1] for c, v in each.items()}
+            columns[module_id] = {c: np.concatenate([values, filling[c]]) for c, values in each.items()}
+            hidden = len(each[Columns.LOSS_MASK])
+            order[module_id] = np.pad(numbers, ((0, 0), (0, missing)), constant_values=hidden)
+    return columns, order

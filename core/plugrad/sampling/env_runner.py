@@ -9,8 +9,8 @@ that is not done, and the next `sample()` continues it.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.spaces import Box, Space
@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.sampling.carried_state import Act, CarryingPolicy
 from plugrad.sampling.environments import (
     EnvSource,
     action_converter,
@@ -31,9 +32,6 @@ from plugrad.sampling.fragments import Fragment, cut
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.repeatable import RepeatableEnv
 from plugrad.types import Array
-
-Act: TypeAlias = Callable[[Array], Mapping[str, Array]]
-"""A policy: observations `[N, ...]` to columns `{column: [N, ...]}`, `Columns.ACTIONS` among them."""
 
 
 class SamplingConfig(Protocol):
@@ -66,6 +64,8 @@ class EnvRunner:
         config: see `SamplingConfig`; also `vectorization_mode` ("sync", the default, or
             "vector_entry_point") if the config has it: see `plugrad.environments.make_vector_env`.
         act: the policy; the columns that it returns beside the actions become `extra_model_outputs`.
+        initial_state: of a stateful policy, `{name: array}`, for one environment at the start of an episode; the states
+            are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.carried_state`).
         seed: seeds the environments: same seed and policy, same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
 
@@ -78,11 +78,11 @@ class EnvRunner:
         *,
         config: SamplingConfig,
         act: Act,
+        initial_state: Mapping[str, Array] | None = None,
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
     ) -> None:
         self.config = config
-        self._act = act
         self._envs = make_vector_env(
             config.env,
             config.env_config,
@@ -90,6 +90,7 @@ class EnvRunner:
             vectorization_mode=getattr(config, "vectorization_mode", "sync"),
         )
         self._gap = int(self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
+        self._policy = CarryingPolicy(act, initial_state or {}, self.num_envs, gap=bool(self._gap))
         self._to_env = action_converter(self._envs.single_action_space)
         stored = stored_space(self._envs.single_observation_space)
         if normalizer is None and config.normalize_observations:
@@ -221,16 +222,18 @@ class EnvRunner:
         self._first = np.zeros(self.num_envs, np.int64)
         for env in range(self.num_envs):
             self._metrics.begin(env)
+        self._policy.begin()
         self._count(raw)
         return self._stored(raw)
 
     def _step(self, observations: Array, fragment: Fragment, t: int) -> Array:
-        columns = self._act(observations)
+        columns = self._policy(observations)
         actions = self._to_env(columns[Columns.ACTIONS])
         raw, rewards, terminated, truncated, infos = self._envs.step(actions)
         self._count(raw)
         if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
             self._write_final(fragment, t, infos)
+        self._policy.end(terminated | truncated)
         observations = self._stored(raw)
         fragment.write(t, columns, rewards, terminated, truncated, observations)
         return observations
@@ -274,11 +277,13 @@ class EnvRunner:
         return {
             **self._metrics.get_running_state(),
             "observations": self._observations.copy(),
+            "policy": self._policy.get_state(),
             "environments": environments,
         }
 
     def _continue(self, running: Mapping[str, Any]) -> None:
         self._metrics.set_running_state(running)
+        self._policy.set_state(running.get("policy", {}))
         observations = np.array(running["observations"])
         for i, env in enumerate(self._repeatable()):
             raw = env.set_state(running["environments"][str(i)])
@@ -295,6 +300,7 @@ class EnvRunner:
         )
         raw = np.asarray(env.reset()[0])[None]
         self._metrics.begin(index)
+        self._policy.begin_one(index)
         self._count(raw)
         return np.asarray(self._stored(raw)[0])
 

@@ -1,0 +1,248 @@
+"""Stateful modules on each backend: equal numbers, what is hidden stays hidden, users' own recurrent modules."""
+
+import importlib
+from functools import cache
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from learning import OBSERVATIONS, largest_difference, ppo_config
+
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
+from plugrad.errors import BatchError
+from plugrad_ppo import PPOConfig
+
+P = DEFAULT_MODULE_ID
+CELLS = 4
+BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+ACTIONS = {"discrete": gym.spaces.Discrete(2), "several": gym.spaces.MultiDiscrete([2, 3]), "box": BOX}
+
+
+def config(backend: str, compile: str = "none", actions: str = "discrete", **training) -> PPOConfig:
+    model = {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": CELLS, "max_seq_len": 5}
+    shared = training.pop("vf_share_layers", False)
+    return (
+        ppo_config(backend, **{"minibatch_size": 12, "num_epochs": 2, "lr": 1e-2, **training})
+        .framework(backend, compile=compile)
+        .environment(observation_space=OBSERVATIONS, action_space=ACTIONS[actions])
+        .rl_module(model_config={**model, "vf_share_layers": shared})
+    )
+
+
+def batch(
+    learner: Learner, lengths=(5, 3, 1, 5, 4, 2), seed: int = 0, *, garbage: float | None = None
+) -> dict[str, object]:
+    """Sequences [B, 5, ...] as an old policy may have left them; `garbage` in the steps behind their ends."""
+    rng, lengths = np.random.default_rng(seed), np.array(lengths)
+    shape, space = (len(lengths), 5), learner.module[P].action_space
+    inputs = learner.module[P].get_train_action_dist_cls().input_dim
+    space.seed(seed)
+    sampled = [space.sample() for _ in range(shape[0] * 5)]
+    columns = {
+        Columns.OBS: rng.normal(size=(*shape, 3)),
+        Columns.ACTIONS: np.reshape(sampled, (*shape, *space.shape)),
+        Columns.ACTION_DIST_INPUTS: rng.normal(scale=0.2, size=(*shape, inputs)),
+        Columns.ACTION_LOGP: rng.normal(size=shape) - 1.0,
+        Columns.ADVANTAGES: rng.normal(size=shape),
+        Columns.VALUE_TARGETS: rng.normal(size=shape),
+    }
+    columns = {
+        name: values.astype(np.float32) if values.dtype.kind == "f" else values
+        for name, values in columns.items()
+    }
+    hidden = np.arange(5) >= lengths[:, None]
+    for name, values in columns.items():
+        values[hidden] = 0 if garbage is None or name == Columns.ACTIONS else garbage
+    states = learner.module[P].get_initial_state()
+    columns[Columns.STATE_IN] = {
+        name: rng.normal(size=(len(lengths), *np.shape(value))).astype(np.float32)
+        for name, value in states.items()
+    }
+    return {**columns, Columns.SEQ_LENS: lengths}
+
+
+def weights_of(learner: Learner) -> np.ndarray:
+    return np.concatenate([np.ravel(each) for each in learner.get_weights()[P].values()])
+
+
+# --- equal numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("actions", ACTIONS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_outputs_and_states_are_those_of_numpy_within_1e_6(backend, actions, shared):
+    learner = config(backend, actions=actions, vf_share_layers=shared).build_learner()
+    weights = learner.module[P].get_state()
+    read = {name: batch(learner)[name] for name in (Columns.OBS, Columns.STATE_IN)}
+    expected = learner.module[P].network.forward(numpy_ops, weights, read, value=True)
+    found = learner._convert_to_numpy(learner.module[P].forward_train(learner._convert_batch_type(read)))
+    assert list(found) == list(expected)
+    for name, value in expected.pop(Columns.STATE_OUT).items():
+        np.testing.assert_allclose(found[Columns.STATE_OUT][name], value, rtol=0, atol=1e-6)
+    for column, value in expected.items():
+        np.testing.assert_allclose(found[column], value, rtol=0, atol=1e-6)
+
+
+@cache
+def updated_by_finite_differences(actions: str) -> dict[str, np.ndarray]:
+    learner = config("numpy", actions=actions, optimizer={"type": "sgd"}).build_learner()
+    learner.update(batch(learner))
+    return learner.get_weights()[P]
+
+
+@pytest.mark.parametrize("actions", ACTIONS)
+def test_an_update_is_that_of_finite_differences(backend, actions):
+    learner = config(backend, actions=actions, optimizer={"type": "sgd"}).build_learner()
+    start = learner.get_weights()[P]
+    results = learner.update(batch(learner))
+    expected = updated_by_finite_differences(actions)
+    assert largest_difference(expected, start) > 1e-3
+    assert largest_difference(learner.get_weights()[P], expected) < 1e-6
+    assert results[P]["num_module_steps_trained"] == 20
+
+
+def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend):
+    plain, compiled = (config(backend, compile).build_learner() for compile in ("none", "complete_update"))
+    for learner in (plain, compiled):
+        learner.update(batch(learner))
+    assert compiled.update_mode.startswith("complete_update")
+    np.testing.assert_allclose(weights_of(compiled), weights_of(plain), rtol=0, atol=2e-6)
+
+
+def test_minibatches_of_sequences_accumulate(backend):
+    chosen = {"num_epochs": 1, "minibatch_size": None, "optimizer": {"type": "sgd"}}
+    whole, parts = (
+        config(backend, **chosen).build_learner(),
+        config(backend, accumulate=2, **chosen).build_learner(),
+    )
+    for learner in (whole, parts):
+        learner.update(batch(learner, (3, 3, 3, 3)))
+    np.testing.assert_allclose(weights_of(parts), weights_of(whole), rtol=0, atol=1e-6)
+
+
+class CountsTraces(Learner):
+    """Counts how often its loss is called: in a compiled update once per trace."""
+
+    traces = 0
+
+    def compute_loss_for_module(self, **arguments):
+        self.traces += 1
+        return super().compute_loss_for_module(**arguments)
+
+
+def test_a_changing_number_of_sequences_is_compiled_once(backend):
+    chosen = config(backend, "complete_update", num_epochs=1).learners(learner_class=CountsTraces)
+    compiled, plain = chosen.build_learner(), config(backend, num_epochs=1).build_learner()
+    for n in range(5):
+        lengths = [5, 3, 4, 2, 5, 4][: 3 + n % 3] * 5
+        for learner in (compiled, plain):
+            learner.update(batch(learner, lengths, seed=n))
+    assert compiled.traces <= 2  # tf2 calls a loss once to learn its metrics
+    assert compiled.update_mode.startswith("complete_update")
+    np.testing.assert_allclose(weights_of(compiled), weights_of(plain), rtol=0, atol=5e-6)
+
+
+# --- what is hidden -----------------------------------------------------------------------------------------------
+
+
+@cache
+def whole_batch(backend: str) -> tuple[Learner, dict]:
+    learner = config(backend, "auto", minibatch_size=None, num_epochs=1, use_kl_loss=True).build_learner()
+    return learner, learner.get_state()
+
+
+def after_update(backend: str, given) -> tuple[np.ndarray, dict]:
+    learner, start = whole_batch(backend)
+    learner.set_state(start)
+    results = learner.update(given)[P]
+    return weights_of(learner), results
+
+
+@settings(max_examples=10)
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=6, max_size=6),
+    garbage=st.sampled_from([1e30, -3.5, float("nan"), float("inf")]),
+)
+def test_what_lies_behind_the_ends_changes_no_number(backend, lengths, garbage):
+    learner, _ = whole_batch(backend)
+    weights, results = after_update(backend, batch(learner, lengths))
+    dirty = batch(learner, lengths, garbage=garbage)
+    dirty[Columns.ACTIONS][np.arange(5) >= np.array(lengths)[:, None]] = 99
+    found, found_results = after_update(backend, dirty)
+    np.testing.assert_array_equal(found, weights)
+    assert found_results == results
+    assert results["num_module_steps_trained"] == sum(lengths)
+
+
+def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend):
+    learner, _ = whole_batch(backend)
+    given, more = batch(learner), batch(learner, (5, 3, 1, 5, 4, 2, 5))
+    mask = np.ones((7, 5))
+    mask[3] = 0.0
+    for name, values in more.items():
+        if name == Columns.STATE_IN:
+            more[name] = {key: np.insert(given[name][key], 3, np.nan, axis=0) for key in values}
+        else:
+            more[name] = np.insert(given[name], 3, given[name][0], axis=0)
+    weights, results = after_update(backend, given)
+    found, found_results = after_update(backend, {**more, Columns.LOSS_MASK: mask})
+    np.testing.assert_array_equal(found, weights)
+    assert found_results == results
+
+
+# --- users' modules -----------------------------------------------------------------------------------------------
+
+
+def own_module(backend: str):
+    return importlib.import_module(f"lstm_of_{backend}").OwnLSTM
+
+
+@pytest.mark.parametrize("compile", ["none", "auto"])
+def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
+    spec = RLModuleSpec(module_class=own_module(backend))
+    learner = config(backend, compile).rl_module(rl_module_spec=spec).build_learner()
+    start = weights_of(learner)
+    results = learner.update(batch(learner))
+    assert np.isfinite(results[P]["total_loss"])
+    assert results[P]["num_module_steps_trained"] == 20
+    assert (weights_of(learner) != start).mean() > 0.9
+    for wrong, words in (
+        ({Columns.OBS: np.zeros((6, 3))}, r"'obs': expected shape \[B, T, 3\], found shape \[6, 3\]"),
+        ({Columns.SEQ_LENS: np.full(6, 6)}, "'seq_lens': expected lengths from 0 to the 5 steps"),
+        ({Columns.VALUE_TARGETS: np.zeros((6, 4))}, "'value_targets': expected one number per row"),
+        ({Columns.STATE_IN: {}}, "'state_in': expected by the forward pass"),
+    ):
+        with pytest.raises(BatchError, match=words):
+            learner.update({**batch(learner), **wrong})
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, own, tmp_path):
+    model = {"fcnet_hiddens": [8], "max_seq_len": 10}
+    model |= {} if own else {"use_lstm": True, "lstm_cell_size": 8}
+    spec = RLModuleSpec(module_class=own_module(backend) if own else None, model_config=model)
+    chosen = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .framework(backend, compile="none")
+        .rl_module(rl_module_spec=spec)
+        .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
+        .debugging(seed=3)
+    )
+    algorithm = chosen.build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path)
+    expected = algorithm.train()
+    weights = algorithm.learner_group.get_weights()[P]
+    assert expected["learners/default_policy/num_module_steps_trained"] == 256
+    assert algorithm.evaluate(2)["episode_return_mean"] >= 8
+    algorithm.stop()
+    resumed = chosen.build_algo()
+    resumed.restore_from_path(tmp_path)
+    found = resumed.train()
+    assert largest_difference(resumed.learner_group.get_weights()[P], weights) == 0.0
+    resumed.stop()
+    for key in ("env_runners/episode_return_mean", "learners/default_policy/total_loss"):
+        assert found[key] == expected[key]
