@@ -260,6 +260,16 @@ def test_an_overridden_compute_loss_is_called_with_a_warning_when_its_class_is_m
     assert old[P] == pytest.approx(new[P])
 
 
+def test_an_override_that_is_called_by_its_older_name_runs_once():
+    with warned("compute_loss"):
+        cls = old_losses()
+    batch = {P: ppo_batch()}
+    learner = make(cls)
+    given = {"fwd_out": {P: learner.module[P].forward_train(batch[P])}, "batch": batch}
+    with warned("compute_loss"):
+        assert learner.compute_loss(**given) == learner.compute_losses(**given)
+
+
 def test_wrappers_still_wrap_and_super_reaches_the_provider_once():
     with warned("compute_loss"):
         cls = old_losses()
@@ -438,6 +448,9 @@ def test_overridden_additional_updates_are_called_after_each_update():
         results = learner.additional_update(timestep=100)
     assert calls[2:] == [("a", 100), ("b", 100)]
     assert results["b"]["mine"] == 4
+    with warned("additional_update_for_module"):
+        learner.additional_update_for_module(module_id="b", config=learner.config, timestep=100)
+    assert calls[4:] == [("b", 100)]
     assert results["b"]["default_optimizer_learning_rate"] == pytest.approx(0.0)
 
 
@@ -490,6 +503,10 @@ def test_overrides_of_states_stand_in_state_weights_and_checkpoints(tmp_path):
     for given in (learner.get_state()["rl_module"], learner.get_weights()):
         assert (given[P]["pi.0.weight"] == -plain.get_weights()[P]["pi.0.weight"]).all()
     assert list(learner.asked) == [f"{P}_default_optimizer"]
+
+    with warned("get_module_state"):
+        assert digest(learner.get_module_state()) == digest(learner.get_weights())
+    assert learner._get_metadata() == learner.get_metadata()
 
     learner.save_to_path(tmp_path)
     other = make(Renaming, seed=7)

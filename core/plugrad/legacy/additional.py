@@ -10,7 +10,7 @@ from typing import Any
 
 from plugrad.legacy.arguments import accepted
 from plugrad.legacy.constants import KL_KEY, LEARNER_RESULTS_CURR_KL_COEFF_KEY, LEARNER_RESULTS_CURR_LR_KEY
-from plugrad.legacy.overrides import is_beneath, newer
+from plugrad.legacy.overrides import is_beneath, newer, older
 from plugrad.types import ALL_MODULES, ModuleID
 
 AFTER = "after_gradient_based_update"
@@ -60,7 +60,7 @@ class AdditionalUpdates:
         return _rates_and_coefficients(self, module_id)
 
     def _additional_update_of(self, module_id: ModuleID, timestep: int, kw: dict[str, Any]) -> dict[str, Any]:
-        method: Any = self.additional_update_for_module
+        method = older(self, "additional_update_for_module")
         config = self.config.get_config_for_module(module_id)
         given = {"module_id": module_id, "config": config, "timestep": timestep, **kw}
         return dict(method(**accepted(method, given)) or {})
@@ -69,7 +69,7 @@ class AdditionalUpdates:
 def cross_after_update(learner: Any, below: Any, *, timesteps: Mapping[str, int]) -> None:
     """Call the overrides after an update, or in a direct call of `additional_update`; report what they return."""
     vars(learner)["_timesteps"] = timesteps
-    method = learner.additional_update
+    method = older(learner, "additional_update")
     results = method(**accepted(method, vars(learner).pop("_asked", None) or _of_update(learner, timesteps)))
     for module_id, values in (results or {}).items():
         learner.register_metrics(module_id, values)

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec
 
 from plugrad.errors import ConfigError
 from plugrad.learner import disk
-from plugrad.legacy.overrides import Bridge, honour_overrides, newer, same_arguments
+from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, same_arguments
 from plugrad.legacy.saving import LegacySaving, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
@@ -157,10 +157,10 @@ def _cross_update(group: Any, below: Any, *args: Any, async_update: bool = False
     given = {name: value for name, value in settings.items() if value is not None}
     episodes = given.pop("episodes", None)
     if async_update:
-        return group.async_update(*args, **given)
+        return older(group, "async_update")(*args, **given)
     if episodes is None:
-        return group.update_from_batch(*args, **given)
-    return group.update_from_episodes(episodes, **given)
+        return older(group, "update_from_batch")(*args, **given)
+    return older(group, "update_from_episodes")(episodes, **given)
 
 
 BRIDGES = (

@@ -12,7 +12,16 @@ from plugrad.learner.undo import all_or_nothing
 from plugrad.legacy.additional import ADDITIONAL, AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
 from plugrad.legacy.minibatches import results_of_minibatches
-from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, is_overridden, newer, same_arguments
+from plugrad.legacy.overrides import (
+    Bridge,
+    beneath,
+    honour_overrides,
+    is_called,
+    is_overridden,
+    newer,
+    older,
+    same_arguments,
+)
 from plugrad.legacy.saving import LegacySaving, StrPath, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import (
@@ -111,6 +120,8 @@ def _cross_compute_losses(
     learner: Any, below: Any, *, fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
     """The override's losses. One under `ALL_MODULES` is what was differentiated then, and so alone is now."""
+    if is_called(learner, "compute_loss"):
+        return below(fwd_out=fwd_out, batch=batch)  # type: ignore[no-any-return]
     losses = dict(learner.compute_loss(fwd_out=fwd_out, batch=batch))
     if ALL_MODULES not in losses:
         return losses
@@ -125,7 +136,7 @@ def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dic
     if COMPONENT_RL_MODULE in state:
         present = state[COMPONENT_RL_MODULE]
         with beneath(learner, get_weights=lambda: present):
-            given = learner.get_module_state()
+            given = older(learner, "get_module_state")()
         state[COMPONENT_RL_MODULE] = {
             module_id: given[module_id] for module_id in present if module_id in given
         }
@@ -137,7 +148,7 @@ def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None
     with all_or_nothing(learner):
         if COMPONENT_RL_MODULE in rest:
             with beneath(learner, set_weights=lambda weights: below({COMPONENT_RL_MODULE: weights})):
-                learner.set_module_state(rest.pop(COMPONENT_RL_MODULE))
+                older(learner, "set_module_state")(rest.pop(COMPONENT_RL_MODULE))
         below(rest)
 
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from types import MethodType
 from typing import Any
 
 from plugrad.legacy.warning import warn_older
 
 _BENEATH = "_beneath_bridges"
+_CALLED = "_called_by_older_name"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Bridge:
 
 def same_arguments(new: str, old: str) -> Bridge:
     """The bridge between two names of one method."""
-    return Bridge(new, (old,), lambda owner, below, *args: getattr(owner, old)(*args))
+    return Bridge(new, (old,), lambda owner, below, *args: older(owner, old)(*args))
 
 
 def honour_overrides(cls: type[Any], base: type[Any], bridges: Sequence[Bridge]) -> None:
@@ -95,12 +97,18 @@ def _method(cls: type[Any], bridge: Bridge) -> Callable[..., Any]:
 @contextmanager
 def beneath(owner: Any, **methods: Callable[..., Any]) -> Iterator[None]:
     """While an override runs: what the older base methods lead to, by new name."""
-    former = vars(owner).get(_BENEATH, {})
-    vars(owner)[_BENEATH] = {**former, **methods}
+    with _kept(owner, _BENEATH, methods):
+        yield
+
+
+@contextmanager
+def _kept(owner: Any, where: str, more: dict[str, Any]) -> Iterator[None]:
+    former = vars(owner).get(where, {})
+    vars(owner)[where] = {**former, **more}
     try:
         yield
     finally:
-        vars(owner)[_BENEATH] = former
+        vars(owner)[where] = former
 
 
 def is_beneath(owner: Any, new: str) -> bool:
@@ -117,8 +125,27 @@ def newer(owner: Any, new: str, old: str, words: str | None = None) -> Callable[
         old: the older method, which calls this.
         words: what the warning says to use; default: `new`.
     """
-    method: Callable[..., Any] | None = vars(owner).get(_BENEATH, {}).get(new)
-    if method is None:
-        warn_older(f"{type(owner).__name__}.{old}()", words or f"{new}()", stacklevel=4)
-        method = getattr(owner, new)
+    below: Callable[..., Any] | None = vars(owner).get(_BENEATH, {}).get(new)
+    if below is not None:
+        return below
+    warn_older(f"{type(owner).__name__}.{old}()", words or f"{new}()", stacklevel=4)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        with _kept(owner, _CALLED, {old: True}):
+            return getattr(owner, new)(*args, **kwargs)
+
     return method
+
+
+def is_called(owner: Any, old: str) -> bool:
+    """Whether what runs was called by an older name, whose override need not be called again."""
+    return old in vars(owner).get(_CALLED, {})
+
+
+def older(owner: Any, old: str) -> Callable[..., Any]:
+    """What a bridge calls: the override of an older name; where its super() has led here, the base's own method."""
+    if not is_called(owner, old):
+        method: Callable[..., Any] = getattr(owner, old)
+        return method
+    own = [vars(each)[old] for each in type(owner).__mro__ if old in vars(each)]
+    return MethodType(own[-1], owner)

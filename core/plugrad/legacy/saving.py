@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from plugrad.legacy.overrides import beneath, newer
+from plugrad.legacy.overrides import beneath, newer, older
 
 StrPath = str | os.PathLike[str]
 
@@ -23,11 +23,11 @@ class LegacySaving:
 def cross_save(owner: Any, below: Any, path: StrPath, **settings: Any) -> str:
     """`save_to_path` by way of an overridden `save_state`."""
     with beneath(owner, save_to_path=lambda path: below(path, **settings)):
-        owner.save_state(path)
+        older(owner, "save_state")(path)
     return str(path)
 
 
 def cross_restore(owner: Any, below: Any, path: StrPath, **settings: Any) -> None:
     """`restore_from_path` by way of an overridden `load_state`."""
     with beneath(owner, restore_from_path=lambda path: below(path, **settings)):
-        owner.load_state(path)
+        older(owner, "load_state")(path)
