@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -146,8 +147,10 @@ def test_num_iters_is_num_epochs():
 def test_reduce_fn_gets_the_results_of_each_minibatch():
     old, new, reduced = (make(ValueLearner, lr=0.05) for _ in range(3))
     whole = new.update(ppo_batch(), minibatch_size=4, num_epochs=2)
+    call = old._call
     with warned("reduce_fn="):
         each = old.update(ppo_batch(), minibatch_size=4, num_epochs=2, reduce_fn=None)
+    assert old._call is call
     assert len(each) == 8
     losses = [results[P]["total_loss"] for results in each]
     assert len(set(losses)) == 8
@@ -258,6 +261,13 @@ def test_an_overridden_compute_loss_is_called_with_a_warning_when_its_class_is_m
         cls = old_losses()
     old, new = same_update(make(cls), make(NewLosses))
     assert old[P] == pytest.approx(new[P])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        class Heir(cls):
+            """Its parent was warned of."""
+
+    same_update(make(Heir), make(NewLosses))
 
 
 def test_an_override_that_is_called_by_its_older_name_runs_once():
@@ -517,6 +527,7 @@ def test_overrides_of_states_stand_in_state_weights_and_checkpoints(tmp_path):
 
     before = digest(other.get_state())
     state = learner.get_state()
+    state["rl_module"][P]["pi.0.weight"] += 1.0
     state["optimizer"] = {"nothing": {}}
     with pytest.raises(RestoreMismatchError):
         other.set_state(state)
