@@ -1,0 +1,95 @@
+"""Compares trainings: every kind of run with every seed, each in a pinned process; medians beside those of a peer."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from alone import run_alone
+from report import machine, table
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+def compare(about: str | None, runs: Mapping[str, Sequence[str]], *, peer: str | None, note: str) -> None:
+    """Run everything that the command line asks for and print the table.
+
+    Args:
+        about: of the command.
+        runs: `{name: (script, arguments...)}`; the script gets the seed as one argument more, and prints JSON last:
+            solved, seconds, learning (part of the seconds), steps, mode.
+        peer: the run that needs the peers' interpreter, and that the others are compared with; None: there is none.
+        note: printed under the table.
+    """
+    options = _options(about)
+    print(machine(), "\n")
+    found = _run_all(options, runs, peer)
+    print()
+    print(
+        table(
+            ["medians over seeds", "solved", "seconds", "of it learning", "steps", "to sb3"],
+            _lines(found, peer),
+        )
+    )
+    print(f"\n{note}")
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine(), "runs": found}, indent=1))
+
+
+def _options(about: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="interpreter of the venv with requirements-peers.txt"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N-1")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return parser.parse_args()
+
+
+def _run_all(options: argparse.Namespace, runs: Mapping[str, Sequence[str]], peer: str | None) -> Found:
+    """The kinds take turns."""
+    kinds = [name for name in runs if name != peer or options.peers]
+    if len(kinds) < len(runs):
+        print("stable-baselines3 left out: give --peers PYTHON, the interpreter of its venv\n")
+    found: Found = {name: [] for name in kinds}
+    for seed in range(options.seeds):
+        for name in kinds:
+            script, *arguments = runs[name]
+            python = options.peers if name == peer else sys.executable
+            result = run_alone(script, *arguments, seed, core=options.core, python=python)
+            found[name].append(result)
+            print(f"{name}, seed {seed}: {_in_words(result)}", flush=True)
+    return found
+
+
+def _lines(found: Found, peer: str | None) -> list[list[str]]:
+    theirs = _median(found[peer], "seconds") if peer in found else None
+    lines = []
+    for name, results in found.items():
+        seconds = _median(results, "seconds")
+        lines.append(
+            [
+                name,
+                f"{sum(each['solved'] for each in results)} of {len(results)}",
+                f"{seconds:.1f}",
+                f"{_median(results, 'learning'):.1f}",
+                f"{_median(results, 'steps'):.0f}",
+                "" if theirs is None else f"{seconds / theirs:.2f}",
+            ]
+        )
+    return lines
+
+
+def _in_words(result: Mapping[str, Any]) -> str:
+    said = "solved" if result["solved"] else "NOT solved"
+    return f"{said}, {result['seconds']:.1f} s, {result['steps']} steps ({result['mode']})"
+
+
+def _median(results: Sequence[Mapping[str, Any]], key: str) -> float:
+    """Over the seeds; a run that was not solved counts as infinite."""
+    return median(each[key] if each["solved"] else inf for each in results)
