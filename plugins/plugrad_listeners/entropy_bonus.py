@@ -1,0 +1,40 @@
+"""One more term in any algorithm's loss: a listener that wraps a traced hook, on every backend and in every mode."""
+
+from collections.abc import Generator
+from typing import Any
+
+from plugrad import Columns, hookimpl
+from plugrad.losses import mean_over_rows
+from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+
+class EntropyBonus:
+    """Subtracts `coefficient` times the mean entropy of the policy from each module's loss.
+
+    Source: Williams and Peng 1991, "Function optimization using connectionist reinforcement learning algorithms".
+
+    Args:
+        coefficient: a Python number, so it is frozen into a traced update; a setting with a schedule is not (see
+            docs/hooks.md).
+    """
+
+    def __init__(self, coefficient: float = 0.01) -> None:
+        self._coefficient = coefficient
+
+    @hookimpl(wrapper=True)
+    def compute_losses(
+        self, learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches
+    ) -> Generator[None, dict[ModuleID, Tensor], dict[ModuleID, Tensor]]:
+        """Add the term. Traced."""
+        losses = yield
+        changed = dict(losses)
+        for module_id in losses:
+            distribution = learner.module[module_id].get_train_action_dist_cls()
+            policy = distribution.from_logits(fwd_out[module_id][Columns.ACTION_DIST_INPUTS])
+            entropy = mean_over_rows(learner.ops, policy.entropy(), batch[module_id])
+            learner.register_metric(module_id, "entropy_bonus", self._coefficient * entropy)
+            changed[module_id] = losses[module_id] - self._coefficient * entropy
+        return changed
+
+
+listener = EntropyBonus()

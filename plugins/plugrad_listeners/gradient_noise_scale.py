@@ -1,0 +1,124 @@
+"""How large a minibatch pays: a listener that measures inside the traced step and reports at its edge.
+
+Source: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162: the simple noise scale
+`B = tr(Sigma) / |G|^2` (equation 2.9), by its unbiased estimates from two batch sizes (appendix A.1).
+"""
+
+from collections.abc import Generator, Mapping
+from functools import partial
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from plugrad import Columns, hookimpl
+from plugrad.batch import Rows
+from plugrad.gradients import Gradients
+from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+_SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"
+_ROWS_SMALL, _ROWS_BIG = "gradient_rows_of_half", "gradient_rows"
+RESULT = "gradient_noise_scale"
+
+
+class GradientNoiseScale:
+    """Reports `gradient_noise_scale` of each module, in rows: minibatches much larger than that are wasted.
+
+    Each step also takes the gradient of every second row of its minibatch, which costs about half a step more. Of the
+    two estimates the means over the update, and moving averages over updates, are taken before they are divided.
+    One learner only: gradients of others are not looked at.
+
+    Args:
+        decay: of the moving averages; 0 looks at one update alone.
+    """
+
+    def __init__(self, decay: float = 0.9) -> None:
+        self._decay = decay
+        self._averages: WeakKeyDictionary[Any, dict[ModuleID, tuple[float, float]]] = WeakKeyDictionary()
+
+    @hookimpl(wrapper=True)
+    def update(self, learner: Any, batch: ModuleBatches) -> Generator[None, Any, Any]:
+        """The gradient of half the rows, before the step takes that of all of them. Traced."""
+        half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
+        gradients = _gradients(learner, half)
+        for module_id in batch:
+            learner.register_metric(module_id, _SMALL, _squared_norm(learner, module_id, gradients))
+            learner.register_metric(module_id, _ROWS_SMALL, _num_rows(learner, half[module_id]))
+            learner.register_metric(module_id, _ROWS_BIG, _num_rows(learner, batch[module_id]))
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def postprocess_gradients(
+        self, learner: Any, gradients_dict: Gradients
+    ) -> Generator[None, Gradients, Gradients]:
+        """The gradient of all rows, before it is clipped. Traced."""
+        for module_id in {ref.split("/", 1)[0] for ref in gradients_dict}:
+            learner.register_metric(module_id, _BIG, _squared_norm(learner, module_id, gradients_dict))
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def after_gradient_based_update(self, learner: Any) -> Generator[None, None, None]:
+        """Divide the averages; while the estimated gradient is lost in the noise there is nothing to report."""
+        yield
+        averages = self._averages.setdefault(learner, {})
+        for module_id, found in learner.metrics.results.items():
+            if _SMALL in found and found[_ROWS_SMALL] < found[_ROWS_BIG]:
+                averages[module_id] = self._moved(averages.get(module_id), found)
+                noise, signal = averages[module_id]
+                if signal > 0.0:
+                    learner.register_metric(module_id, RESULT, noise / signal)
+
+    def _moved(self, average: tuple[float, float] | None, found: Mapping[str, float]) -> tuple[float, float]:
+        noise, signal = noise_and_signal(found[_SMALL], found[_BIG], found[_ROWS_SMALL], found[_ROWS_BIG])
+        if average is None:
+            return noise, signal
+        keep, add = self._decay, 1.0 - self._decay
+        return keep * average[0] + add * noise, keep * average[1] + add * signal
+
+
+def noise_and_signal(small: float, big: float, rows_small: float, rows_big: float) -> tuple[float, float]:
+    """Unbiased estimates of `tr(Sigma)` and `|G|^2` (appendix A.1).
+
+    Args:
+        small: expected squared norm of the gradient over `rows_small` rows.
+        big: the same over `rows_big` rows, more than `rows_small`.
+        rows_small: rows.
+        rows_big: rows.
+    """
+    noise = (small - big) / (1.0 / rows_small - 1.0 / rows_big)
+    signal = (rows_big * big - rows_small * small) / (rows_big - rows_small)
+    return noise, signal
+
+
+def _gradients(learner: Any, batch: ModuleBatches) -> Gradients:
+    variables = [
+        each.optimizer.parameters
+        for each in learner.registered_optimizers.values()
+        if each.modules & set(batch)
+    ]
+    gradients: Gradients = learner._differentiate(variables, partial(_losses, learner, batch))[2]
+    return gradients
+
+
+def _losses(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+    fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+    return learner.compute_losses(fwd_out=fwd_out, batch=batch), fwd_out
+
+
+def _every_second(column: Tensor) -> Tensor:
+    # A stride, not a length: in a traced program the number of rows need not be known.
+    return column[::2]
+
+
+def _squared_norm(learner: Any, module_id: ModuleID, gradients: Gradients) -> Tensor:
+    ops = learner.ops
+    own = [gradients[ref] for ref in gradients if ref.split("/", 1)[0] == module_id]
+    return sum((ops.sum(ops.square(each)) for each in own), ops.zeros((), "float32"))
+
+
+def _num_rows(learner: Any, rows: Mapping[str, Tensor]) -> Tensor:
+    ops = learner.ops
+    obs = ops.cast(rows[Columns.OBS], "float32")
+    return ops.sum(ops.ones_like(obs)) / float(prod(ops.shape(obs)[1:]))
+
+
+listener = GradientNoiseScale()
