@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import differentiation, program, reduction
+from plugrad_tf2 import differentiation, native, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
@@ -28,7 +28,7 @@ from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
 def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
-    capabilities = frozenset({"complete_update", "xla", "user_modules"})
+    capabilities = frozenset({"complete_update", "xla", "user_modules", "native_optimizers"})
     return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
 
 
@@ -161,7 +161,7 @@ def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """An optimizer of plugrad and a list of TensorFlow variables."""
+    """An optimizer of plugrad or of Keras, and a list of TensorFlow variables."""
     if (
         not isinstance(params, list)
         or not all(isinstance(param, tf.Variable) for param in params)
@@ -170,20 +170,36 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
         raise OptimizerError(
             f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}"
         )
-    if not isinstance(optimizer, Optimizer):
-        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+    if isinstance(optimizer, native.keras_optimizers.Optimizer):
+        native.check(optimizer, params)
+    elif not isinstance(optimizer, Optimizer):
+        raise OptimizerError(
+            f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no tf.keras.optimizers.Optimizer"
+        )
 
 
 @hookimpl
-def get_optimizer_lr(optimizer: Optimizer) -> float:
+def adopt_optimizer(optimizer: Any) -> Optimizer:
+    """See `plugrad_tf2.native`."""
+    if isinstance(optimizer, native.keras_optimizers.Optimizer):
+        return native.NativeOptimizer(optimizer)
+    neutral: Optimizer = optimizer
+    return neutral
+
+
+@hookimpl
+def get_optimizer_lr(optimizer: Any) -> float:
     """Read the variable."""
-    return float(optimizer.lr.numpy())
+    return float(optimizer.lr.numpy()) if isinstance(optimizer, Optimizer) else native.get_lr(optimizer)
 
 
 @hookimpl
-def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
+def set_optimizer_lr(optimizer: Any, lr: float) -> None:
     """Assign the variable."""
-    optimizer.lr.assign(lr)
+    if isinstance(optimizer, Optimizer):
+        optimizer.lr.assign(lr)
+    else:
+        native.set_lr(optimizer, lr)
 
 
 @hookimpl

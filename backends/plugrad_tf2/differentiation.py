@@ -34,8 +34,7 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
     A user who calls it gives `gradient_tape=`; the result then covers all parameters.
     """
     leaves = kwargs.get("leaves") or [
-        (each.optimizer.parameters, each.optimizer.parameters.params)
-        for each in learner.registered_optimizers.values()
+        (each.parameters, each.parameters.params) for each in learner.registered_optimizers.values()
     ]
     sources = [source for _, each in leaves for source in each]
     slopes = iter(kwargs["gradient_tape"].gradient(list(loss_per_module.values()), sources))

@@ -30,6 +30,13 @@ class TensorVariable:
                 np.asarray(value), dtype=dtype or default_dtype(value), trainable=trainable
             )
 
+    @classmethod
+    def around(cls, value: tf.Variable) -> "TensorVariable":
+        """One that stands for a variable of somebody else's."""
+        variable = object.__new__(cls)
+        variable.value = value
+        return variable
+
     def read(self) -> Any:
         """The present value as a tensor."""
         return self.value.read_value()
@@ -87,9 +94,14 @@ class FlatParameters:
         finally:
             self._resident = False
 
+    def stay_in_variables(self) -> None:
+        """Never be resident: for an optimizer that steps the variables themselves."""
+        self._lend = None
+
     def load(self) -> None:
         """Parameters into the vector, at the beginning of a program."""
-        self._flat.assign(self._joined())
+        if self._lend is not None:
+            self._flat.assign(self._joined())
 
     def store(self) -> None:
         """The vector into the parameters, at the end of a program."""

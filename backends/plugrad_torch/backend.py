@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch import differentiation, program, reduction, stepping
+from plugrad_torch import differentiation, native, program, reduction, stepping
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
@@ -29,7 +29,10 @@ def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
     return BackendInfo(
-        "torch", torch.__version__, (*gpus, "cpu"), frozenset({"complete_update", "user_modules"})
+        "torch",
+        torch.__version__,
+        (*gpus, "cpu"),
+        frozenset({"complete_update", "user_modules", "native_optimizers"}),
     )
 
 
@@ -172,7 +175,7 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """An optimizer of plugrad and a list of torch parameters."""
+    """An optimizer of plugrad or of torch, and a list of torch parameters."""
     if (
         not isinstance(params, list)
         or not all(isinstance(param, torch.Tensor) for param in params)
@@ -181,20 +184,36 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
         raise OptimizerError(
             f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}"
         )
-    if not isinstance(optimizer, Optimizer):
-        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+    if isinstance(optimizer, torch.optim.Optimizer):
+        native.check(optimizer, params)
+    elif not isinstance(optimizer, Optimizer):
+        raise OptimizerError(
+            f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no torch.optim.Optimizer"
+        )
 
 
 @hookimpl
-def get_optimizer_lr(optimizer: Optimizer) -> float:
-    """Read the variable."""
-    return float(optimizer.lr.numpy())
+def adopt_optimizer(optimizer: Any) -> Optimizer:
+    """See `plugrad_torch.native`."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return native.NativeOptimizer(optimizer)
+    neutral: Optimizer = optimizer
+    return neutral
 
 
 @hookimpl
-def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
-    """Assign the variable."""
-    optimizer.lr.assign(lr)
+def get_optimizer_lr(optimizer: Any) -> float:
+    """Read the variable, or the first param group."""
+    return float(optimizer.lr.numpy()) if isinstance(optimizer, Optimizer) else native.get_lr(optimizer)
+
+
+@hookimpl
+def set_optimizer_lr(optimizer: Any, lr: float) -> None:
+    """Assign the variable, or all param groups."""
+    if isinstance(optimizer, Optimizer):
+        optimizer.lr.assign(lr)
+    else:
+        native.set_lr(optimizer, lr)
 
 
 @hookimpl

@@ -47,7 +47,7 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
         return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])
     if flats is not None:
         return FlatGradients(ops, _backward(total, flats))
-    flats = [each.optimizer.parameters for each in learner.registered_optimizers.values()]
+    flats = [each.parameters for each in learner.registered_optimizers.values()]
     for flat in flats:
         flat.attach()
     return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(total, flats)])

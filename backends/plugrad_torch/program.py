@@ -14,6 +14,7 @@ from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.gathering import minibatches
+from plugrad_torch.native import NativeOptimizer
 from plugrad_torch.tracing import CompiledStep, signature
 
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
@@ -25,6 +26,17 @@ STEPS_PER_SUM = 64
 
 def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """The eager loop for "none" and "auto"; one compiled function per step for "complete_update"."""
+    natives = [
+        name
+        for name, each in learner.registered_optimizers.items()
+        if isinstance(each.stepper, NativeOptimizer)
+    ]
+    if mode == "complete_update" and natives:
+        why = (
+            f"eager, because torch's own optimizers step in place, which is not traced: {', '.join(natives)}"
+        )
+        log.warning("update mode none: %s", why)
+        return EagerUpdate(step, why)
     if mode == "complete_update":
         return CompiledUpdate(learner, step, variables)
     if mode == "forward_train":
@@ -35,8 +47,8 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
 class EagerUpdate(Program):
     """No host synchronisation between the first minibatch and the metrics at the end."""
 
-    def __init__(self, step: Step) -> None:
-        super().__init__("none", "eager torch, one step per minibatch")
+    def __init__(self, step: Step, reason: str = "eager torch, one step per minibatch") -> None:
+        super().__init__("none", reason)
         self._step = step
 
     def run(

@@ -27,9 +27,7 @@ def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
 
 
 def _is_traced(learner: Any) -> bool:
-    return any(
-        each.optimizer.parameters.tracer is not None for each in learner.registered_optimizers.values()
-    )
+    return any(each.parameters.tracer is not None for each in learner.registered_optimizers.values())
 
 
 def _through_the_host(learner: Any, flat: Tensor) -> Tensor:

@@ -19,10 +19,10 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(ops, gradients_dict, each.layout)
-            if _can_fuse(learner, each.optimizer):
-                fused_adam(each.optimizer, gradient)
+            if _can_fuse(learner, each.stepper):
+                fused_adam(each.stepper, gradient)
             else:
-                each.optimizer.step(ops, gradient, learner.guard)
+                each.stepper.step(ops, gradient, learner.guard)
 
 
 def _can_fuse(learner: Any, optimizer: Optimizer) -> bool:

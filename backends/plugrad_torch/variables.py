@@ -92,6 +92,11 @@ class FlatParameters:
         parts = torch.split(flat, list(self.layout.sizes))
         return [part.view(shape) for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
+    @property
+    def params(self) -> list[torch.nn.Parameter]:
+        """The parameters behind the vector."""
+        return self._params
+
     def attach(self) -> None:
         """Take the parameters back if somebody gave them another storage (`module.to(...)`, `zero_grad()`)."""
         start, slope = self._flat.data_ptr(), self.gradient.data_ptr()

@@ -1,7 +1,8 @@
 """The neutral optimizers: one formula each, over ops and flat vectors, so that all backends agree.
 
 An optimizer is a pure function plus the variables that a learner gives it when it is registered: the flat parameters,
-the slots and the learning rate. Formulas are those of torch.optim; Keras has another Adam. Knows no framework.
+the slots and the learning rate. Formulas are those of torch.optim; Keras has another Adam. A backend gives a user's own
+optimizer the same face. Knows no framework.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +10,12 @@ from dataclasses import dataclass, field, fields
 from math import log
 from typing import Any, ClassVar
 
+import numpy as np
+
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
-from plugrad.types import Tensor
+from plugrad.types import Array, Tensor
 
 Slots = dict[str, Tensor]
 SCALAR_SLOTS = frozenset({"count"})
@@ -40,6 +43,11 @@ class Optimizer:
         """Whether it was registered with a learner."""
         return hasattr(self, "parameters")
 
+    @property
+    def variables(self) -> list[Variable]:
+        """All that a step reads or changes."""
+        return [self.parameters, *self.slots.values(), self.lr]
+
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
@@ -56,6 +64,32 @@ class Optimizer:
             name: variable(0.0 if name in SCALAR_SLOTS else zeros(size)) for name in self.slot_names
         }
         self.lr = variable(0.0)
+
+    def get_slots(self) -> dict[str, Any]:
+        """`{slot: {param ref: array}}`, and `{slot: array}` for those with one value for all parameters; copies."""
+        return {name: self._by_name(name, slot.numpy()) for name, slot in self.slots.items()}
+
+    def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """What `saved` must look like to fit: names, shapes and dtypes of `get_slots`."""
+        return self.get_slots()
+
+    def set_slots(self, saved: Mapping[str, Any]) -> None:
+        """Take over what `get_slots` gave and `slots_like` was compared with."""
+        refs = self.parameters.layout.refs
+        for name, slot in self.slots.items():
+            value = saved[name]
+            is_scalar = name in SCALAR_SLOTS
+            slot.assign(value if is_scalar else np.concatenate([np.ravel(value[ref]) for ref in refs]))
+
+    def _by_name(self, slot: str, value: Array) -> Any:
+        layout = self.parameters.layout
+        if slot in SCALAR_SLOTS:
+            return value
+        parts = np.split(value, np.cumsum(layout.sizes)[:-1])
+        return {
+            ref: part.reshape(shape).copy()
+            for ref, shape, part in zip(layout.refs, layout.shapes, parts, strict=True)
+        }
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
         """Move the parameters by one step. Traced.

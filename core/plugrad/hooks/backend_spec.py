@@ -19,6 +19,7 @@ from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 
@@ -32,7 +33,7 @@ class BackendInfo:
         version: version of the framework.
         devices: devices that it sees, such as `("cpu", "cuda:0")`.
         capabilities: what it can do beyond the required hooks: `"complete_update"` (the whole update as one
-            program), `"xla"`, `"native_optimizers"`, `"user_modules"`.
+            program), `"xla"`, `"native_optimizers"` (the framework's own may be registered), `"user_modules"`.
     """
 
     name: str
@@ -280,6 +281,19 @@ class BackendSpec:
         def check_registered_optimizer(optimizer, params):
             if not isinstance(optimizer, (plugrad.optimizers.Optimizer, mine.Optimizer)):
                 raise OptimizerError(...)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def adopt_optimizer(self, learner: Any, optimizer: Any) -> Optimizer:
+        """An optimizer of the framework with the face of `plugrad.optimizers.Optimizer`; others as they are.
+
+        Called once per registered optimizer, after `check_registered_optimizer`, for backends with the capability
+        `"native_optimizers"`. The face is `bind`, `step`, `parameters`, `variables` and the three methods of slots.
+
+            @hookimpl
+            def adopt_optimizer(optimizer):
+                return MyNativeOptimizer(optimizer) if isinstance(optimizer, mine.Optimizer) else optimizer
         """
         raise NotImplementedError
 

@@ -14,6 +14,7 @@ from plugrad.legacy.arguments import takes_hps
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable
+from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.schedules import ConfigView
 from plugrad.types import (
@@ -150,7 +151,8 @@ class HookedMethods:
         Args:
             module_id: whose it is; `ALL_MODULES` for one that modules share.
             optimizer_name: unique within the module.
-            optimizer: of `plugrad.optimizers`.
+            optimizer: of `plugrad.optimizers`, or the framework's own where the backend has the capability
+                `"native_optimizers"`: a `torch.optim.Optimizer` over exactly `params`, a Keras optimizer not yet built.
             params: a list of the framework's parameters, from `get_parameters`.
             lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
 
@@ -201,6 +203,10 @@ class HookedMethods:
         """`<module id>/<parameter name>` of one of the modules' parameters."""
         ref: ParamRef = self._provide("get_param_ref", param=param)
         return ref
+
+    def _adopt_optimizer(self, optimizer: Any) -> Optimizer:
+        adopted: Optimizer = self._provide("adopt_optimizer", optimizer=optimizer)
+        return adopted
 
     def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable:
         flat: FlatVariable = self._provide("flatten_parameters", params=params)

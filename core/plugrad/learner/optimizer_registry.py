@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import OptimizerError, did_you_mean
-from plugrad.gradients import FlatGradients, Layout, as_flat, layouts_in
+from plugrad.gradients import FlatGradients, FlatVariable, Layout, as_flat, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
@@ -24,14 +24,16 @@ class RegisteredOptimizer:
     Args:
         module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
         name: short name, unique within the module.
-        optimizer: the optimizer.
+        optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
+        stepper: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
         refs: names of its parameters.
         schedule: of its learning rate; None leaves the learning rate to the user.
     """
 
     module_id: ModuleID
     name: str
-    optimizer: Optimizer
+    optimizer: Any
+    stepper: Optimizer
     refs: tuple[ParamRef, ...]
     schedule: Schedule | None
 
@@ -48,7 +50,12 @@ class RegisteredOptimizer:
     @property
     def layout(self) -> Layout:
         """Of its flat parameters."""
-        return self.optimizer.parameters.layout
+        return self.parameters.layout
+
+    @property
+    def parameters(self) -> FlatVariable:
+        """The flat parameters that it steps."""
+        return self.stepper.parameters
 
 
 @hookimpl
@@ -84,12 +91,20 @@ def register_optimizer(
     learner._check_registered_optimizer(optimizer, params)
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
-    registered = RegisteredOptimizer(module_id, optimizer_name, optimizer, refs, schedule)
+    stepper = learner._adopt_optimizer(optimizer)
+    registered = RegisteredOptimizer(module_id, optimizer_name, optimizer, stepper, refs, schedule)
     _check_free(learner, registered)
-    optimizer.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
+    stepper.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
     learner.registered_optimizers[registered.full_name] = registered
     if schedule is not None:
         learner._set_optimizer_lr(optimizer, schedule.at(0))
+
+
+@hookimpl
+def adopt_optimizer(optimizer: Any) -> Optimizer:
+    """One of plugrad needs no other face."""
+    adopted: Optimizer = optimizer
+    return adopted
 
 
 def _zeros(size: int) -> Any:
@@ -102,7 +117,9 @@ def _check_free(learner: Any, registered: RegisteredOptimizer) -> None:
             f"module {registered.module_id!r} has an optimizer {registered.name!r} already: "
             "give optimizer_name= another name"
         )
-    if registered.optimizer.is_bound:
+    if registered.stepper.is_bound or any(
+        each.optimizer is registered.optimizer for each in learner.registered_optimizers.values()
+    ):
         raise OptimizerError("this optimizer is registered already: make a new one")
     for other in learner.registered_optimizers.values():
         shared = set(other.refs) & set(registered.refs)

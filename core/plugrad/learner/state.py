@@ -11,7 +11,8 @@ import numpy as np
 
 from plugrad.errors import RestoreMismatchError
 from plugrad.learner.components import COMPONENTS, Parts, parts_in, paths_of
-from plugrad.optimizers import SCALAR_SLOTS, Optimizer
+from plugrad.learner.optimizer_registry import RegisteredOptimizer
+from plugrad.optimizers import Optimizer
 from plugrad.rl_module import check_same_arrays
 from plugrad.schedules import Coefficients
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
@@ -110,6 +111,8 @@ def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
 def _expected(learner: Any, state: Mapping[str, Any]) -> State:
     """The present state; counters and generators come and go with training, so their names are those of `state`."""
     expected = get_state(learner, _wanted(parts_of(learner), parts_in(state)))
+    for full_name, own in expected.get(COMPONENT_OPTIMIZER, {}).items():
+        own["slots"] = _slots_like(learner, full_name, state[COMPONENT_OPTIMIZER])
     if isinstance(state.get("counters"), Mapping):
         expected["counters"] = {name: 0 for name in state["counters"] if isinstance(name, str)}
     if isinstance(state.get("streams"), Mapping):
@@ -120,6 +123,14 @@ def _expected(learner: Any, state: Mapping[str, Any]) -> State:
             "generators": {name: like for name in names if isinstance(name, str)},
         }
     return expected
+
+
+def _slots_like(learner: Any, full_name: str, optimizers: Any) -> State:
+    """The slots that must be there; those of a framework's optimizer come into being with its first step."""
+    saved = optimizers.get(full_name) if isinstance(optimizers, Mapping) else None
+    slots = saved.get("slots") if isinstance(saved, Mapping) else None
+    stepper: Optimizer = learner.registered_optimizers[full_name].stepper
+    return stepper.slots_like(slots if isinstance(slots, Mapping) else {})
 
 
 def _streams(learner: Any) -> State:
@@ -142,7 +153,7 @@ def _generators(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
 
 def get_optimizers(learner: Any) -> State:
     """`{"<module id>_<optimizer name>": state}` of all optimizers."""
-    return {name: _optimizer(learner, each.optimizer) for name, each in learner.registered_optimizers.items()}
+    return {name: _optimizer(learner, each) for name, each in learner.registered_optimizers.items()}
 
 
 def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
@@ -153,35 +164,19 @@ def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
     """
     _check(learner, {COMPONENT_OPTIMIZER: state})
     for full_name, saved in state.items():
-        _set_optimizer(learner, learner.registered_optimizers[full_name].optimizer, saved)
+        _set_optimizer(learner, learner.registered_optimizers[full_name], saved)
 
 
-def _optimizer(learner: Any, optimizer: Optimizer) -> State:
-    slots = {name: slot.numpy() for name, slot in optimizer.slots.items()}
+def _optimizer(learner: Any, registered: RegisteredOptimizer) -> State:
     return {
-        "learning_rate": np.asarray(learner._get_optimizer_lr(optimizer), np.float32),
-        "slots": {
-            name: value if name in SCALAR_SLOTS else _by_name(optimizer, value)
-            for name, value in slots.items()
-        },
+        "learning_rate": np.asarray(learner._get_optimizer_lr(registered.optimizer), np.float32),
+        "slots": registered.stepper.get_slots(),
     }
 
 
-def _by_name(optimizer: Optimizer, flat: Any) -> State:
-    layout = optimizer.parameters.layout
-    parts = np.split(flat, np.cumsum(layout.sizes)[:-1])
-    return {
-        ref: part.reshape(shape).copy()
-        for ref, shape, part in zip(layout.refs, layout.shapes, parts, strict=True)
-    }
-
-
-def _set_optimizer(learner: Any, optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
-    learner._set_optimizer_lr(optimizer, float(saved["learning_rate"]))
-    refs = optimizer.parameters.layout.refs
-    for name, slot in optimizer.slots.items():
-        value = saved["slots"][name]
-        slot.assign(value if name in SCALAR_SLOTS else np.concatenate([np.ravel(value[ref]) for ref in refs]))
+def _set_optimizer(learner: Any, registered: RegisteredOptimizer, saved: Mapping[str, Any]) -> None:
+    learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
+    registered.stepper.set_slots(saved["slots"])
 
 
 def _coefficients(coefficients: Coefficients) -> State:

@@ -39,9 +39,7 @@ def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
 def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
     """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply."""
     variables = [
-        each.optimizer.parameters
-        for each in learner.registered_optimizers.values()
-        if each.modules & set(batch)
+        each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
     ]
 
     def differentiate(part: ModuleBatches) -> Answer:
@@ -173,4 +171,4 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(learner.ops, gradients_dict, each.layout)
-            each.optimizer.step(learner.ops, gradient, learner.guard)
+            each.stepper.step(learner.ops, gradient, learner.guard)

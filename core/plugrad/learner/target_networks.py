@@ -122,7 +122,7 @@ class TargetNetwork:
 
     def _sources(self) -> list[FlatVariable]:
         return [
-            each.optimizer.parameters
+            each.parameters
             for each in self._learner.registered_optimizers.values()
             if self._module_id in each.modules
         ]

@@ -15,8 +15,7 @@ def state_variables(learner: Any) -> list[Variable]:
     """Every variable of a learner: what a program may change and what an undo puts back."""
     variables: list[Variable] = []
     for each in learner.registered_optimizers.values():
-        optimizer = each.optimizer
-        variables += [optimizer.parameters, *optimizer.slots.values(), optimizer.lr]
+        variables += each.stepper.variables
     variables += [target.variable for target in learner.targets.values()]
     for coefficients in learner.coefficients.values():
         variables += coefficients.variables.values()

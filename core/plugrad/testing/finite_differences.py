@@ -54,7 +54,7 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
     if loss_fn is None:
         raise LossError("on the numpy backend a loss is a number: give loss_fn=, a function that computes it")
     leaves: Sequence[FlatParameters] = kwargs.get("leaves") or [
-        each.optimizer.parameters for each in learner.registered_optimizers.values()
+        each.parameters for each in learner.registered_optimizers.values()
     ]
     with learner.metrics.step() as metrics, ops.constants() as rewind:
         registered = dict(metrics)
