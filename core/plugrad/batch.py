@@ -242,18 +242,6 @@ def _error(
     return BatchError(message, module_id=module_id, column=column, expected=expected, found=found)
 
 
-def non_finite_columns(batch: Mapping[ModuleID, Mapping[str, Any]]) -> list[tuple[ModuleID, str, int]]:
-    """`[(module_id, column, how many)]` of NaN and infinite values in the numpy columns of a batch."""
-    found = []
-    for module_id, columns in batch.items():
-        for column, values in columns.items():
-            array = np.asarray(values)
-            bad = int((~np.isfinite(array)).sum()) if np.issubdtype(array.dtype, np.floating) else 0
-            if bad:
-                found.append((module_id, column, bad))
-    return found
-
-
 class Rows(Mapping[str, Tensor]):
     """Some rows of one module's columns, taken when a column is asked for: what is not read costs nothing.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from plugrad import DEFAULT_MODULE_ID, Columns, MultiAgentBatch, RLModule
-from plugrad.batch import Rows, by_module, check, missing_column, non_finite_columns
+from plugrad.batch import Rows, by_module, check, missing_column
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError
 
 P = DEFAULT_MODULE_ID
@@ -277,11 +277,3 @@ def test_a_missing_column_gets_the_present_ones_and_the_closest():
     assert missing.value.facts == facts
     assert isinstance(missing.value, KeyError)
     assert "found only: none" in str(missing_column(P, "obs", {}))
-
-
-def test_what_is_not_finite_is_found_by_column_and_counted():
-    batch = {
-        "a": {"x": np.array([1.0, np.nan]), "n": np.array([1, 2])},
-        "b": {"y": np.float32([[np.inf, -np.inf], [np.nan, 0.0]]), "z": np.ones(2, bool)},
-    }
-    assert non_finite_columns(batch) == [("a", "x", 1), ("b", "y", 3)]

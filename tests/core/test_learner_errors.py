@@ -13,6 +13,7 @@ from plugrad.errors import (
     NonFiniteError,
     UnknownModuleError,
 )
+from plugrad.learner.nonfinite import MAX_SKIPPED_UPDATES
 
 P = DEFAULT_MODULE_ID
 
@@ -44,8 +45,12 @@ BAD_BATCHES = {
     "float actions": (changed(actions=np.ones(16)), BatchError, "'actions'.*integers.*float64"),
     "broadcast": (changed(action_logp=np.ones((16, 1))), BatchError, r"'action_logp'.*\[8\].*\[8, 1\]"),
     "broadcast mask": (changed(loss_mask=np.ones((16, 1))), BatchError, r"'(obs|loss_mask)'"),
-    "nan": (changed(advantages=np.array([np.nan] * 2 + [0.0] * 14)), NonFiniteBatchError, "'advantages'.*2"),
-    "inf": (changed(obs=np.full((16, 3), -np.inf)), NonFiniteBatchError, "'obs'.*48"),
+    "nan": (
+        changed(advantages=np.array([np.nan] * 2 + [0.0] * 14)),
+        NonFiniteBatchError,
+        "'advantages'.*2 of 16",
+    ),
+    "inf": (changed(obs=np.full((16, 3), -np.inf)), NonFiniteBatchError, "'obs'.*16 of 16"),
 }
 
 
@@ -230,6 +235,63 @@ def test_skip_leaves_out_a_batch_with_nan_in_what_the_loss_reads():
     assert results[ALL_MODULES]["num_nonfinite_minibatches"] == 1
     assert np.isfinite(weights(learner)).all()
     assert np.isfinite(results[P]["mean_kl_loss"])
+
+
+def test_so_many_updates_in_a_row_without_a_finite_minibatch_are_an_error():
+    learner = value_config(learner_class=Poisoned, minibatch_size=4, nonfinite="skip").build_learner()
+    none, some = poisoned_batch(0, 4, 8), poisoned_batch(0)
+    for _ in range(2):
+        for _ in range(MAX_SKIPPED_UPDATES - 1):
+            learner.update(none)
+        learner.update(some)  # one good minibatch, and the count begins anew
+    for _ in range(MAX_SKIPPED_UPDATES - 1):
+        results = learner.update(none)
+    assert results[ALL_MODULES]["num_nonfinite_minibatches"] == 3
+    before = digest(learner.get_state())
+    for _ in range(2):
+        with pytest.raises(NonFiniteError, match=f"^{MAX_SKIPPED_UPDATES} updates in a row"):
+            learner.update(none)
+        assert digest(learner.get_state()) == before
+    learner.update(poisoned_batch())
+
+
+def test_what_a_mask_hides_may_hold_anything():
+    class Masked(ValueLearner):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            shown = batch["loss_mask"] > 0
+            targets = self.ops.where(shown, batch["value_targets"], fwd_out["vf_preds"])
+            return self.ops.mean(self.ops.square(fwd_out["vf_preds"] - targets))
+
+    learner = value_config(learner_class=Masked).build_learner()
+    batch = {**ppo_batch(), "loss_mask": np.ones(16)}
+    batch["value_targets"][5], batch["loss_mask"][5] = np.nan, 0.0
+    learner.update(batch)
+    assert np.isfinite(weights(learner)).all()
+
+
+def test_the_logits_of_actions_that_are_not_allowed_may_be_minus_infinity():
+    class Reads(ValueLearner):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            batch["action_dist_inputs"]
+            return super().compute_loss_for_module(
+                module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+            )
+
+    learner = value_config(learner_class=Reads).build_learner()
+    batch = ppo_batch()
+    batch["action_dist_inputs"][3, 0] = -np.inf
+    learner.update(batch)
+    batch["action_dist_inputs"][3, 0] = np.nan
+    with pytest.raises(NonFiniteBatchError, match="'action_dist_inputs'"):
+        learner.update(batch)
+
+
+@pytest.mark.parametrize("timesteps", [{"num_env_steps_sampled_lifetime": "many"}, [1], "x", {"a": None}, 3])
+def test_timesteps_that_are_no_numbers_are_refused(learner, timesteps):
+    before = digest(learner.get_state())
+    with pytest.raises(BatchError, match="timesteps: expected numbers by name"):
+        learner.update(ppo_batch(), timesteps=timesteps)
+    assert digest(learner.get_state()) == before
 
 
 def test_a_column_that_nobody_reads_may_hold_anything():

@@ -3,7 +3,8 @@
 Everything here happens once per update, outside the compiled program. Knows no framework.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from numbers import Real
 from time import perf_counter
 from typing import Any
@@ -11,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from plugrad import batch as batches
-from plugrad.errors import BatchError, NonFiniteBatchError, NonFiniteError
+from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
+from plugrad.learner import nonfinite
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
-from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.minibatches import Cut, evened, indices, on_host, units
+from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.sharing import agree, share, summed
-from plugrad.learner.step import NONFINITE, NONFINITE_KEY, make_step
+from plugrad.learner.step import Reads, make_step
 from plugrad.learner.undo import Undo, state_variables
 from plugrad.sequences import Units
-from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
 class UpdateCall:
@@ -33,7 +35,7 @@ class UpdateCall:
 
     def __init__(self, learner: Any) -> None:
         self._learner = learner
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[Any, tuple[Program, Reads]] = {}
 
     def cut(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
@@ -63,7 +65,8 @@ class UpdateCall:
         try:
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
-            self._train(columns, {module_id: units_of[module_id] for module_id in columns}, cut, clock)
+            units_of = {module_id: units_of[module_id] for module_id in columns}
+            self._train(columns, units_of, cut, clock, undo)
             self._count(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
@@ -105,24 +108,73 @@ class UpdateCall:
         return trained
 
     def _train(
-        self, columns: batches.Batch, units_of: Mapping[ModuleID, Units], cut: Cut, clock: "_Clock"
+        self,
+        columns: batches.Batch,
+        units_of: Mapping[ModuleID, Units],
+        cut: Cut,
+        clock: "_Clock",
+        undo: Undo,
     ) -> None:
         learner = self._learner
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in units_of}
         order = indices(units_of, cut, streams)
-        num_steps = len(next(iter(order.values())))
-        program = self._program(columns)
+        program, reads = self._program(columns)
+        finite = self._finite_minibatches(columns, order, partial(self._run, program, cut), reads, undo)
+        clock.lap("convert")
+        num_steps, num_minibatches = _length(finite), _length(order)
+        means = self._run(program, cut, columns, finite) if num_steps else nonfinite.no_losses(columns)
+        learner.update_mode = f"{program.mode}: {program.reason}"
+        num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
+        if num_bad and learner.config.nonfinite == "raise":
+            parameters = self._parameters_not_finite(cut, columns, finite, undo)
+            raise nonfinite.step_error(num_bad, num_steps, means, parameters)
+        nonfinite.take_means(learner, means, num_bad, num_steps)
+        nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
+        clock.lap("update")
+
+    def _run(
+        self, program: Program, cut: Cut, columns: batches.Batch, order: Mapping[ModuleID, Array]
+    ) -> dict[str, Array]:
+        """The metrics' means over these minibatches, which are trained."""
+        learner = self._learner
         if learner.collective is not None:
             columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
         if program.static_minibatches:
             columns, order = evened(columns, order, cut.accumulate)
-        tensors, order_tensors = self._convert(columns, order, program)
-        clock.lap("convert")
-        means = program.run(tensors, order_tensors, num_steps)
-        learner.update_mode = f"{program.mode}: {program.reason}"
-        numbers = summed(learner, learner._convert_to_numpy(means))
-        self._check_finite(numbers, num_steps, columns)
-        clock.lap("update")
+        num_steps = _length(order)
+        means = program.run(*self._convert(columns, order, program), num_steps)
+        return summed(learner, learner._convert_to_numpy(means))
+
+    def _finite_minibatches(
+        self,
+        columns: batches.Batch,
+        order: Mapping[ModuleID, Array],
+        run: Callable[[batches.Batch, Mapping[ModuleID, Array]], Any],
+        reads: Reads,
+        undo: Undo,
+    ) -> Mapping[ModuleID, Array]:
+        """The minibatches that are finite in the columns that are read; an error if others are not to be skipped."""
+        bad = nonfinite.bad_rows(self._learner, columns)
+        if bad and not reads:
+            run(columns, order)  # for nothing but to see what is read
+            undo.restore_variables()
+        bad = {where: rows for where, rows in bad.items() if where in reads}
+        if bad and self._learner.config.nonfinite == "raise":
+            raise nonfinite.batch_error(columns, bad)
+        return nonfinite.without(order, bad) if bad else order
+
+    def _parameters_not_finite(
+        self, cut: Cut, columns: batches.Batch, order: Mapping[ModuleID, Array], undo: Undo
+    ) -> list[ParamRef]:
+        """Take the same steps once more and look at the gradient of each parameter."""
+        learner = self._learner
+        undo.restore_variables()
+        learner.names_parameters = True
+        try:
+            program, _ = self._program(columns, naming=True)
+            return nonfinite.parameters_in(self._run(program, cut, columns, order))
+        finally:
+            learner.names_parameters = False
 
     def _convert(
         self, columns: batches.Batch, order: Mapping[ModuleID, Array], program: Program
@@ -134,28 +186,16 @@ class UpdateCall:
             order = {module_id: _pad(each) for module_id, each in order.items()}
         return learner._convert_batch_type(columns), learner._convert_batch_type(order)
 
-    def _program(self, columns: batches.Batch) -> Program:
+    def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
+        """The program for such columns, and what it reads of them, which is known once it was run."""
         learner = self._learner
-        key = tuple((module_id, *each) for module_id, each in columns.items())
+        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
         if key not in self._programs:
-            self._programs[key] = learner._compile_update(
-                make_step(learner), state_variables(learner), learner.config.compile
-            )
+            reads: Reads = set()
+            mode = "none" if naming else learner.config.compile
+            program = learner._compile_update(make_step(learner, reads), state_variables(learner), mode)
+            self._programs[key] = program, reads
         return self._programs[key]
-
-    def _check_finite(self, means: Mapping[str, Array], num_steps: int, columns: batches.Batch) -> None:
-        learner = self._learner
-        bad = round(float(means[NONFINITE]) * num_steps)
-        if bad and learner.config.nonfinite == "raise":
-            raise _non_finite(bad, num_steps, means, _on_host(learner, columns))
-        share = (num_steps - bad) / num_steps
-        learner.metrics.take_means(
-            {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
-        )
-        learner.register_metric(ALL_MODULES, NONFINITE_KEY, bad)
-        lifetime = f"{NONFINITE_KEY}_lifetime"
-        learner.counters[lifetime] = learner.counters.get(lifetime, 0) + bad
-        learner.register_metric(ALL_MODULES, lifetime, learner.counters[lifetime])
 
     def _count(
         self,
@@ -224,6 +264,11 @@ def _check_timesteps(timesteps: Any) -> None:
         )
 
 
+def _length(order: Mapping[ModuleID, Array]) -> int:
+    """How many minibatches."""
+    return len(next(iter(order.values())))
+
+
 def _pad(values: Array) -> Array:
     """Rows up to the next power of two (at least 16): a changing number of rows does not recompile a program."""
     rows = max(16, 1 << (len(values) - 1).bit_length())
@@ -249,19 +294,3 @@ class _Clock:
 
 def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
     return {module_id: on_host(learner, each) for module_id, each in columns.items()}
-
-
-def _non_finite(
-    bad: int, num_steps: int, means: Mapping[str, Array], columns: batches.Batch
-) -> NonFiniteError:
-    said = f"in {bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone"
-    for module_id, column, count in batches.non_finite_columns(columns):
-        return NonFiniteBatchError(
-            f"module {module_id!r}, column {column!r}: expected finite values, found {count} that are not; {said}",
-            module_id=module_id,
-            column=column,
-            expected="finite values",
-            found=count,
-        )
-    names = [name.replace(SEPARATOR, "/") for name, value in means.items() if not np.isfinite(value)]
-    return NonFiniteError(f"{said}. Not finite: {', '.join(names) or 'gradients'}", metrics=names)

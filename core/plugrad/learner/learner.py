@@ -100,6 +100,7 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
         self.counters: dict[str, int] = {}
         self.weights_version = 0
         self.finite: Tensor | None = None
+        self.names_parameters = False
         self.collective: Collective | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
@@ -326,7 +327,7 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
     @property
     def is_guarded(self) -> bool:
         """Whether the present step must leave everything as it is if it is not finite."""
-        return self.finite is not None and self.config.nonfinite == "skip"
+        return self.finite is not None and (self.config.nonfinite == "skip" or self.names_parameters)
 
     # --- modules ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 Everything here is traced in compiled modes: tensors only, nothing branches on a value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,22 +11,31 @@ from plugrad.errors import LossError
 from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, accumulated
-from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import merge
 from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
-NONFINITE_KEY = "num_nonfinite_minibatches"
-NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
+Reads = set[tuple[ModuleID, str]]
+"""`{(module id, column)}`."""
 
 
-def make_step(learner: Any) -> Callable[[ModuleBatches], dict[str, Tensor]]:
-    """The function of one minibatch that a backend loops over or compiles: `step(minibatch) -> metrics`."""
+def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
+    """The function of one minibatch that a backend loops over or compiles: `step(minibatch) -> metrics`.
+
+    Args:
+        learner: whose step.
+        reads: gets the columns that forward passes and losses read, when the first minibatch is run or traced.
+    """
 
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, weighing(learner, minibatch) as rows:
             _, losses, _ = learner._update(rows)
+            if not reads:
+                reads.update(
+                    (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
+                )
             if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
                 losses = weighed(learner, losses)
                 _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
@@ -57,6 +66,8 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         try:
             learner.apply_gradients(gradients)
             _report(learner, losses, metrics, learner.finite)
+            if learner.names_parameters:
+                _report_parameters(learner, (raw, gradients))
         finally:
             learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
     return fwd_out, dict(losses), metrics
@@ -78,6 +89,16 @@ def _report(
         for name, value in metrics.items():
             metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
     learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
+
+
+def _report_parameters(learner: Any, gradients: Sequence[Gradients]) -> None:
+    """Of each parameter 1 if its gradient is not finite: as it came, and after it was postprocessed."""
+    ops = learner.ops
+    for prefix, each in zip(PARAMETER, gradients, strict=True):
+        for ref in each:
+            if each.get(ref) is not None:
+                finite = ops.cast(ops.isfinite(ops.sum(each[ref])), "float32")
+                learner.register_metric(ALL_MODULES, f"{prefix}{ref}", 1.0 - finite)
 
 
 def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:

@@ -39,8 +39,7 @@ class Undo:
 
     def restore(self) -> None:
         """Put everything back as it was."""
-        for variable, value in self._variables:
-            variable.assign(value)
+        self.restore_variables()
         for name in list(self._learner.streams):
             if name in self._streams:
                 self._learner.streams[name].bit_generator.state = self._streams[name]
@@ -48,6 +47,11 @@ class Undo:
                 del self._learner.streams[name]
         self._learner.counters.clear()
         self._learner.counters.update(self._counters)
+
+    def restore_variables(self) -> None:
+        """Put back what a program may change; counters and random streams go on."""
+        for variable, value in self._variables:
+            variable.assign(value)
 
 
 @contextmanager

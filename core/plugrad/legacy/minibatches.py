@@ -6,6 +6,7 @@ from typing import Any
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner.call import UpdateCall
 from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.step import Reads
 from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 Results = dict[ModuleID, dict[str, Any]]
@@ -23,6 +24,7 @@ class _OneByOne(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
         """See `Program`."""
+        self.metrics = []
         for step in range(num_steps):
             order = {module_id: each[step : step + 1] for module_id, each in indices.items()}
             self.metrics.append(self._within.run(columns, order, 1))
@@ -33,9 +35,10 @@ class _OneByOne(Program):
 class _CallOneByOne(UpdateCall):
     program: _OneByOne
 
-    def _program(self, columns: Any) -> Program:
-        self.program = _OneByOne(super()._program(columns))
-        return self.program
+    def _program(self, columns: Any, *, naming: bool = False) -> tuple[Program, Reads]:
+        program, reads = super()._program(columns, naming=naming)
+        self.program = _OneByOne(program)
+        return self.program, reads
 
 
 def results_of_minibatches(learner: Any, update: Callable[[], Results]) -> list[Results]:

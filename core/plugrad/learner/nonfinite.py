@@ -1,0 +1,139 @@
+"""What is not finite: found in what the loss reads, in losses and in gradients; named, then undone or left out.
+
+Infinities in a batch are looked for in the batch itself, because a clip or a minimum in the loss may hide them.
+Losses and gradients are looked at in the program, one flag per step (`plugrad.learner.step`). Knows no framework.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.columns import Columns
+from plugrad.errors import NonFiniteBatchError, NonFiniteError
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+
+MAX_SKIPPED_UPDATES = 10
+"""With `nonfinite="skip"`, so many updates in a row that could train no minibatch at all are an error."""
+
+NONFINITE_KEY = "num_nonfinite_minibatches"
+NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
+PARAMETER = ("nonfinite gradient of ", "nonfinite postprocessed gradient of ")
+"""Before a parameter's name: how often its gradient was not finite. Metrics only where `learner.names_parameters`."""
+
+_SKIPPED_KEY = "num_skipped_updates_in_a_row"
+_MAY_BE_INFINITE = frozenset({Columns.ACTION_DIST_INPUTS})
+"""The logit of an action that is not allowed is minus infinity."""
+
+BadRows = dict[tuple[ModuleID, str], Array]
+"""`{(module id, column): bool [B]}`: which rows or sequences hold a value that is not finite; only columns that have some."""
+
+
+def bad_rows(learner: Any, columns: Batch) -> BadRows:
+    """Where a batch, without what `loss_mask` hides, is not finite."""
+    found: BadRows = {}
+    for module_id, each in columns.items():
+        for column, values in each.items():
+            bad = _bad(learner, column, values)
+            if bad is not None:
+                found[module_id, column] = bad.reshape(len(bad), -1).any(1)
+    return found
+
+
+def _bad(learner: Any, column: str, values: Any) -> Array | None:
+    """Bool of the shape of `values`; None if all is well."""
+    if "float" not in str(values.dtype):
+        return None
+    if not isinstance(values, np.ndarray):
+        ops = learner.ops
+        if learner._convert_to_numpy(ops.isfinite(ops.sum(0.0 * values))):
+            return None
+        values = learner._convert_to_numpy(values)
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32, copy=False)  # as the backend will see them
+    bad = np.isnan(values) if column in _MAY_BE_INFINITE else ~np.isfinite(values)
+    return bad if bad.any() else None
+
+
+def without(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Array]:
+    """Only those minibatches of `order` that have none of the bad rows."""
+    good = np.ones(len(next(iter(order.values()))), bool)
+    for (module_id, _), rows in bad.items():
+        good &= ~rows[order[module_id]].any(1)
+    return {module_id: each[good] for module_id, each in order.items()}
+
+
+def take_means(learner: Any, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
+    """Report the means over the steps that were taken; NaN losses if there were none."""
+    share = (num_steps - num_bad) / num_steps if num_steps else 0.0
+    learner.metrics.take_means(
+        {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
+    )
+
+
+def count_skipped(learner: Any, num_skipped: int, num_minibatches: int) -> None:
+    """Report and count minibatches that were left out.
+
+    Raises:
+        NonFiniteError: the `MAX_SKIPPED_UPDATES`-th update in a row that left out all.
+    """
+    counters, lifetime = learner.counters, f"{NONFINITE_KEY}_lifetime"
+    counters[lifetime] = counters.get(lifetime, 0) + num_skipped
+    counters[_SKIPPED_KEY] = counters.get(_SKIPPED_KEY, 0) + 1 if num_skipped == num_minibatches else 0
+    if counters[_SKIPPED_KEY] >= MAX_SKIPPED_UPDATES:
+        raise NonFiniteError(
+            f"{counters[_SKIPPED_KEY]} updates in a row had no minibatch with finite columns, losses and gradients: "
+            'there is nothing to train on. See which with nonfinite="raise"; this update was undone',
+            updates=counters[_SKIPPED_KEY],
+        )
+    learner.register_metric(ALL_MODULES, NONFINITE_KEY, num_skipped)
+    learner.register_metric(ALL_MODULES, lifetime, counters[lifetime])
+
+
+def parameters_in(means: Mapping[str, Array]) -> list[ParamRef]:
+    """The parameters whose gradients were not finite; after postprocessing only if they were before it."""
+    for prefix in PARAMETER:
+        start = f"{ALL_MODULES}{SEPARATOR}{prefix}"
+        if found := [
+            name.removeprefix(start) for name in means if name.startswith(start) and means[name] > 0.0
+        ]:
+            return found
+    return []
+
+
+def no_losses(columns: Batch) -> dict[str, Array]:
+    """The metrics of an update without a step."""
+    return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
+
+
+def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
+    """The error for a column that the loss reads."""
+    (module_id, column), rows = next(iter(bad.items()))
+    first = int(np.flatnonzero(rows)[0])
+    found = f"{int(rows.sum())} of {len(rows)} rows that are not, row {first} first"
+    return NonFiniteBatchError(
+        f"module {module_id!r}, column {column!r}: expected finite values, found {found}; the update was undone",
+        module_id=module_id,
+        column=column,
+        expected="finite values",
+        found=int(rows.sum()),
+        columns=list(bad),
+    )
+
+
+def step_error(
+    num_bad: int, num_steps: int, means: Mapping[str, Array], parameters: list[ParamRef]
+) -> NonFiniteError:
+    """The error for losses and gradients of a batch that is finite."""
+    metrics = [name.replace(SEPARATOR, "/") for name, value in means.items() if not np.isfinite(value)]
+    shown = [*metrics, *(f"the gradient of {ref}" for ref in parameters)]
+    more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
+    return NonFiniteError(
+        f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone. "
+        f"Not finite: {', '.join(shown[:8]) or 'gradients'}{more}",
+        module_id=next((name.split("/", 1)[0] for name in [*parameters, *metrics]), None),
+        metrics=metrics,
+        parameters=parameters,
+    )
