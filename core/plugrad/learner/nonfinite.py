@@ -28,7 +28,7 @@ _MAY_BE_INFINITE = frozenset({Columns.ACTION_DIST_INPUTS})
 """The logit of an action that is not allowed is minus infinity."""
 
 BadRows = dict[tuple[ModuleID, str], Array]
-"""`{(module id, column): bool [B]}`: which rows or sequences hold a value that is not finite; only columns that have some."""
+"""`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have some."""
 
 
 def bad_rows(learner: Any, columns: Batch) -> BadRows:
@@ -38,7 +38,7 @@ def bad_rows(learner: Any, columns: Batch) -> BadRows:
         for column, values in each.items():
             bad = _bad(learner, column, values)
             if bad is not None:
-                found[module_id, column] = bad.reshape(len(bad), -1).any(1)
+                found[module_id, column] = np.any(bad.reshape(len(bad), -1), axis=1)
     return found
 
 
