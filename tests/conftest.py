@@ -3,7 +3,6 @@
 A framework is imported by the tests that run on it, never here: tests/core runs without any.
 """
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -12,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
+
+pytest_plugins = ["plugrad.testing.fixtures"]
 
 FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow"}
 
@@ -35,12 +35,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     """The short name of a backend; a test that asks for it runs once per backend."""
     name: str = request.param
     return name
-
-
-@pytest.fixture(scope="session")
-def ops(backend: str) -> Ops:
-    """The backend's ops."""
-    return importlib.import_module(f"plugrad_{backend}.ops")
 
 
 Gradients = Callable[[Callable[..., Tensor], Sequence[Tensor]], list[Tensor]]

@@ -28,7 +28,7 @@ from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
 def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
-    capabilities = frozenset({"complete_update", "xla", "user_modules", "native_optimizers"})
+    capabilities = frozenset({"complete_update", "exact_kinks", "native_optimizers", "user_modules", "xla"})
     return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
 
 

@@ -28,12 +28,10 @@ from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
 def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
-    return BackendInfo(
-        "torch",
-        torch.__version__,
-        (*gpus, "cpu"),
-        frozenset({"complete_update", "user_modules", "native_optimizers"}),
+    capabilities = frozenset(
+        {"complete_update", "exact_kinks", "fused_step", "native_optimizers", "user_modules"}
     )
+    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities)
 
 
 @hookimpl

@@ -16,7 +16,15 @@ from plugrad.distributions import (
 )
 from plugrad.errors import BatchError
 from plugrad.ops import Ops
+from plugrad.testing.tiny_learners import tiny_learner
 from plugrad.types import Array
+
+
+@pytest.fixture(scope="session")
+def ops(backend: str) -> Ops:
+    """Of a wider scope than the suites': hypothesis wants that."""
+    return tiny_learner(backend).ops
+
 
 SPACES: dict[str, gym.Space[Any]] = {
     "categorical": gym.spaces.Discrete(4),

@@ -1,0 +1,17 @@
+"""Whether a backend is one: every hook and every op, against numpy and finite differences.
+
+The whole test file of a backend's author:
+
+    from plugrad.testing.backend_suite import *
+
+`plugrad.testing.fixtures` says how the backend gets its name. A test that passes has proven the sentence of its
+docstring; what depends on a capability that the backend does not declare is skipped and named at the end.
+"""
+
+from plugrad.testing.backend_suite.contract import *  # noqa: F403
+from plugrad.testing.backend_suite.modules import *  # noqa: F403
+from plugrad.testing.backend_suite.op_values import *  # noqa: F403
+from plugrad.testing.backend_suite.optimizers import *  # noqa: F403
+from plugrad.testing.backend_suite.states import *  # noqa: F403
+from plugrad.testing.backend_suite.tensors import *  # noqa: F403
+from plugrad.testing.backend_suite.updates import *  # noqa: F403

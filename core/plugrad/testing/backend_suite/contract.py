@@ -1,0 +1,70 @@
+"""Is everything there? First, because all else fails in stranger ways if a hook or an op is missing."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plugrad.hooks.backend_spec import BackendInfo, BackendSpec
+from plugrad.hooks.manager import implementations
+from plugrad.hooks.registry import load_backend
+from plugrad.learner.learner import CORE
+from plugrad.ops import Ops
+from plugrad.testing.fixtures import requires
+from plugrad.testing.tiny_learners import tiny_learner
+
+__all__ = [
+    "test_backend_answers_every_hook_that_has_no_default",
+    "test_backend_answers_what_it_declares",
+    "test_backend_has_every_op_with_the_arguments_of_the_protocol",
+    "test_backend_info_is_that_of_the_entry_point",
+]
+
+_WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
+REQUIRED = [name for name in vars(BackendSpec) if not name.startswith("_") and name not in _WITH_DEFAULT]
+DECLARED = {"fused_step": "apply_gradients"}
+"""Hooks that the core answers too: who declares this capability has an answer of its own."""
+OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("hook", REQUIRED)
+def test_backend_answers_every_hook_that_has_no_default(backend: str, hook: str) -> None:
+    """Each hook of `BackendSpec` that the core does not answer itself is answered."""
+    missing = f"backend {backend!r} does not answer the hook {hook!r}: see docs/hooks.md"
+    assert hook in implementations(load_backend(backend)), missing
+
+
+@pytest.mark.parametrize("capability", DECLARED)
+def test_backend_answers_what_it_declares(backend: str, backend_info: BackendInfo, capability: str) -> None:
+    """A capability that means a hook comes with that hook."""
+    requires(backend_info, capability)
+    hook = DECLARED[capability]
+    missing = f"backend {backend!r} declares {capability!r} and does not answer the hook {hook!r}"
+    assert hook in implementations(load_backend(backend)), missing
+
+
+def test_backend_info_is_that_of_the_entry_point(backend: str, backend_info: BackendInfo) -> None:
+    """Name, version and devices are there, and a learner runs on the first device."""
+    assert backend_info.name == backend, (
+        f"backend_info() says {backend_info.name!r}, the entry point {backend!r}"
+    )
+    assert backend_info.version
+    assert backend_info.devices, f"backend {backend!r} names no device: at least ('cpu',)"
+    assert tiny_learner(backend).device == backend_info.devices[0]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_backend_has_every_op_with_the_arguments_of_the_protocol(backend: str, ops: Ops, op: str) -> None:
+    """Neutral code may call any function of `Ops`, with arguments by position or by name."""
+    expected = _arguments(OPS[op])
+    assert hasattr(ops, op), f"backend {backend!r} has no op {op!r}: its arguments are {expected}"
+    found = _arguments(getattr(ops, op))
+    assert found == expected, (
+        f"op {op!r} of backend {backend!r}: its arguments must be {expected}, found {found}"
+    )
+
+
+def _arguments(function: Callable[..., Any]) -> list[tuple[str, Any]]:
+    parameters = inspect.signature(function).parameters.values()
+    return [(each.name, each.default) for each in parameters if each.name != "self"]

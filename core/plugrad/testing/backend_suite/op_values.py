@@ -1,0 +1,186 @@
+"""Every op against the numpy oracle: values, gradients, kinks, extremes; alone and in one program."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plugrad import numpy_ops
+from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.ops import Ops
+from plugrad.testing.finite_differences import central_differences
+from plugrad.testing.fixtures import requires
+from plugrad.testing.op_cases import ARRAYS, CASES, EXTREMES, KINKS, LOGITS, Case, extremes, inputs
+from plugrad.testing.probe import Probe, leaves, weighted_sum
+from plugrad.types import Array
+
+__all__ = [
+    "test_asarray_keeps_a_tensor",
+    "test_asarray_takes_every_array",
+    "test_every_op_is_the_same_in_a_program",
+    "test_extremes_are_those_of_numpy",
+    "test_extremes_are_those_of_numpy_in_a_program",
+    "test_gradient_at_a_kink_is_the_documented_one",
+    "test_gradients_are_the_finite_differences_of_numpy",
+    "test_one_hot_of_an_index_outside_is_zero",
+    "test_python_numbers_keep_the_dtype_of_the_tensor",
+    "test_shape_is_of_plain_ints",
+    "test_stopped_gradient_is_none",
+    "test_values_are_those_of_numpy",
+]
+
+SMOOTH = [case for case in CASES if case.differentiable]
+SHAPES = [(1, 1), (3, 4), (4, 2)]
+TOLERANCES = {"float32": (2e-5, 1e-5), "float64": (1e-11, 1e-12)}
+
+
+def _name(case: Case) -> str:
+    return case.name
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_values_are_those_of_numpy(ops: Ops, case: Case, dtype: str) -> None:
+    """Values, shapes and dtypes of every op, for every kind of argument."""
+    for seed, (rows, columns) in enumerate(SHAPES):
+        given = [_as(dtype, x) for x in inputs(case.kinds, rows, columns, seed)]
+        expected = leaves(case.call(numpy_ops, *given))
+        found = leaves(case.call(ops, *map(ops.asarray, given)))
+        for want, got in zip(map(np.asarray, expected), map(np.asarray, found), strict=True):
+            assert (got.dtype, got.shape) == (want.dtype, want.shape), f"op {case.name!r}"
+            _compare(case.name, got, want, *TOLERANCES[dtype])
+
+
+def _as(dtype: str, array: Array) -> Array:
+    return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def _compare(what: str, got: Array, want: Array, rtol: float, atol: float) -> None:
+    np.testing.assert_allclose(got, want, rtol, atol, err_msg=f"op {what!r} is not that of numpy")
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=_name)
+def test_gradients_are_the_finite_differences_of_numpy(backend: str, case: Case) -> None:
+    """What `differentiate` says of every op is the slope of the oracle, within 1e-5 of the largest."""
+    given = [_as("float32", x) for x in inputs(case.kinds, 3, 4, 7)]
+    found = Probe.of(backend, case.call, given).gradients()
+    for want, got in zip(_slopes(case, given), found, strict=True):
+        scale = 1e-5 * max(1.0, float(np.abs(want).max()))
+        _compare(f"{case.name}, its gradient", got, want, 0.0, scale)
+
+
+def _slopes(case: Case, given: Sequence[Array]) -> list[Array]:
+    """Of the oracle, in float64; `stop_gradient` is what the op says, so its argument does not move."""
+    wide = [_as("float64", x) for x in given]
+    slopes = []
+    for n, array in enumerate(wide):
+        if array.dtype.kind == "f":
+
+            def value(flat: Array, n: int = n, shape: Any = array.shape) -> Array:
+                moved = [*wide[:n], flat.reshape(shape), *wide[n + 1 :]]
+                return np.asarray(_total(case, moved))[None]
+
+            slopes.append(central_differences(value, array.reshape(-1)).reshape(array.shape))
+    return slopes
+
+
+def _total(case: Case, arrays: Sequence[Array]) -> Any:
+    return weighted_sum(numpy_ops, leaves(case.call(numpy_ops, *arrays)), "float64")
+
+
+@pytest.mark.parametrize("op", KINKS)
+def test_gradient_at_a_kink_is_the_documented_one(backend: str, backend_info: BackendInfo, op: str) -> None:
+    """Two backends that differ at ties drift apart; so `plugrad.ops` fixes the gradient there."""
+    requires(backend_info, "exact_kinks")
+    call, values, expected = KINKS[op]
+    given = [np.asarray(x, np.float32) for x in values]
+    found = Probe.of(
+        backend, lambda ops, *xs: ops.sum(call(ops, *xs)) / float(np.cos(1.0)), given
+    ).gradients()
+    for want, got in zip(expected, found, strict=True):
+        _compare(f"{op}, its gradient at a kink", got, np.asarray(want), 1e-6, 0.0)
+
+
+def test_stopped_gradient_is_none(backend: str) -> None:
+    """`x * stop_gradient(x)` has the gradient x, not 2 x."""
+    given = [np.asarray([3.0], np.float32)]
+    (found,) = Probe.of(backend, lambda ops, x: x * ops.stop_gradient(x), given).gradients()
+    _compare("stop_gradient", found / np.cos(1.0), np.asarray([3.0]), 1e-5, 0.0)
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
+    """All ops and their gradients as one program give what they give alone."""
+    requires(backend_info, "complete_update")
+    given = [[_as("float32", x) for x in inputs(case.kinds, 2, 3, seed)] for seed, case in enumerate(SMOOTH)]
+    ends = np.cumsum([0, *map(len, given)])
+
+    def everything(ops: Ops, *tensors: Any) -> tuple[Any, ...]:
+        bounds = zip(SMOOTH, ends, ends[1:], strict=False)
+        return tuple(case.call(ops, *tensors[begin:end]) for case, begin, end in bounds)
+
+    probe = Probe.of(backend, everything, [x for each in given for x in each])
+    expected = [*probe.values(), *probe.gradients()]
+    for want, got in zip(expected, probe.run_program(mode), strict=True):
+        _compare(f"one of all in {probe.update_mode}", got, want, 1e-5, 1e-5)
+
+
+def _expected_extremes() -> list[Array]:
+    with np.errstate(all="ignore"):
+        return [np.asarray(each) for each in extremes(numpy_ops, EXTREMES, LOGITS)]
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_extremes_are_those_of_numpy(ops: Ops) -> None:
+    """NaN, infinities and large numbers."""
+    found = extremes(ops, ops.asarray(EXTREMES), ops.asarray(LOGITS))
+    for want, got in zip(_expected_extremes(), found, strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-30)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_extremes_are_those_of_numpy_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
+    """Compilers reorder and approximate: not so that NaN, infinities or large numbers come out otherwise."""
+    requires(backend_info, "complete_update")
+    probe = Probe.of(backend, lambda ops, *xs: tuple(extremes(ops, *xs)), [EXTREMES, LOGITS])
+    for want, got in zip(_expected_extremes(), probe.run_program(mode), strict=False):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.filterwarnings("error")
+def test_asarray_takes_every_array(ops: Ops, name: str) -> None:
+    """Transposed, reversed, strided, empty, read-only: without a warning, and as it is."""
+    array = ARRAYS[name][...]
+    array.flags.writeable = False
+    found = np.asarray(ops.asarray(array))
+    assert (found.dtype, found.tolist()) == (array.dtype, array.tolist())
+
+
+def test_asarray_keeps_a_tensor(ops: Ops) -> None:
+    """A tensor is not copied, unless its dtype changes."""
+    tensor = ops.asarray([1.0, 2.0])
+    assert ops.asarray(tensor) is tensor
+    assert np.asarray(ops.asarray(tensor, "int64")).tolist() == [1, 2]
+
+
+def test_one_hot_of_an_index_outside_is_zero(ops: Ops) -> None:
+    """No error and no wrap-around."""
+    assert np.asarray(ops.one_hot(ops.asarray([0, 2, -1]), 2)).tolist() == [[1, 0], [0, 0], [0, 0]]
+
+
+def test_python_numbers_keep_the_dtype_of_the_tensor(ops: Ops) -> None:
+    """A Python number adapts to its tensor, as an operand or an argument."""
+    x = ops.asarray([0.5, 2.0])
+    results = [2 * x, x - 1, x / 3.0, 1.0 / x, -x, ops.power(x, 2), ops.minimum(x, 1), ops.clip(x, 0, 1)]
+    assert {str(np.asarray(result).dtype) for result in results} == {"float32"}
+
+
+def test_shape_is_of_plain_ints(ops: Ops) -> None:
+    """A tuple of Python ints: code branches on it while it is traced."""
+    shape = ops.shape(ops.zeros((2, 1, 3)))
+    assert shape == (2, 1, 3)
+    assert isinstance(shape, tuple)
+    assert {type(length) for length in shape} == {int}
