@@ -6,6 +6,7 @@ A framework is imported by the tests that run on it, never here: tests/core runs
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,3 +88,25 @@ def _tf2_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[
 
     tensors = [tf.constant(x) for x in arrays]
     return [np.asarray(x) for x in tf.function(f, jit_compile=True, autograph=False)(*tensors)]
+
+
+@pytest.fixture
+def native_optimizer(backend: str) -> Callable[[Sequence[Tensor], float], Any]:
+    """For the backend suite: gradient descent of the framework, in torch with two param groups."""
+    return {"torch": _torch_sgd, "tf2": _tf2_sgd, "numpy": _no_native_sgd}[backend]
+
+
+def _torch_sgd(params: Sequence[Tensor], lr: float) -> Any:
+    import torch
+
+    return torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
+
+
+def _tf2_sgd(params: Sequence[Tensor], lr: float) -> Any:
+    import tensorflow as tf
+
+    return tf.keras.optimizers.SGD(lr)
+
+
+def _no_native_sgd(params: Sequence[Tensor], lr: float) -> Any:
+    raise NotImplementedError("numpy has no optimizers of its own, and its backend does not declare any")

@@ -35,7 +35,8 @@ class BackendInfo:
         capabilities: what it can do beyond the required hooks; `plugrad.testing.backend_suite` proves what is declared
             and leaves out what is not: `"complete_update"` (the whole update, or each step, as one traced program),
             `"exact_kinks"` (gradients at kinks are those of `plugrad.ops`), `"fused_step"` (an `apply_gradients` of its
-            own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`adopt_module` takes models), `"xla"`.
+            own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`adopt_module` takes
+            models), `"xla"`.
     """
 
     name: str

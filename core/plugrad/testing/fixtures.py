@@ -15,6 +15,7 @@ the run says so. Knows no framework.
 """
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -71,6 +72,19 @@ def _ops(backend: str) -> Ops:
     from plugrad.testing.tiny_learners import tiny_learner  # late, so that coverage sees the core imported
 
     return tiny_learner(backend).ops
+
+
+@pytest.fixture
+def native_optimizer(backend_info: BackendInfo) -> Callable[[Sequence[Any], float], Any]:
+    """`native_optimizer(params, lr)`: your framework's plain gradient descent, in several groups if it has groups.
+
+    Only of a backend that declares "native_optimizers", whose conftest.py then says how one is made.
+    """
+    requires(backend_info, "native_optimizers")
+    raise pytest.UsageError(
+        f"backend {backend_info.name!r} declares 'native_optimizers': write a fixture native_optimizer in conftest.py "
+        "that returns a function (params, lr) -> your framework's plain gradient descent"
+    )
 
 
 def requires(info: BackendInfo, capability: str) -> None:

@@ -1,18 +1,21 @@
 """Optimizers, learning rates and clips: the formulas of `plugrad.optimizers` and `plugrad.gradients`, in numbers."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.learner import Learner
 from plugrad.optimizers import SGD
-from plugrad.testing.fixtures import REFERENCE
+from plugrad.testing.fixtures import REFERENCE, requires
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_learner
 from plugrad.types import DEFAULT_MODULE_ID, Array
 
 __all__ = [
     "test_a_learning_rate_is_what_was_set_and_what_steps_go_by",
+    "test_a_native_optimizer_steps_by_the_learning_rate_that_was_set",
     "test_clipped_gradients_are_those_of_the_formula",
     "test_every_optimizer_with_gradients_steps_and_no_other",
     "test_steps_are_those_of_the_formula",
@@ -143,3 +146,29 @@ def test_a_learning_rate_is_what_was_set_and_what_steps_go_by(backend: str) -> N
     frozen = digest({n: w for n, w in learner.get_weights()[P].items() if n.startswith("pi")})
     _moved(learner, gradients)
     assert digest({n: w for n, w in learner.get_weights()[P].items() if n.startswith("pi")}) == frozen
+
+
+def test_a_native_optimizer_steps_by_the_learning_rate_that_was_set(
+    backend: str, backend_info: BackendInfo, native_optimizer: Callable[[Sequence[Any], float], Any]
+) -> None:
+    """The framework's own gradient descent: all of its parameters go by the rate, also those of its last group."""
+    requires(backend_info, "native_optimizers")
+
+    class Native(ActorCriticLearner):
+        """With an optimizer of the framework."""
+
+        def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+            """One over all parameters."""
+            params = self.get_parameters(self.module[module_id])
+            optimizer = native_optimizer(params, 0.5)
+            self.register_optimizer(
+                module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=0.5
+            )
+
+    learner = tiny_learner(backend, Native)
+    learner._set_optimizer_lr(learner.get_optimizer(), 0.125)
+    assert learner._get_optimizer_lr(learner.get_optimizer()) == 0.125
+    gradients = _gradients(learner)
+    for ref, moved in _moved(learner, gradients).items():
+        words = f"set_optimizer_lr: the learning rate must be that of every parameter group; {ref} is in one"
+        np.testing.assert_allclose(moved, -0.125 * gradients[ref], rtol=1e-4, atol=1e-6, err_msg=words)
