@@ -21,9 +21,13 @@ from typing import Any
 
 import pytest
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.hooks.backend_spec import BackendInfo
-from plugrad.hooks.registry import list_plugins, load_backend
+from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
 from plugrad.ops import Ops
+from plugrad.testing.recording import batch_recorder
+from plugrad.testing.tiny_learners import tiny_learner
+from plugrad.testing.tiny_task import RightOrLeft
 
 pytest.register_assert_rewrite("plugrad.testing.backend_suite", "plugrad.testing.algorithm_suite")
 
@@ -53,6 +57,38 @@ def algorithm() -> str:
     )
 
 
+@pytest.fixture
+def algorithm_config(algorithm: str, backend: str) -> AlgorithmConfig:
+    """A few dozen weights and a few rows: what `algorithm_suite` computes losses and steps with.
+
+    To say more, take it up in your conftest.py: `def algorithm_config(algorithm_config): return
+    algorithm_config.training(...)`.
+    """
+    config: AlgorithmConfig = get_algorithm(algorithm)().framework(backend, compile="none").debugging(seed=1)
+    config = config.environment(RightOrLeft).rl_module(model_config={"fcnet_hiddens": [4]})
+    config = config.env_runners(num_envs_per_env_runner=4)
+    return config.training(train_batch_size=32, minibatch_size=16, num_epochs=1, lr=0.01)
+
+
+@pytest.fixture
+def learning_config(algorithm_config: AlgorithmConfig) -> AlgorithmConfig:
+    """Enough to learn `plugrad.testing.tiny_task` in fifty iterations; override it as `algorithm_config`."""
+    config = algorithm_config.rl_module(model_config={"fcnet_hiddens": [16]})
+    return config.training(train_batch_size=256, minibatch_size=64, num_epochs=4)
+
+
+@pytest.fixture
+def algorithm_batch(algorithm_config: AlgorithmConfig) -> dict[str, dict[str, Any]]:
+    """What the loss reads, `{module_id: {column: array}}`: the first batch that `algorithm_config` trains on."""
+    recorder = batch_recorder(algorithm_config.get_learner_class())
+    algorithm = algorithm_config.framework(REFERENCE).learners(learner_class=recorder).build_algo()
+    while not recorder.recorded:
+        algorithm.train()
+    algorithm.stop()
+    batch: dict[str, dict[str, Any]] = recorder.recorded
+    return batch
+
+
 # Of no wider scope than a test: pytest would keep them when a folder or module says another backend.
 @pytest.fixture
 def backend_info(backend: str) -> BackendInfo:
@@ -69,8 +105,6 @@ def ops(backend: str) -> Ops:
 
 @cache
 def _ops(backend: str) -> Ops:
-    from plugrad.testing.tiny_learners import tiny_learner  # late, so that coverage sees the core imported
-
     return tiny_learner(backend).ops
 
 

@@ -1,0 +1,201 @@
+"""Whether an algorithm is one: its settings, its loss, its steps on every backend, and whether it learns.
+
+The whole test file of an algorithm's author:
+
+    from plugrad.testing.algorithm_suite import *
+
+`plugrad.testing.fixtures` says how the algorithm gets its name, and which fixtures may say more: `algorithm_config`
+(tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). Every
+test runs on each installed backend and is held to the numpy reference, in float64 by finite differences.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.columns import Columns
+from plugrad.hooks.registry import get_algorithm
+from plugrad.learner import Learner
+from plugrad.testing.fixtures import REFERENCE
+from plugrad.testing.recording import GradientRecorder, ReadColumns
+from plugrad.testing.tiny_learners import digest, flat
+from plugrad.testing.tiny_task import STEPS
+from plugrad.types import Array, ModuleID
+
+__all__ = [
+    "test_a_checkpoint_goes_on_exactly",
+    "test_gradients_are_the_finite_differences_of_the_reference",
+    "test_it_learns_a_tiny_task",
+    "test_settings_round_trip",
+    "test_the_loss_depends_on_all_that_it_reads",
+    "test_the_loss_goes_down_on_a_fixed_batch",
+    "test_updates_are_those_of_the_reference",
+]
+
+Batch = dict[ModuleID, dict[str, Array]]
+
+
+def _learner(config: AlgorithmConfig, *plugins: Any) -> Learner:
+    learner = config.get_learner_class()(config=config, plugins=plugins)
+    learner.build()
+    return learner
+
+
+def test_settings_round_trip(algorithm: str, algorithm_config: AlgorithmConfig) -> None:
+    """As a dict, JSON and TOML, every setting; and a config tells its algorithm by name."""
+    cls = get_algorithm(algorithm)
+    for config in (cls(), algorithm_config):
+        assert config.to_dict()["algorithm"] == algorithm
+        assert cls.from_dict(config.to_dict()) == config
+        assert cls.from_json(config.to_json()) == config
+        assert cls.from_toml(config.to_toml()) == config
+
+
+def _step(config: AlgorithmConfig, batch: Batch) -> tuple[dict[ModuleID, float], dict[str, Array]]:
+    """Losses and gradients of one step that is not traced, from the first weights."""
+    recorder = GradientRecorder()
+    learner = _learner(config, recorder)
+    _, losses, _ = learner._update(learner._convert_batch_type(batch))
+    numbers = learner._convert_to_numpy(losses)
+    return {each: float(loss) for each, loss in numbers.items()}, recorder.gradients
+
+
+def test_gradients_are_the_finite_differences_of_the_reference(
+    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch
+) -> None:
+    """The loss is finite, a gradient reaches the weights, and it is the loss's slope in float64 within 1e-5."""
+    losses, gradients = _step(algorithm_config, algorithm_batch)
+    expected_losses, expected = _step(algorithm_config.framework(REFERENCE), algorithm_batch)
+    assert np.isfinite(list(losses.values())).all(), f"losses {losses}"
+    assert losses == pytest.approx(expected_losses, rel=1e-5, abs=1e-6)
+    assert any(np.any(each) for each in gradients.values()), (
+        "no gradient reaches any weight: is all of it stopped?"
+    )
+    assert list(gradients) == list(expected)
+    largest = max(float(np.abs(each).max()) for each in expected.values())
+    for ref, gradient in expected.items():
+        words = f"the gradient of {ref}"
+        np.testing.assert_allclose(gradients[ref], gradient, rtol=0, atol=1e-5 * largest, err_msg=words)
+
+
+def test_the_loss_depends_on_all_that_it_reads(
+    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch
+) -> None:
+    """Observations, and every column that it takes from the batch, change the loss or its gradients; others do not."""
+    config = algorithm_config.framework(REFERENCE)
+    learner = _learner(config)
+    watched = {
+        each: ReadColumns(columns) for each, columns in learner._convert_batch_type(algorithm_batch).items()
+    }
+    learner._update(watched)
+    before = _step(config, algorithm_batch)
+    for module_id, columns in watched.items():
+        assert Columns.OBS in columns.read, f"module {module_id!r} never looks at the observations"
+        for column, values in algorithm_batch[module_id].items():
+            changed = {**algorithm_batch[module_id], column: _changed(values)}
+            has_changed = not _same(_step(config, {**algorithm_batch, module_id: changed}), before)
+            if not np.array_equal(changed[column], values):
+                words = (
+                    "is read and changes nothing"
+                    if column in columns.read
+                    else "is not read and changes something"
+                )
+                assert has_changed == (column in columns.read), f"column {column!r} of {module_id!r} {words}"
+
+
+def _changed(values: Array) -> Array:
+    """Other values of the same kind: floats moved, booleans turned, indices and the like the other way round."""
+    if values.dtype.kind == "b":
+        return ~values
+    if values.dtype.kind == "f":
+        return np.asarray(
+            values + np.linspace(0.1, 0.5, values.size, dtype=values.dtype).reshape(values.shape)
+        )
+    return np.asarray(values.max() + values.min() - values)
+
+
+def _same(one: Any, other: Any) -> bool:
+    (losses, gradients), (expected, slopes) = one, other
+    return losses == expected and digest(gradients) == digest(slopes)
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_updates_are_those_of_the_reference(
+    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch, mode: str
+) -> None:
+    """After three updates weights are within 1e-5, traced or not: what Python decides while it is traced is caught."""
+    expected = _learner(algorithm_config.framework(REFERENCE))
+    learner = _learner(algorithm_config.framework(backend, compile=mode))
+    for n in range(3):
+        timesteps = {"num_env_steps_sampled_lifetime": 32 * n}
+        results = [each.update(algorithm_batch, timesteps=timesteps) for each in (learner, expected)]
+        for module_id in algorithm_batch:
+            found, want = (
+                {name: each[module_id][name] for name in _names(results[1][module_id])} for each in results
+            )
+            assert found == pytest.approx(want, rel=1e-3, abs=1e-4), (
+                f"results of update {n + 1}, {learner.update_mode}"
+            )
+    wanted = flat(expected.get_weights())
+    for name, weights in flat(learner.get_weights()).items():
+        words = f"{name} after three updates, {learner.update_mode}"
+        np.testing.assert_allclose(weights, wanted[name], rtol=0, atol=1e-5, err_msg=words)
+
+
+def _names(results: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in results.items() if isinstance(value, float | int)]
+
+
+def test_the_loss_goes_down_on_a_fixed_batch(
+    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch
+) -> None:
+    """Thirty updates on the same rows: the last loss is below the first, in every module."""
+    learner = _learner(algorithm_config)
+    losses = [
+        {
+            each: learner_results["total_loss"]
+            for each, learner_results in found.items()
+            if each in algorithm_batch
+        }
+        for found in (learner.update(algorithm_batch) for _ in range(30))
+    ]
+    for module_id in algorithm_batch:
+        first, last = losses[0][module_id], losses[-1][module_id]
+        assert last < first, f"module {module_id!r}: the loss went from {first:.4g} to {last:.4g}"
+
+
+def test_a_checkpoint_goes_on_exactly(
+    backend: str, algorithm_config: AlgorithmConfig, tmp_path: Path
+) -> None:
+    """An Algorithm that is saved and opened again trains on as if nothing had happened, to the bit."""
+    algorithm = algorithm_config.build_algo()
+    try:
+        algorithm.train()
+        algorithm.save_to_path(tmp_path)
+        again = Algorithm.from_checkpoint(tmp_path)
+        for each in (algorithm, again):
+            each.train()
+        states = [digest(each.learner_group.get_weights()) for each in (algorithm, again)]
+        again.stop()
+        assert states[0] == states[1]
+    finally:
+        algorithm.stop()
+
+
+def test_it_learns_a_tiny_task(backend: str, learning_config: AlgorithmConfig) -> None:
+    """On `plugrad.testing.tiny_task` its mean return comes from 4 of 8, by chance, to 7, within fifty iterations."""
+    algorithm = learning_config.build_algo()
+    returns: list[float] = []
+    try:
+        while len(returns) < 10 and max(returns, default=0.0) < 0.875 * STEPS:
+            for _ in range(5):
+                algorithm.train()
+            returns.append(algorithm.evaluate(num_episodes=40)["episode_return_mean"])
+    finally:
+        algorithm.stop()
+    assert returns[-1] >= 0.875 * STEPS, f"mean returns after every fifth iteration: {returns}"

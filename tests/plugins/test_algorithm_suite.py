@@ -1,0 +1,56 @@
+"""Our algorithms go through the suite that every author's goes through."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plugrad import AlgorithmConfig, SingleAgentEpisode
+from plugrad.offline import save_episodes
+from plugrad.testing.algorithm_suite import *  # noqa: F403
+from plugrad.testing.tiny_task import STEPS, RightOrLeft
+
+
+@pytest.fixture(scope="session", params=["ppo", "bc", "dqn"])
+def algorithm(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def algorithm_config(
+    algorithm: str, algorithm_config: AlgorithmConfig, demonstrations: Path
+) -> AlgorithmConfig:
+    more = {
+        "ppo": {"use_kl_loss": True, "entropy_coeff": 0.01},
+        "bc": {"input_": str(demonstrations), "beta": 1.0},
+        "dqn": {"num_steps_sampled_before_learning_starts": 16, "n_step": 2},
+    }
+    return algorithm_config.training(**more[algorithm])
+
+
+@pytest.fixture
+def learning_config(algorithm: str, learning_config: AlgorithmConfig) -> AlgorithmConfig:
+    greedier = {"epsilon": 0.1, "gamma": 0.5, "target_network_update_freq": 100}
+    return learning_config.training(**greedier) if algorithm == "dqn" else learning_config
+
+
+@pytest.fixture(scope="session")
+def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Episodes of somebody who is always right."""
+    path, rng = tmp_path_factory.mktemp("demonstrations"), np.random.default_rng(0)
+    episodes = [_demonstration(rng) for _ in range(40)]
+    spaces = {
+        "observation_space": RightOrLeft.observation_space,
+        "action_space": RightOrLeft.action_space,
+    }
+    save_episodes(path, episodes, **spaces)
+    return path
+
+
+def _demonstration(rng: np.random.Generator) -> SingleAgentEpisode:
+    observations = rng.uniform(-1.0, 1.0, (STEPS + 1, 3)).astype(np.float32)
+    actions = (observations[:-1, 0] > 0).astype(np.int64)
+    return SingleAgentEpisode(
+        observations=observations, actions=actions, rewards=np.ones(STEPS, np.float32), terminated=True
+    )
