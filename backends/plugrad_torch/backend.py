@@ -90,18 +90,25 @@ def get_param_ref(learner: Any, param: torch.nn.Parameter) -> ParamRef:
 def flatten_parameters(learner: Any, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
     """One vector; the parameters become views of it."""
     refs = [learner.get_param_ref(param) for param in params]
-    return FlatParameters(refs, params, _lender(learner, refs))
+    return FlatParameters(refs, params, _lender(learner, refs, params))
 
 
-def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend:
-    module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
+def _lender(learner: Any, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]) -> Lend:
+    known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
+    places = {  # a parameter that modules share is lent to each of them
+        module_id: {
+            name: known[id(own)]
+            for name, own in learner.module[module_id].named_weights().items()
+            if id(own) in known
+        }
+        for module_id in learner.trainable_module_ids
+    }
 
     @contextmanager
     def lend(tensors: Mapping[ParamRef, torch.Tensor]) -> Iterator[None]:
         with ExitStack() as stack:
-            for module_id in module_ids:
-                prefix = f"{module_id}/"
-                own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
+            for module_id, names in places.items():
+                own = {name: tensors[ref] for name, ref in names.items()}
                 stack.enter_context(learner.module[module_id].lend(own))
             yield
 

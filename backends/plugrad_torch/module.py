@@ -33,21 +33,22 @@ class TorchRLModule(torch.nn.Module, RLModule):
 
     @contextmanager
     def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """See `RLModule.lend`: torch reads its parameters from a dict, where these stand meanwhile."""
-        slots = [(*self._slot(name), tensor) for name, tensor in tensors.items()]
-        own = [owner[key] for owner, key, _ in slots]
-        for owner, key, tensor in slots:
-            owner[key] = tensor
+        """See `RLModule.lend`: torch reads its parameters from dicts, where these stand meanwhile, at every place."""
+        weights = self.named_weights()
+        lent = {id(weights[name]): tensor for name, tensor in tensors.items()}
+        slots = [
+            (each._parameters, key, own)
+            for each in self.modules()
+            for key, own in each._parameters.items()
+            if id(own) in lent
+        ]
+        for owner, key, own in slots:
+            owner[key] = lent[id(own)]  # type: ignore[assignment]
         try:
             yield
         finally:
-            for (owner, key, _), param in zip(slots, own, strict=True):
-                owner[key] = param
-
-    def _slot(self, name: str) -> tuple[dict[str, Any], str]:
-        """The dict and key under which torch keeps a parameter."""
-        path, _, key = name.rpartition(".")
-        return self.get_submodule(path)._parameters, key
+            for owner, key, own in slots:
+                owner[key] = own
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
@@ -104,9 +105,6 @@ class TorchNetwork(TorchRLModule):
     def named_weights(self) -> dict[str, Any]:
         """In the network's order."""
         return {name: self._parameters[key] for name, key in self._keys.items()}
-
-    def _slot(self, name: str) -> tuple[dict[str, Any], str]:
-        return self._parameters, self._keys[name]
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self.network.forward(ops, self.named_weights(), batch, value=True)

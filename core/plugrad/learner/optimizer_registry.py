@@ -27,6 +27,7 @@ class RegisteredOptimizer:
         optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
         stepper: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
         refs: names of its parameters.
+        modules: ids of the modules that have any of them; a parameter that modules share is named by the first.
         schedule: of its learning rate; None leaves the learning rate to the user.
     """
 
@@ -35,17 +36,13 @@ class RegisteredOptimizer:
     optimizer: Any
     stepper: Optimizer
     refs: tuple[ParamRef, ...]
+    modules: frozenset[ModuleID]
     schedule: Schedule | None
 
     @property
     def full_name(self) -> str:
         """`<module id>_<name>`."""
         return f"{self.module_id}_{self.name}"
-
-    @property
-    def modules(self) -> set[ModuleID]:
-        """Ids of the modules whose parameters it steps."""
-        return {ref.split("/", 1)[0] for ref in self.refs}
 
     @property
     def layout(self) -> Layout:
@@ -92,12 +89,23 @@ def register_optimizer(
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
     stepper = learner._adopt_optimizer(optimizer)
-    registered = RegisteredOptimizer(module_id, optimizer_name, optimizer, stepper, refs, schedule)
+    registered = RegisteredOptimizer(
+        module_id, optimizer_name, optimizer, stepper, refs, _owners(learner, params), schedule
+    )
     _check_free(learner, registered)
     stepper.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
     learner.registered_optimizers[registered.full_name] = registered
     if schedule is not None:
         learner._set_optimizer_lr(optimizer, schedule.at(0))
+
+
+def _owners(learner: Any, params: Sequence[Any]) -> frozenset[ModuleID]:
+    own = {id(param) for param in params}
+    return frozenset(
+        module_id
+        for module_id in learner.trainable_module_ids
+        if not own.isdisjoint(map(id, learner.get_parameters(learner.module[module_id])))
+    )
 
 
 @hookimpl
