@@ -24,7 +24,11 @@ class SharedMomentum(Shared):
 def built(backend, learner_class, mode="none", **settings):
     settings = {"lr": [[0, 0.1], [100, 0.0]], "minibatch_size": 8, "grad_clip": 0.1, **settings}
     config = value_config(backend, learner_class=learner_class, **settings)
-    return with_modules(config, *("ab" if issubclass(learner_class, Shared) else "a")).framework(backend, compile=mode).build_learner()
+    return (
+        with_modules(config, *("ab" if issubclass(learner_class, Shared) else "a"))
+        .framework(backend, compile=mode)
+        .build_learner()
+    )
 
 
 def after_updates(learner):
