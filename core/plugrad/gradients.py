@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from plugrad.errors import ConfigError
@@ -77,10 +78,17 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     Args:
         ops: the backend's tensor functions.
         buffers: `[(layout, flat gradient)]`, one per optimizer.
+        sources: flat gradients that some of them were clipped from, and that they are finite with.
     """
 
-    def __init__(self, ops: Ops, buffers: Sequence[tuple[Layout, Tensor]]) -> None:
+    def __init__(
+        self,
+        ops: Ops,
+        buffers: Sequence[tuple[Layout, Tensor]],
+        sources: Mapping[Layout, Tensor | None] = MappingProxyType({}),
+    ) -> None:
         self._ops = ops
+        self._sources = sources
         self._flats = dict(buffers)
         self._owner = {ref: layout for layout, _ in buffers for ref in layout.refs}
         self._views: dict[Layout, dict[ParamRef, Tensor]] = {}
@@ -114,9 +122,13 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
             return layout.join(self._ops, self._views[layout])
         return self._flats[layout]
 
+    def source(self, layout: Layout) -> Tensor | None:
+        """What a flat gradient was clipped from: it is finite if that is. None: nothing is known of it."""
+        return None if layout in self._edited else self._sources.get(layout)
+
     def only(self, layouts: Sequence[Layout]) -> "FlatGradients":
         """The part that belongs to these optimizers."""
-        return FlatGradients(self._ops, [(each, self.flat(each)) for each in layouts if each in self._flats])
+        return joined(self._ops, [(self, each) for each in layouts if each in self._flats])
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -127,6 +139,12 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         if layout not in self._views:
             self._views[layout] = layout.split(self._ops, self._flats[layout])
         return self._views[layout]
+
+
+def joined(ops: Ops, parts: Sequence[tuple[FlatGradients, Layout]]) -> FlatGradients:
+    """Flat gradients of several mappings as one."""
+    buffers = [(layout, gradients.flat(layout)) for gradients, layout in parts]
+    return FlatGradients(ops, buffers, {layout: gradients.source(layout) for gradients, layout in parts})
 
 
 def flat_of(ops: Ops, gradients: Gradients, layout: Layout) -> Tensor:
@@ -209,7 +227,8 @@ def clip_gradients(
             return layout.join(ops, {ref: g * _shrink(ops, ops.norm(g), grad_clip) for ref, g in parts})
         raise ConfigError(f"grad_clip_by={grad_clip_by!r}: use 'value', 'norm' or 'global_norm'")
 
-    return FlatGradients(ops, [(layout, clip(layout)) for layout in flats.layouts]), norm
+    sources = {layout: flats.flat(layout) for layout in flats.layouts}
+    return FlatGradients(ops, [(layout, clip(layout)) for layout in flats.layouts], sources), norm
 
 
 def _norm(ops: Ops, flats: Sequence[Tensor]) -> Tensor:

@@ -233,6 +233,7 @@ def torch_module_class():
 
     class Own(TorchRLModule):
         def setup(self):
+            torch.manual_seed(0)
             self.body = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh())
             self.heads = torch.nn.ModuleDict({"pi": torch.nn.Linear(16, 2), "vf": torch.nn.Linear(16, 1)})
             self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
@@ -252,6 +253,8 @@ def tf2_module_class():
 
     class Own(Tf2RLModule):
         def setup(self):
+            tf.random.set_seed(0)
+
             def layer(inputs, outputs):  # variables without names of their own
                 return [
                     tf.Variable(tf.random.normal([inputs, outputs], stddev=0.5)),
@@ -277,6 +280,7 @@ def keras_module_class():
 
     class Own(Tf2RLModule):
         def setup(self):
+            tf.keras.utils.set_random_seed(0)
             self.body = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(16, "tanh")])
             self.heads = {"pi": tf.keras.layers.Dense(2), "vf": tf.keras.layers.Dense(1)}
             for head in self.heads.values():

@@ -15,12 +15,14 @@ P = DEFAULT_MODULE_ID
 def torch_model(inputs, outputs):
     import torch
 
+    torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(inputs, 8), torch.nn.Tanh(), torch.nn.Linear(8, outputs))
 
 
 def tf2_model(inputs, outputs):
     import tensorflow as tf
 
+    tf.keras.utils.set_random_seed(0)
     layers = [tf.keras.layers.Dense(8, "tanh"), tf.keras.layers.Dense(outputs)]
     return tf.keras.Sequential(layers)  # not built: it learns its inputs when it is adopted
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import OptimizerError, did_you_mean
-from plugrad.gradients import FlatGradients, FlatVariable, Layout, as_flat, layouts_in
+from plugrad.gradients import FlatGradients, FlatVariable, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
@@ -196,7 +196,5 @@ def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[P
     """Several optimizers' gradients as one mapping, flat where all are."""
     if all(isinstance(part, FlatGradients) for part in parts):
         flats = [as_flat(learner.ops, part) for part in parts]
-        return FlatGradients(
-            learner.ops, [(each, part.flat(each)) for part in flats for each in part.layouts]
-        )
+        return joined(learner.ops, [(part, each) for part in flats for each in part.layouts])
     return {ref: gradient for part in parts for ref, gradient in part.items()}

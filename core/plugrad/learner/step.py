@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from plugrad.errors import LossError
-from plugrad.gradients import Clip, Gradients, clip_gradients, flat_of, layouts_in
+from plugrad.gradients import Clip, FlatGradients, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, accumulated
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
@@ -116,15 +116,22 @@ def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:
 def _all_finite(
     learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
 ) -> Tensor:
-    """One boolean scalar. Clipping by value hides an infinity, so the gradients before it are looked at too."""
+    """One boolean scalar, by the losses and the norm of each optimizer's gradients, which a clip computes anyway.
+
+    The gradients are looked at as they came, since clipping by value hides an infinity, and again where a hook made
+    something of them that is not known to be finite with them.
+    """
+    ops = learner.ops
     total: Tensor = sum(losses.values())
     for layout in learner.layouts:
-        flats = [
-            flat_of(learner.ops, each, layout) for each in (raw, gradients) if layouts_in(each, [layout])
-        ]
-        for flat in {id(flat): flat for flat in flats}.values():
-            total = total + learner.ops.sum(flat)
-    return learner.ops.isfinite(total)
+        came = flat_of(ops, raw, layout) if layouts_in(raw, [layout]) else None
+        goes = flat_of(ops, gradients, layout) if layouts_in(gradients, [layout]) else None
+        made_of = gradients.source(layout) if isinstance(gradients, FlatGradients) else None
+        if came is not None:
+            total = total + ops.norm(came)
+        if goes is not None and (came is None or (goes is not came and made_of is not came)):
+            total = total + ops.norm(goes)
+    return ops.isfinite(total)
 
 
 @hookimpl
