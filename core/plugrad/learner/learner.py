@@ -3,7 +3,8 @@
     learner = PPOConfig().environment(spaces...).build_learner()
     results = learner.update(batch)
 
-Every method that a user may override is also a hook of the same name; those stand in `hooked`. Knows no framework.
+Every method that a user may override is also a hook of the same name; those stand in `hooked`. How a learner acts,
+reports and remembers stands in `acting`, `reporting` and `remembering`. Knows no framework.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +14,6 @@ import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.collective import Collective
-from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Layout
 from plugrad.hooks import fronts
@@ -21,6 +21,7 @@ from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import defaults, disk, modules, optimizer_registry, sharing, step
+from plugrad.learner.acting import ActingMethods
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -35,22 +36,18 @@ from plugrad.learner.inference import Actor
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.remembering import RememberingMethods
-from plugrad.learner.sequences import values_of_episodes
+from plugrad.learner.reporting import ReportingMethods
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.legacy.arguments import takes_older_update_arguments
 from plugrad.legacy.learner import LegacyLearner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
-from plugrad.results import check_result
 from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients, ConfigView
 from plugrad.streams import fresh_seed, stream
 from plugrad.types import (
     ALL_MODULES,
-    DEFAULT_MODULE_ID,
     TOTAL_LOSS_KEY,
-    Array,
-    ModuleBatches,
     ModuleID,
     Tensor,
 )
@@ -61,7 +58,7 @@ CORE = tuple(
 )
 
 
-class Learner(HookedMethods, RememberingMethods, LegacyLearner):
+class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods, LegacyLearner):
     """Trains the modules of one process.
 
     Args:
@@ -207,60 +204,6 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
         """Call a listener hook."""
         self._hooks.relay(hook, learner=self, **arguments)
 
-    # --- act ----------------------------------------------------------------------------------------------------
-
-    def compute_actions(
-        self,
-        obs: Array,
-        *,
-        module_id: ModuleID = DEFAULT_MODULE_ID,
-        explore: bool = True,
-        state: Mapping[str, Array] | None = None,
-    ) -> dict[str, Any]:
-        """Act on a batch of observations: what a simulator of your own needs to make a batch.
-
-        Args:
-            obs: [B, ...], as the module's observation space.
-            module_id: who acts.
-            explore: sample; else the mode of the distribution.
-            state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
-
-        Returns:
-            Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B];
-            of a stateful module also `state_out`, `{name: [B, ...]}`.
-
-        Raises:
-            BatchError: observations or state of another shape than the module's.
-        """
-        self._check_is_built()
-        _ = self.module[module_id]  # an unknown id is an error before it has a random stream
-        rng = self.stream(module_id, "actions")
-        return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state)
-
-    def compute_values(
-        self,
-        obs: Array,
-        *,
-        module_id: ModuleID = DEFAULT_MODULE_ID,
-        state: Mapping[str, Array] | None = None,
-    ) -> Array:
-        """State values, float32 [B], of observations [B, ...]; of a stateful module [B, T] of sequences [B, T, ...].
-
-        Args:
-            obs: the observations.
-            module_id: whose values.
-            state: that the sequences begin with, `{name: [B, ...]}`; None: that of the start of an episode.
-        """
-        self._check_is_built()
-        return self._actor.compute_values(np.asarray(obs), module_id, state)
-
-    def compute_values_of_episodes(
-        self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
-    ) -> Array:
-        """State values, float32 [B + E], of all observations of E episodes with B steps, each in its recorded state."""
-        self._check_is_built()
-        return values_of_episodes(self, module_id, episodes)
-
     # --- update -------------------------------------------------------------------------------------------------
 
     @takes_older_update_arguments
@@ -380,43 +323,7 @@ class Learner(HookedMethods, RememberingMethods, LegacyLearner):
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
 
-    # --- results and state --------------------------------------------------------------------------------------
-
-    def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
-        self.metrics.register(module_id, key, value)
-
-    def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
-        """Report several values."""
-        for key, value in metrics.items():
-            self.register_metric(module_id, key, value)
-
-    def compile_results(
-        self,
-        *,
-        batch: ModuleBatches,
-        fwd_out: ModuleBatches,
-        loss_per_module: Mapping[ModuleID, float],
-        metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
-    ) -> dict[ModuleID, dict[str, Any]]:
-        """What `update` returns. Called once at its end; override to add, rename or leave out.
-
-        Args:
-            batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
-            fwd_out: always empty: what the forward passes gave belongs to the minibatches and is gone with them.
-                Report what you need of it with `register_metric` in the loss.
-            loss_per_module: `{module_id: mean loss over the minibatches}`.
-            metrics_per_module: all that was registered, `{module_id or ALL_MODULES: {name: float or array}}`.
-        """
-        return {module_id: dict(metrics) for module_id, metrics in metrics_per_module.items()}
-
-    def _check_result(self, result: Any) -> None:
-        """Refuse what `update` may not return.
-
-        Raises:
-            ResultError: it is no dict, has no `ALL_MODULES`, or a key that is no module id.
-        """
-        check_result(result, self.module)
+    # --- disk ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_checkpoint(
