@@ -14,6 +14,7 @@ from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
 from plugrad_tf2 import ops
+from plugrad_tf2.acting import traced
 
 
 class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
@@ -111,10 +112,31 @@ class Tf2Network(Tf2RLModule):
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
         self._lent: Mapping[str, Any] = self._weights
+        self._act = traced(self._forward_inference)
+        self._explore = traced(self._forward_exploration)
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """In the network's order."""
         return dict(self._weights)
+
+    def forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """See `RLModule`; one traced call outside of updates."""
+        outputs: dict[str, Any] = (self._act if self._is_alone else self._forward_inference)(batch)
+        return outputs
+
+    def forward_exploration(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """See `RLModule`; one traced call outside of updates."""
+        outputs: dict[str, Any] = (self._explore if self._is_alone else self._forward_exploration)(batch)
+        return outputs
+
+    def compute_values(self, batch: Mapping[str, Any]) -> Any:
+        """See `RLModule`; one traced call outside of updates."""
+        return self.forward_exploration(batch)[Columns.VF_PREDS]
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether it computes with its own variables, in no program that is being traced."""
+        return self._lent is self._weights and tf.executing_eagerly()
 
     @contextmanager
     def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:

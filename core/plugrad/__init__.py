@@ -17,6 +17,7 @@ from plugrad.hooks.registry import get_algorithm, list_plugins
 from plugrad.learner import Learner
 from plugrad.legacy import find as _find_older_name
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.random_module import RandomRLModule
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import (
     ALL_MODULES,
@@ -45,6 +46,7 @@ __all__ = [
     "PlugradError",
     "RLModule",
     "RLModuleSpec",
+    "RandomRLModule",
     "SingleAgentEpisode",
     "get_algorithm",
     "hookimpl",

@@ -128,11 +128,11 @@ class RLModule(LegacyRLModule):
         return self.get_train_action_dist_cls()
 
     def get_state(self) -> dict[str, Array]:
-        """`{parameter name: numpy copy}`, in canonical order."""
-        raise NotImplementedError
+        """`{parameter name: numpy copy}`, in canonical order; empty for a module without parameters."""
+        return {}
 
     def _load(self, state: Mapping[str, Array]) -> None:
-        raise NotImplementedError
+        """Take over arrays of the names and shapes that `get_state` gives."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Load exactly these weights; `{"rl_module": weights}` works too.

@@ -30,7 +30,7 @@ class Tower:
     """One design of hidden layers, which a network may use several times under different names.
 
     Args:
-        space: of one observation: Box or Discrete.
+        space: of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary.
         config: all keys of `model_config`.
 
     Attributes:
@@ -43,7 +43,7 @@ class Tower:
 
     def __init__(self, space: gym.Space[Any] | None, config: Mapping[str, Any]) -> None:
         self._shape = _shape(space)
-        self._one_hot = isinstance(space, gym.spaces.Discrete)
+        self._choices = _choices(space)
         self._scale = _scale(space)
         self.filters = conv_filters(config["conv_filters"], self._shape)
         self._maps = map_shapes(self._shape, self.filters)
@@ -67,8 +67,10 @@ class Tower:
 
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
         """Observations as float32 for the first layer: one-hot or scaled, flat unless there are convolutions."""
-        if self._one_hot:
-            return ops.one_hot(obs, *self._shape)
+        if isinstance(self._choices, int):
+            return ops.one_hot(obs, self._choices)
+        if self._choices:
+            return ops.concat([ops.one_hot(obs[..., n], each) for n, each in enumerate(self._choices)], -1)
         x = ops.cast(obs, "float32")  # integers are good observations of a Box
         if self._scale is not None:
             x = x * self._scale
@@ -96,14 +98,25 @@ class Tower:
 
 
 def _shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
-    if isinstance(space, gym.spaces.Box):
-        return space.shape
+    """Of a prepared observation."""
+    if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
+        return tuple(space.shape)
     if isinstance(space, gym.spaces.Discrete):
         return (int(space.n),)
+    if isinstance(space, gym.spaces.MultiDiscrete) and len(space.shape) == 1:
+        return (int(space.nvec.sum()),)
     raise ConfigError(
-        f"observation space {space}: the built-in networks take Box and Discrete; flatten others with "
-        "gymnasium.wrappers.FlattenObservation or give a module_class"
+        f"observation space {space}: the built-in networks take Box, Discrete, MultiDiscrete [n] and MultiBinary. "
+        "Environments are flattened by themselves; in batches of your own flatten others by gymnasium.spaces.flatten "
+        "and give the module gymnasium.spaces.flatten_space(...), or give a module_class"
     )
+
+
+def _choices(space: gym.Space[Any] | None) -> int | tuple[int, ...]:
+    """How many values an observation that becomes one-hot has, or each entry of it; empty where it stays as it is."""
+    if isinstance(space, gym.spaces.Discrete):
+        return int(space.n)
+    return tuple(map(int, space.nvec)) if isinstance(space, gym.spaces.MultiDiscrete) else ()
 
 
 def _scale(space: gym.Space[Any] | None) -> float | None:

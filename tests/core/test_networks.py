@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -232,6 +232,23 @@ def test_discrete_observations_choose_a_row_of_the_first_layer():
     np.testing.assert_allclose(found[Columns.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("space", "observations", "rows"),
+    [
+        (MultiDiscrete([2, 3]), [[1, 2], [0, 0]], [[0, 1, 0, 0, 1], [1, 0, 1, 0, 0]]),
+        (MultiBinary(3), [[1, 0, 1], [0, 0, 1]], [[1, 0, 1], [0, 0, 1]]),
+        (MultiBinary([2, 2]), [[[1, 0], [0, 1]]], [[1, 0, 0, 1]]),
+    ],
+)
+def test_observations_of_several_choices_are_one_hot_each_and_bits_are_numbers(space, observations, rows):
+    net = network(space)
+    weights, obs = randomized(net), np.array(observations, space.dtype)
+    found = net.forward(ops, weights, {Columns.OBS: obs}, value=True)
+    expected = by_hand(weights, "pi", "pi.out", np.float64(rows))
+    np.testing.assert_allclose(found[Columns.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
+    assert found[Columns.VF_PREDS].shape == (len(rows),)
+
+
 @pytest.mark.parametrize("leading", [(7,), (2, 4)])
 @pytest.mark.parametrize("shape", [(), (2, 2), (2, 1, 3)])
 def test_observations_of_any_rank_are_flattened_behind_the_leading_dimensions(shape, leading):
@@ -308,7 +325,7 @@ def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
     [
         (
             {"observation": Dict({"a": Discrete(2)})},
-            "observation space Dict.*FlattenObservation or give a module_class",
+            "observation space Dict.*gymnasium.spaces.flatten_space.*, or give a module_class",
         ),
         ({"observation": None}, "observation space None"),
         ({"action": None}, "a policy needs an action space: give action_space="),

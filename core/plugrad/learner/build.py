@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from plugrad.config.names import resolve_name
 from plugrad.errors import ConfigError, PluginError
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
@@ -132,7 +133,7 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
     """
     check_spec_spaces(spec.observation_space, spec.action_space, module_id)
     if spec.module_class is not None:
-        module: RLModule = spec.module_class(
+        module: RLModule = _class_of(spec)(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             model_config=spec.model_config,
@@ -146,6 +147,11 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
         module_id=module_id, module_spec=spec, network=network, weights=weights
     )
     return built
+
+
+def _class_of(spec: RLModuleSpec) -> Any:
+    chosen = spec.module_class
+    return resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
 
 
 def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
-from plugrad.errors import CheckpointError
+from plugrad.errors import CheckpointError, ConfigError
 from plugrad.hooks.registry import get_algorithm
 from plugrad.learner.provenance import describe
+from plugrad.types import DEFAULT_MODULE_ID
 
 StrPath = str | PathLike[str]
 
@@ -50,13 +51,28 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
     return checkpoint
 
 
-def config_of(checkpoint: Checkpoint, *, backend: str | None = None) -> Any:
+def config_of(checkpoint: Checkpoint, *, backend: str | None = None, modules_are_given: bool = False) -> Any:
     """The config that a checkpoint was saved with, for another backend if one is named.
 
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
+
+    Raises:
+        ConfigError: a module is of a class of somebody's own, and the caller gives no modules.
     """
     data = checkpoint.metadata["config"]
     config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
     config = config_class.from_dict(data)
     config = config.plugins()  # a checkpoint never loads a listener
+    if not modules_are_given:
+        _refuse_own_classes(config.rl_module_spec)
     return config if backend is None else config.framework(backend)
+
+
+def _refuse_own_classes(spec: Any) -> None:
+    for module_id, each in getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec}).items():
+        if isinstance(getattr(each, "module_class", None), str):
+            raise ConfigError(
+                f"module {module_id!r} of this checkpoint is a {each.module_class}, and a checkpoint imports no code: "
+                "give module= or module_spec= to Learner.from_checkpoint, or build from your config and "
+                "restore_from_path"
+            )
