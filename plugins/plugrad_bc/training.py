@@ -21,7 +21,7 @@ class OfflineTraining(Training):
         algorithm: see `Training`; `config.input_` names the episodes.
 
     Raises:
-        ConfigError: they are of other spaces than the modules.
+        ConfigError: they are of other spaces than the modules, or a module is recurrent.
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -64,7 +64,17 @@ class OfflineTraining(Training):
 
 
 def _columns_of(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
-    """The columns that the learner's connectors make of episodes."""
+    """The columns that the learner's connectors make of episodes.
+
+    Raises:
+        ConfigError: a module carries a state, so that its rows cannot be taken one by one.
+    """
+    for module_id, module in learner.module.items():
+        if module.is_stateful:
+            raise ConfigError(
+                f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
+                "learner whole episodes with learner.update(episodes=...)"
+            )
     return run_pipeline(learner.connectors, learner, {}, episodes)
 
 

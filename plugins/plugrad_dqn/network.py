@@ -35,7 +35,10 @@ class QNetwork(Network):
     def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
         if not isinstance(spec.action_space, gym.spaces.Discrete):
             raise ConfigError(f"DQN needs a Discrete action space, found {spec.action_space}")
-        self._tower = Tower(spec.observation_space, spec.network_config())
+        config = spec.network_config()
+        if config["use_lstm"]:
+            raise ConfigError("DQN has no recurrent networks: leave use_lstm out of model_config")
+        self._tower = Tower(spec.observation_space, config)
         self._dueling = dueling
         actions = int(spec.action_space.n)
         heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}

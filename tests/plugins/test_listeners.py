@@ -17,7 +17,6 @@ from plugrad_listeners.gradient_noise_scale import noise_and_signal
 from plugrad_ppo import PPOConfig
 
 P = DEFAULT_MODULE_ID
-COMPILE = ("none", "complete_update")
 
 
 def built(config, *plugins) -> Learner:
@@ -29,7 +28,7 @@ def built(config, *plugins) -> Learner:
 # --- entropy bonus ---
 
 
-@pytest.mark.parametrize("compile", COMPILE)
+@pytest.mark.parametrize("compile", ["none", "complete_update"])
 def test_an_entropy_bonus_is_what_ppos_own_coefficient_is(backend, compile):
     config = ppo_config(backend, lr=0.01).framework(backend, compile=compile)
     listened = built(config, EntropyBonus(0.3))
@@ -90,16 +89,17 @@ def test_the_noise_scale_is_the_ratio_of_the_rows_variance_to_the_squared_gradie
     # Rows of a minibatch are drawn without repetition, which this estimate does not know: at most 1 / 8 off.
 
 
-@pytest.mark.parametrize("compile", COMPILE)
-def test_every_backend_measures_the_same_noise(backend, compile):
-    def measured(name, mode):
-        config = ppo_config(name, lr=0.01, grad_clip=0.1).framework(name, compile=mode)
+def test_every_backend_measures_the_same_noise(backend):
+    """On tf2 in one XLA program."""
+
+    def measured(name):
+        config = ppo_config(name, lr=0.01, grad_clip=0.1)
         learner = built(config, GradientNoiseScale())
         for _ in range(2):
             results = learner.update(with_signal(), minibatch_size=8)[P]
         return results, learner
 
-    (found, learner), (expected, _) = measured(backend, compile), measured("numpy", "none")
+    (found, learner), (expected, _) = measured(backend), measured("numpy")
     keys = [key for key in expected if key.startswith("gradient")]
     assert "gradient_noise_scale" in keys
     assert {key: found[key] for key in keys} == pytest.approx({key: expected[key] for key in keys}, rel=1e-3)
