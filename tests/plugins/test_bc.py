@@ -211,6 +211,10 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_built(recordi
         BCConfig().environment("CartPole-v1").build_algo()
     with pytest.raises(ConfigError, match="recorded observations are learned from as they are"):
         BCConfig().env_runners(normalize_observations=True).training(input_=recording).build_algo()
+    recurrent = BCConfig().framework("numpy").rl_module(model_config={"use_lstm": True})
+    recurrent = recurrent.environment("CartPole-v1").training(input_=recording)
+    with pytest.raises(ConfigError, match=r"carries a state \(use_lstm\), and recorded steps are taken one"):
+        recurrent.build_algo()
     with pytest.raises(
         ConfigError, match=r"input_: expected episodes of the observation_space Box.*found Box"
     ):
