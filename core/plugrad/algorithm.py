@@ -14,8 +14,8 @@ import gymnasium as gym
 
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
-from plugrad.group.learner_group import the_learner
-from plugrad.learner import disk
+from plugrad.group.acting import ActingLearner
+from plugrad.learner import Learner, disk
 from plugrad.learner.build import with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
 from plugrad.learner.sequences import initial_state
@@ -50,7 +50,7 @@ class Algorithm:
         self.iteration = 0
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
-        self._learner = the_learner(self.learner_group)
+        self._acting = ActingLearner(self.learner_group)
         self.env_runner: EnvRunner | None = None
         if not config.is_offline:
             self.env_runner = self._make_env_runner(self._explore, self.config.seed)
@@ -59,16 +59,20 @@ class Algorithm:
         self._seconds: dict[str, float] = {}
         self._training: Training = self._learner._provide("get_training_class")(self)
 
+    @property
+    def _learner(self) -> Learner:
+        return self._acting.learner
+
     def _make_env_runner(self, act: Act, seed: int | None = None, **changes: Any) -> EnvRunner:
         config = self.config.env_runners(**changes) if changes else self.config
         state = initial_state(self._learner.module[DEFAULT_MODULE_ID])
         return EnvRunner(config=config, act=act, initial_state=state, seed=seed)
 
     def _explore(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._learner.compute_actions(observations, state=state)
+        return self._acting.up_to_date().compute_actions(observations, state=state)
 
     def _exploit(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._learner.compute_actions(observations, explore=False, state=state)
+        return self._acting.up_to_date().compute_actions(observations, explore=False, state=state)
 
     @property
     def env_spec_reward_threshold(self) -> float | None:
@@ -123,6 +127,7 @@ class Algorithm:
             results: ModuleResults = self.learner_group.update(
                 batch, episodes=episodes, timesteps=timesteps, **settings
             )[0]
+            self._acting.follow()
         return results
 
     @contextmanager
@@ -200,7 +205,7 @@ class Algorithm:
         (see `EnvRunner.get_state`) therefore end here.
         """
         state = {
-            "learner": self._learner.get_state(),
+            "learner": self._acting.get_state(),
             "env_runner": None if self.env_runner is None else self.env_runner.get_state(),
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
@@ -228,6 +233,7 @@ class Algorithm:
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
             self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
+            self._acting.restored()
         self.iteration = state["training_iteration"]
 
     def _take(self, config: Any) -> None:

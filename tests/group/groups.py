@@ -1,10 +1,11 @@
 """The groups that tests of one file share: starting learners takes longer than what is tested on them."""
 
+import os
 from typing import Any
 
 from learning import ppo_config
 
-from plugrad import LearnerGroup
+from plugrad import Learner, LearnerGroup
 
 
 def group_config(backend: str, **training: Any) -> Any:
@@ -19,7 +20,38 @@ def group_config(backend: str, **training: Any) -> Any:
         **training,
     }
     config = ppo_config(backend, hiddens=(8,), **settings)
-    return config.learners(timeout_s=20, build_timeout_s=120, max_restarts=1000)
+    return config.learners(learner_class=Moody, timeout_s=20, build_timeout_s=120, max_restarts=1000)
+
+
+class Moody(Learner):
+    """Does what its process was told: `foreach_learner(be, {rank: mood})`."""
+
+    def before_gradient_based_update(self, *, timesteps: Any) -> None:
+        super().before_gradient_based_update(timesteps=timesteps)
+        if mood() == "raise before":
+            raise KeyError("before the first exchange")
+        if mood() == "not finite":
+            _, optimizer = self.get_optimizers_for_module()[0]
+            optimizer.parameters.assign(optimizer.parameters.numpy() * float("nan"))
+
+    def after_gradient_based_update(self, *, timesteps: Any) -> None:
+        super().after_gradient_based_update(timesteps=timesteps)
+        if mood() == "raise after":
+            raise ZeroDivisionError("after the last exchange")
+
+    def add_module(self, **settings: Any) -> Any:
+        if mood() == "raise before":
+            raise KeyError("and the others have it")
+        return super().add_module(**settings)
+
+
+def mood() -> str | None:
+    return os.environ.get("PLUGRAD_TEST_MOOD")
+
+
+def be(learner: Learner, moods: dict[int, str]) -> None:
+    rank = 0 if learner.collective is None else learner.collective.rank
+    os.environ["PLUGRAD_TEST_MOOD"] = moods.get(rank, "")
 
 
 class Groups:

@@ -6,6 +6,7 @@ threads.
 
 import os
 import pickle
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,20 +28,22 @@ class LearnerActor:
     """See the module.
 
     Args:
+        rank: its place in the group, until it joins another.
         num_threads: how many threads one operation of the framework may use.
+        search_path: where the user's classes can be imported from: the driver's `sys.path`.
     """
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, rank: int, num_threads: int, search_path: list[str]) -> None:
+        sys.path += [folder for folder in search_path if folder not in sys.path]
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
-        self._rank = 0
+        self._rank = rank
         self._committed = 0
         self._learner: Learner | None = None
         self._collective: Collective | None = None
         self._hosted: Any = None
 
-    def build(self, pickled_config: bytes, rank: int) -> Reply:
+    def build(self, pickled_config: bytes) -> Reply:
         """Build the learner."""
-        self._rank = rank
 
         def build() -> None:
             self._learner = build_learner(pickle.loads(pickled_config))

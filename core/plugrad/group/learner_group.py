@@ -12,7 +12,7 @@ from typing import Any, Self
 from plugrad.group.learners import Learners, LocalLearner
 from plugrad.group.requests import QueuedRequests, Requests
 from plugrad.group.tickets import Dropped, Results, Ticket
-from plugrad.learner import Learner, disk
+from plugrad.learner import disk
 from plugrad.learner.build import Spaces, with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters
 from plugrad.legacy.arguments import takes_older_update_arguments
@@ -279,9 +279,3 @@ def build_learner_group(
 ) -> LearnerGroup:
     """What `config.build_learner_group()` calls; arguments as `build_learner`."""
     return LearnerGroup(config=with_spaces(config, env, spaces), module_spec=rl_module_spec)
-
-
-def the_learner(group: LearnerGroup) -> Learner:
-    """The learner of a local group: who acts for the env runners."""
-    found: list[Learner] = group.foreach_learner(lambda learner: learner)
-    return found[0]

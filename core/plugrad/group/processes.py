@@ -22,12 +22,17 @@ class Lost:
     Args:
         rank: whose place it had.
         died: whether it is dead; else it did not answer in time.
-        said: what Ray says of it.
+        said: what happened.
+        phase: what it was asked for.
     """
 
     rank: int
     died: bool
     said: str
+    phase: str = ""
+
+    def __str__(self) -> str:
+        return f"learner {self.rank} {self.said}"
 
 
 class Process:
@@ -123,12 +128,12 @@ def _end(pid: int) -> None:
 
 
 def start(
-    ray: Any, actor_class: type[Any], arguments: Sequence[Any], options: Mapping[str, Any], number: int
+    ray: Any, actor_class: type[Any], arguments: Sequence[tuple[Any, ...]], options: Mapping[str, Any]
 ) -> list[Process]:
-    """New actors; they are not waited for."""
+    """New actors, one for each tuple of arguments; they are not waited for."""
     remote = ray.remote(concurrency_groups={CONTROL: 1})(actor_class)
     settings = {"max_restarts": 0, "max_task_retries": 0, **options}
-    return [Process(ray, remote.options(**settings).remote(*arguments)) for _ in range(number)]
+    return [Process(ray, remote.options(**settings).remote(*each)) for each in arguments]
 
 
 def answers(
@@ -164,4 +169,4 @@ def _answer(ray: Any, rank: int, ref: Any) -> Any:
     except ray.exceptions.RayTaskError as error:
         return error.cause if isinstance(error.cause, Exception) else error
     except ray.exceptions.RayError as error:
-        return Lost(rank, True, f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+        return Lost(rank, True, f"died ({type(error).__name__}: {str(error).strip().splitlines()[0]})")

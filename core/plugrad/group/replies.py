@@ -6,9 +6,10 @@ them say where they were raised. Knows no Ray.
 
 import pickle
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
 from plugrad.hooks.fronts import hooked_methods
@@ -34,6 +35,17 @@ class Reply:
     failure: "Failure | None" = None
 
 
+Replies: TypeAlias = dict[int, Reply]
+"""By rank."""
+
+
+def raise_failures(replies: Mapping[int, Reply]) -> None:
+    """Raise the error of the first that has one of its own, if any has; else what it says of another."""
+    failures = [reply.failure for reply in replies.values() if reply.failure is not None]
+    if failures:
+        raise min(failures, key=lambda failure: failure.echo).error()
+
+
 @dataclass(frozen=True)
 class Failure:
     """An exception on its way to another process.
@@ -43,19 +55,19 @@ class Failure:
         summary: its class and message.
         where: rank, hook, module and line, as far as they are known.
         trace: the traceback as text.
-        is_echo: whether it only says that another learner failed.
+        echo: 0 for an error of its own, 1 for a learner that came too late for another, 2 for one that left.
     """
 
     pickled: bytes | None
     summary: str
     where: dict[str, Any]
     trace: str
-    is_echo: bool
+    echo: int
 
     def error(self) -> Exception:
         """The exception as it was, with a note that says where, and the attributes `rank`, `hook` and `module_id`."""
         error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
-        for name in ("rank", "hook", "module_id", "update"):
+        for name in ("rank", "hook", "module_id", "change"):
             if not hasattr(error, name):
                 _try_to_set(error, name, self.where.get(name))
         if isinstance(error, PlugradError):
@@ -72,14 +84,14 @@ def _try_to_set(error: Any, name: str, value: Any) -> None:
         return
 
 
-def failure_of(error: Exception, rank: int, update: int) -> Failure:
+def failure_of(error: Exception, rank: int, change: int | None) -> Failure:
     """What to send of an exception that was just caught."""
     return Failure(
         _pickled(error),
         f"{type(error).__name__}: {error}",
-        {"rank": rank, "update": update, **_place(error.__traceback__)},
+        {"rank": rank, "change": change, **_place(error.__traceback__)},
         "".join(traceback.format_exception(error)),
-        isinstance(error, CollectiveError | LearnerTimeoutError),
+        2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
     )
 
 
@@ -101,8 +113,8 @@ def _place(trace: TracebackType | None) -> dict[str, Any]:
     while trace is not None:
         frame = trace.tb_frame
         name = frame.f_code.co_name
-        if name in hooks or name in hooks.values():
-            found["hook"] = hooks.get(name, name)
+        if name in hooks:
+            found["hook"] = hooks[name]
         if isinstance(frame.f_locals.get("module_id"), str):
             found["module_id"] = frame.f_locals["module_id"]
         found["line"] = f"{frame.f_code.co_filename}:{trace.tb_lineno}"

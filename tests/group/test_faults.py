@@ -1,0 +1,235 @@
+"""Learners that die, stand still or raise: nothing is lost, nothing is done twice, nothing waits for ever."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from groups import Groups, be, group_config
+from learning import digest, largest_difference, ppo_batch
+
+from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
+from plugrad.errors import (
+    BatchError,
+    LearnerGroupDeadError,
+    LearnerTimeoutError,
+    NonFiniteError,
+    RestoreMismatchError,
+)
+from plugrad.learner.digest import digest as digest_of
+
+P = DEFAULT_MODULE_ID
+
+
+def pids(group: LearnerGroup) -> list[int]:
+    return group.foreach_learner(lambda learner: __import__("os").getpid())
+
+
+@contextmanager
+def signalled(pid: int, after_s: float, what: int) -> Iterator[None]:
+    """A process gets a signal in a while."""
+    timer = threading.Timer(after_s, os.kill, (pid, what))
+    timer.start()
+    yield
+    timer.join()
+
+
+def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
+    """As many learners as before, all equal, and equal to one that met no fault."""
+    assert len(group) == size
+    assert len(set(group.foreach_learner(digest_of))) == 1
+    assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
+    state = group.get_state()["learner"]
+    assert state["counters"] == one.get_state("counters")["counters"]
+    assert state["streams"] == one.get_state("streams")["streams"]
+
+
+@pytest.mark.parametrize(("size", "kills"), [(2, 6), (3, 6)])
+def test_killed_learners_are_replaced_and_no_update_is_lost_or_repeated(
+    groups: Groups, backend: str, size: int, kills: int
+) -> None:
+    if (backend, size) == ("tf2", 3):
+        size, kills = 2, 2  # starting TensorFlow takes a while
+    group, one = groups.get(backend, size), group_config(backend).build_learner()
+    rng = random.Random(f"{backend} {size}")
+    usual = seconds_of_an_update(group, one)
+    for _ in range(kills):
+        victim = rng.choice(pids(group))
+        with signalled(victim, rng.uniform(0, 2) * usual, signal.SIGKILL):
+            for n in range(2):
+                both(group, one, seed=n)
+        both(group, one, seed=3)  # who was killed after the last update is missed here
+    assert_whole(group, one, size)
+
+
+def both(group: LearnerGroup, one: Learner, **batch: Any) -> None:
+    (result, *_) = group.update(ppo_batch(64, **batch))
+    one.update(ppo_batch(64, **batch))
+    assert result[P]["weights_seq_no"] == one.counters["weights_seq_no"]
+
+
+def seconds_of_an_update(group: LearnerGroup, one: Learner) -> float:
+    both(group, one)
+    start = time.perf_counter()
+    both(group, one)
+    return time.perf_counter() - start
+
+
+SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+CALLS = {
+    "update": lambda group, path: group.update(ppo_batch(64)),
+    "async update": lambda group, path: group.submit(ppo_batch(64)).result(60),
+    "save": lambda group, path: group.save_to_path(path / "saved"),
+    "get_state": lambda group, path: group.get_state(),
+    "set_state": lambda group, path: group.set_state(group.get_state()),
+    "add_module": lambda group, path: group.add_module(module_id="p1", module_spec=SPEC),
+    "remove_module": lambda group, path: group.remove_module("p1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("save", signal.SIGKILL),
+        ("set_state", signal.SIGKILL),
+        ("add_module", signal.SIGKILL),
+        ("remove_module", signal.SIGKILL),
+        ("update", signal.SIGSTOP),
+        ("get_state", signal.SIGSTOP),
+        ("async update", signal.SIGSTOP),
+    ],
+)
+def test_a_learner_that_dies_or_stands_still_is_no_fault_of_the_caller(
+    faulty: LearnerGroup, call: str, what: int, tmp_path: Any
+) -> None:
+    if call == "remove_module":
+        faulty.add_module(module_id="p1", module_spec=SPEC)
+    faulty.update(ppo_batch(64))
+    os.kill(pids(faulty)[0], what)  # learner 0: the one that is asked for what all have
+    CALLS[call](faulty, tmp_path)
+    (result, _) = faulty.update(ppo_batch(64))
+    assert P in result
+    assert ("p1" in faulty.get_weights()) == (call == "add_module")
+    assert len(set(faulty.foreach_learner(digest_of))) == 1
+    if call == "save":
+        assert Learner.from_checkpoint(tmp_path / "saved").counters["weights_seq_no"] == 1
+    if call == "add_module":
+        faulty.remove_module("p1")
+
+
+@pytest.fixture(scope="module")
+def made(cluster: None) -> Iterator[LearnerGroup]:
+    """Two learners on torch with little patience."""
+    with group_config("torch").learners(num_learners=2, timeout_s=3).build_learner_group() as group:
+        yield group
+
+
+@pytest.fixture
+def faulty(made: LearnerGroup) -> LearnerGroup:
+    """As it was built."""
+    made.set_state({"learner": group_config("torch").build_learner().get_state()})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("call", "moods", "error", "hook"),
+    [
+        ("update", {1: "raise before"}, KeyError, "before_gradient_based_update"),
+        ("update", {1: "raise after"}, ZeroDivisionError, "after_gradient_based_update"),
+        ("add_module", {1: "raise before"}, KeyError, None),
+        ("update", {1: "not finite"}, NonFiniteError, None),
+    ],
+)
+def test_an_error_of_one_learner_keeps_its_type_and_changes_nothing(
+    pair: LearnerGroup,
+    call: str,
+    moods: dict[int, str],
+    error: type[Exception],
+    hook: str | None,
+    tmp_path: Any,
+) -> None:
+    pair.update(ppo_batch(64))
+    before, processes = digest(pair.get_state()), pids(pair)
+    pair.foreach_learner(be, moods)
+    with pytest.raises(error) as raised:
+        CALLS[call](pair, tmp_path)
+    assert raised.value.hook == hook
+    assert raised.value.rank == (1 if error is not NonFiniteError else raised.value.rank)
+    assert any("learner" in note for note in raised.value.__notes__)
+    pair.foreach_learner(be, {})
+    assert digest(pair.get_state()) == before
+    pair.update(ppo_batch(64))
+    assert pids(pair) == processes
+    assert len(set(pair.foreach_learner(digest_of))) == 1
+
+
+def test_bad_batches_and_states_harm_no_learner(pair: LearnerGroup) -> None:
+    before, processes = digest(pair.get_state()), pids(pair)
+    with pytest.raises(BatchError, match="nobody"):
+        pair.update({"nobody": ppo_batch(4)})
+    with pytest.raises(NonFiniteError, match="advantages"):
+        pair.update({**ppo_batch(4), "advantages": np.full(4, np.nan)}, minibatch_size=4)
+    with pytest.raises(RestoreMismatchError, match="missing"):
+        pair.set_weights({P: {}})
+    assert digest(pair.get_state()) == before
+    assert pids(pair) == processes
+
+
+def test_a_group_may_go_on_with_fewer_learners(cluster: None) -> None:
+    config = group_config("torch").learners(num_learners=3, on_failure="shrink")
+    one = config.learners(num_learners=0).build_learner()
+    with config.build_learner_group() as group:
+        both(group, one)
+        os.kill(pids(group)[0], signal.SIGKILL)
+        both(group, one, seed=1)
+        assert_whole(group, one, 2)
+        os.kill(pids(group)[1], signal.SIGKILL)
+        both(group, one, seed=2)
+        assert_whole(group, one, 1)
+        os.kill(pids(group)[0], signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(LearnerGroupDeadError, match="learner 0 died"):
+                group.update(ppo_batch(64))
+
+
+def test_a_group_that_must_not_go_on_says_so_and_can_still_be_saved(cluster: None, tmp_path: Any) -> None:
+    config = group_config("torch").learners(num_learners=2, on_failure="raise")
+    with config.build_learner_group() as group:
+        group.update(ppo_batch(64))
+        os.kill(pids(group)[1], signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(LearnerGroupDeadError, match="learner 1 died"):
+                group.update(ppo_batch(64))
+        group.save_to_path(tmp_path)
+    assert Learner.from_checkpoint(tmp_path).counters["weights_seq_no"] == 1
+
+
+def test_one_that_stands_still_is_named_in_time_and_shutdown_ends_it(cluster: None) -> None:
+    config = group_config("torch").learners(num_learners=1, timeout_s=2)
+    group = config.build_learner_group()
+    group.update(ppo_batch(64))
+    (pid,) = pids(group)
+    os.kill(pid, signal.SIGSTOP)
+    start = time.perf_counter()
+    with pytest.raises(LearnerTimeoutError, match="learner 0 did not answer"):
+        group.update(ppo_batch(64))
+    assert time.perf_counter() - start < 4.5
+    group.shutdown()
+    assert time.perf_counter() - start < 10
+    while pid_exists(pid) and time.perf_counter() - start < 15:
+        time.sleep(0.1)
+    assert not pid_exists(pid)
+
+
+def pid_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

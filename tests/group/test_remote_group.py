@@ -1,0 +1,172 @@
+"""What RLlib's own tests ask of a LearnerGroup, asked of remote learners: state, modules, disk, async updates."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from groups import Groups, group_config
+from learning import digest, largest_difference, ppo_batch
+
+from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec, SingleAgentEpisode
+from plugrad.learner.digest import digest as digest_of
+
+P = DEFAULT_MODULE_ID
+SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+
+
+def test_modules_come_and_go_on_all(pair: LearnerGroup) -> None:
+    assert (pair.is_remote, pair.is_local, len(pair)) == (True, False, 2)
+    pair.add_module(module_id="p1", module_spec=SPEC)
+    for results in pair.update({P: ppo_batch(32), "p1": ppo_batch(32, seed=1)}):
+        assert set(results) == {P, "p1", ALL_MODULES}
+    assert set(pair.config.rl_module_spec.rl_module_specs) == {P, "p1"}
+    assert set(pair.get_weights(["p1"])) == {"p1"}
+    pair.remove_module("p1")
+    assert all(set(results) == {P, ALL_MODULES} for results in pair.update(ppo_batch(32)))
+    assert len(set(pair.foreach_learner(digest_of))) == 1
+
+
+def test_checkpoints_go_from_groups_to_learners_and_back(pair: LearnerGroup, tmp_path: Path) -> None:
+    pair.update(ppo_batch(64))
+    pair.save_to_path(tmp_path / "group")
+    learner = Learner.from_checkpoint(tmp_path / "group")
+    assert not learner.distributed
+    assert digest(learner.get_state()) == digest(pair.get_state()["learner"])
+    (with_group, _), alone = pair.update(ppo_batch(64, seed=1)), learner.update(ppo_batch(64, seed=1))
+    assert with_group[P]["total_loss"] == pytest.approx(alone[P]["total_loss"], abs=1e-6)
+    learner.save_to_path(tmp_path / "learner")
+    pair.restore_from_path(tmp_path / "learner")
+    assert digest(learner.get_state()) == digest(pair.get_state()["learner"])
+    pair.restore_from_path(tmp_path / "group")
+    assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 1
+
+
+def test_episodes_are_connected_once_and_shared(pair: LearnerGroup, backend: str) -> None:
+    one = group_config(backend).build_learner()
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(50, 3)).astype(np.float32)
+    columns = one.compute_actions(observations[:-1])
+    one.set_state(pair.get_state()["learner"])
+    episodes = [
+        SingleAgentEpisode(
+            observations=observations[a : b + 1],
+            actions=columns.pop("actions")[a:b] if b == 49 else columns["actions"][a:b],
+            rewards=rng.normal(size=b - a),
+            terminated=b == 30,
+            extra_model_outputs={name: values[a:b] for name, values in columns.items() if name != "actions"},
+        )
+        for a, b in ((0, 30), (30, 49))
+    ]
+    one.update(episodes=episodes)
+    results = pair.update(episodes=episodes)
+    assert [each[ALL_MODULES]["num_env_steps_trained"] for each in results] == [49, 49]
+    assert largest_difference(pair.get_weights(), one.get_weights()) < 1e-6
+
+
+def test_the_loop_of_the_guide_to_async_updates(pair: LearnerGroup) -> None:
+    start = time.perf_counter()
+    results = pair.update(ppo_batch(64), async_update=True)
+    took = time.perf_counter() - start
+    assert results == []
+    start = time.perf_counter()
+    losses = []
+    while len(losses) < 40:
+        for result in pair.update(ppo_batch(64), async_update=True):
+            losses.append(result[P]["total_loss"])
+    assert took < 0.5 * (time.perf_counter() - start)
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    weights = pair.get_weights()  # after everything that was submitted before
+    stats = pair.get_stats()
+    assert stats["in_flight"] == 0
+    assert stats["submitted"] == stats["applied"]
+    assert digest(weights) == digest(pair.get_weights())
+
+
+def test_the_ledger_closes_over_delays_and_kills(groups: Groups) -> None:
+    group = groups.get("torch", 2)
+    before, rng = group.get_stats(), np.random.default_rng(0)
+    number, tickets = 150, []
+    for n in range(number):
+        if n in (40, 100):
+            os.kill(group.foreach_learner(lambda learner: os.getpid())[n // 50 % 2], signal.SIGKILL)
+        tickets.append(group.submit(ppo_batch(16), num_epochs=1))
+        time.sleep(rng.exponential(0.002))
+        stats = group.get_stats()
+        assert stats["submitted"] == sum(
+            stats[each] for each in ("applied", "failed", "dropped", "in_flight")
+        )
+        assert stats["in_flight"] <= 3
+    seen = [ticket.result(60)[0][P]["weights_seq_no"] for ticket in tickets]
+    assert seen == list(range(1, number + 1))
+    assert group.get_stats()["applied"] - before["applied"] == number
+
+
+def test_an_algorithm_trains_on_remote_learners_and_resumes(cluster: None, tmp_path: Path) -> None:
+    from plugrad_ppo import PPOConfig
+
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
+        .debugging(seed=3)
+        .learners(num_learners=2)
+    )
+    remote, local = config.build_algo(), config.learners(num_learners=0).build_algo()
+    found, expected = remote.train(), local.train()
+    assert found["learners"][f"{P}/total_loss"] == pytest.approx(
+        expected["learners"][f"{P}/total_loss"], abs=1e-5
+    )
+    assert found["num_env_steps_sampled_lifetime"] == 256
+    remote.save_to_path(tmp_path)
+    local.restore_from_path(tmp_path)
+    after = [algorithm.train()["learners"][f"{P}/total_loss"] for algorithm in (remote, local)]
+    assert after[0] == pytest.approx(after[1], abs=1e-5)
+    remote.stop()
+    remote.stop()
+    local.stop()
+
+
+STARTS_RAY = """
+import os, stat, logging
+from pathlib import Path
+logging.basicConfig(level=logging.INFO)
+from learning import ppo_batch, ppo_config
+config = ppo_config("torch").learners(num_learners=1)
+with config.build_learner_group() as group:
+    group.update(ppo_batch(16))
+    import ray
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert not ray._private.worker.global_worker.node.webui_url
+    print("address", ray.get_runtime_context().gcs_address)
+    token = Path.home() / ".ray" / "auth_token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600, oct(token.stat().st_mode)
+    if STRANGER:
+        import subprocess, sys
+        code = "import ray; ray.init(address=%r, logging_level='ERROR')" % ray.get_runtime_context().gcs_address
+        strange = {**os.environ, "HOME": os.environ["STRANGE_HOME"], "RAY_AUTH_MODE": "disabled"}
+        found = subprocess.run([sys.executable, "-c", code], env=strange, capture_output=True, timeout=100)
+        assert found.returncode != 0, found
+"""
+
+
+def test_a_ray_of_our_own_is_closed_to_others(tmp_path: Path) -> None:
+    for folder in ("home", "stranger"):
+        (tmp_path / folder).mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"HOME": str(tmp_path / "home"), "STRANGE_HOME": str(tmp_path / "stranger")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_RAY.replace("STRANGER", "True")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "authentication: token, no dashboard" in done.stderr
