@@ -15,6 +15,7 @@ import gymnasium as gym
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.group.acting import ActingLearner
+from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner, disk
 from plugrad.learner.build import with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
@@ -51,9 +52,9 @@ class Algorithm:
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
         self._acting = ActingLearner(self.learner_group)
-        self.env_runner: EnvRunner | None = None
+        self.env_runner: EnvRunner | RemoteEnvRunners | None = None
         if not config.is_offline:
-            self.env_runner = self._make_env_runner(self._explore, self.config.seed)
+            self.env_runner = self._make_own_env_runner()
         self._evaluator: EnvRunner | None = None
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
@@ -62,6 +63,11 @@ class Algorithm:
     @property
     def _learner(self) -> Learner:
         return self._acting.learner
+
+    def _make_own_env_runner(self) -> EnvRunner | RemoteEnvRunners:
+        if not self.config.num_env_runners:
+            return self._make_env_runner(self._explore, self.config.seed)
+        return RemoteEnvRunners(self.config, self._acting.weights)
 
     def _make_env_runner(self, act: Act, seed: int | None = None, **changes: Any) -> EnvRunner:
         config = self.config.env_runners(**changes) if changes else self.config

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,9 +132,47 @@ def test_an_algorithm_trains_on_remote_learners_and_resumes(cluster: None, tmp_p
     local.stop()
 
 
+def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
+    cluster: None, tmp_path: Path
+) -> None:
+    from plugrad_ppo import PPOConfig
+
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
+        .debugging(seed=3)
+        .env_runners(num_env_runners=2, num_envs_per_env_runner=4, normalize_observations=True)
+    )
+    algorithm = config.build_algo()
+    for _ in range(2):
+        results = algorithm.train()
+        assert results["env_runners/num_env_steps_sampled"] == 256
+    episodes = algorithm.sample()
+    assert len({episode.id_ for episode in episodes if episode.is_done}) == sum(e.is_done for e in episodes)
+    for episode in episodes:  # recorded by the policy as it is now
+        inputs = algorithm.learner_group.foreach_learner(_inputs_of, episode.observations[:-1])[0]
+        recorded = episode.extra_model_outputs["action_dist_inputs"]
+        np.testing.assert_allclose(recorded, inputs, atol=1e-5)
+    assert algorithm.env_runner.normalizer.count > 700
+    algorithm.save_to_path(tmp_path)
+    first = algorithm.train()
+    algorithm.restore_from_path(tmp_path)
+    again = algorithm.train()
+    assert again["learners"][f"{P}/total_loss"] == first["learners"][f"{P}/total_loss"]
+    os.kill(algorithm.env_runner._processes[1].place[1], signal.SIGKILL)
+    assert algorithm.train()["env_runners/num_env_steps_sampled"] == 256
+    algorithm.stop()
+
+
+def _inputs_of(learner: Learner, observations: Any) -> Any:
+    return learner.compute_actions(observations, explore=False)["action_dist_inputs"]
+
+
 STARTS_RAY = """
 import os, stat, logging
 from pathlib import Path
+from typing import Any
 logging.basicConfig(level=logging.INFO)
 from learning import ppo_batch, ppo_config
 config = ppo_config("torch").learners(num_learners=1)

@@ -139,8 +139,7 @@ class Settings(DocumentConfig):
         0,
         section="env_runners",
         minimum=0,
-        maximum=0,
-        help="0: sample in this process; this version has no remote env runners",
+        help="0: sample in this process; n: n Ray actors, each with its environments",
     )
     num_envs_per_env_runner: int = field(
         8, section="env_runners", minimum=1, help="environments that step together"

@@ -7,7 +7,7 @@ from typing import Any
 
 from plugrad.group.learner_group import LearnerGroup
 from plugrad.learner import Learner, build_learner
-from plugrad.types import COMPONENT_LEARNER
+from plugrad.types import COMPONENT_LEARNER, Array, ModuleID
 
 
 class ActingLearner:
@@ -23,6 +23,7 @@ class ActingLearner:
     def __init__(self, group: LearnerGroup) -> None:
         self._group = group
         self._is_stale = False
+        self._version = 0
         if group.is_local:
             self.learner: Learner = group.foreach_learner(_itself)[0]
         else:
@@ -38,6 +39,11 @@ class ActingLearner:
     def follow(self) -> None:
         """The group has other weights now: they are fetched when somebody acts."""
         self._is_stale = self._group.is_remote
+        self._version += 1
+
+    def weights(self) -> tuple[int, dict[ModuleID, dict[str, Array]]]:
+        """Their version, and the group's weights."""
+        return self._version, self.up_to_date().get_weights()
 
     def get_state(self) -> dict[str, Any]:
         """The group's whole state, with the random streams that actions were drawn from here."""
@@ -50,6 +56,7 @@ class ActingLearner:
 
     def restored(self) -> None:
         """The group's state was replaced, those streams with it."""
+        self._version += 1
         if self._group.is_remote:
             self.learner = self._copy()
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from plugrad.group.learners import Learners, LocalLearner
+from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.requests import QueuedRequests, Requests
 from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import disk
@@ -258,11 +259,7 @@ class LearnerGroup(LegacyLearnerGroup):
 
 
 def _learners(config: Any) -> Learners:
-    if not config.num_learners:
-        return LocalLearner(config)
-    from plugrad.group.remote_learners import RemoteLearners
-
-    return RemoteLearners(config)
+    return RemoteLearners(config) if config.num_learners else LocalLearner(config)
 
 
 def _requests(config: Any, learners: Learners) -> Requests:

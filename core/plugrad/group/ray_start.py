@@ -20,11 +20,11 @@ LEAST_VERSION = (2, 52)
 log = logging.getLogger("plugrad")
 
 
-def ray_for(num_cpus: float, what: str) -> Any:
+def ray_for(config: Any, what: str) -> Any:
     """The module `ray`, connected to the cluster that is there, or to a new one in this machine.
 
     Args:
-        num_cpus: what a new one must have at least, as Ray counts.
+        config: says what actors a new one must have room for, as Ray counts.
         what: needs it, for the error.
 
     Raises:
@@ -40,7 +40,7 @@ def ray_for(num_cpus: float, what: str) -> Any:
         ray.init(logging_level=logging.WARNING)
         log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
     else:
-        _start(ray, num_cpus)
+        _start(ray, config.num_env_runners + config.num_learners * config.num_cpus_per_learner)
     return ray
 
 
