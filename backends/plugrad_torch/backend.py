@@ -1,7 +1,7 @@
 """The torch backend: its answers to the backend hooks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from plugrad.batch import portable
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch import differentiation, native, program, reduction, stepping
+from plugrad_torch import differentiation, native, program, reduction, stepping, watching
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
@@ -204,6 +204,12 @@ def adopt_optimizer(optimizer: Any) -> Optimizer:
         return native.NativeOptimizer(optimizer)
     neutral: Optimizer = optimizer
     return neutral
+
+
+@hookimpl
+def watch_operations() -> AbstractContextManager[list[Operation]]:
+    """See `plugrad_torch.watching`."""
+    return watching.watch_operations()
 
 
 @hookimpl

@@ -11,8 +11,9 @@ plain Python once, while a program is traced, and then never again until the nex
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.markers import hookspec
@@ -43,6 +44,25 @@ class BackendInfo:
     version: str
     devices: tuple[str, ...] = ("cpu",)
     capabilities: frozenset[str] = field(default_factory=frozenset)
+
+
+Shape = tuple[int | None, ...]
+
+
+class Operation(NamedTuple):
+    """An operation on tensors, as `watch_operations` saw it.
+
+    Args:
+        name: as the framework calls it.
+        inputs: shapes of the tensors that went in; None where a traced program does not know a size.
+        outputs: shapes of those that came out.
+        lines: where in Python it was asked for, `(file, line)`, innermost first.
+    """
+
+    name: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    lines: Sequence[tuple[str, int]]
 
 
 class Program:
@@ -234,6 +254,19 @@ class BackendSpec:
                 with mine.Tape() as tape:
                     losses, aux = loss_fn()
                 return losses, aux, learner.compute_gradients(losses, tape=tape)
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def watch_operations(self, learner: Any) -> AbstractContextManager[list[Operation]]:
+        """Note the operations of a block of tensor code. Called around the first losses of each program. Traced.
+
+        The list that the context manager yields is complete when the block is over. By it the core finds tensors that
+        broadcast where one number per row was meant; a backend that does not answer goes without.
+
+            @hookimpl
+            def watch_operations():
+                return my_recorder()
         """
         raise NotImplementedError
 

@@ -1,9 +1,11 @@
 """What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
@@ -70,3 +72,9 @@ def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> N
             learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
     for coefficients in learner.coefficients.values():
         coefficients.move_to(timestep)
+
+
+@hookimpl
+def watch_operations() -> AbstractContextManager[list[Operation]]:
+    """Nothing is seen."""
+    return nullcontext([])

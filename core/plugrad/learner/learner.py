@@ -22,6 +22,7 @@ from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import defaults, disk, modules, optimizer_registry, sharing, step
 from plugrad.learner.acting import ActingMethods
+from plugrad.learner.broadcasting import ShapeWatch
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -98,6 +99,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.weights_version = 0
         self.finite: Tensor | None = None
         self.names_parameters = False
+        self.watch = ShapeWatch(self)
         self.collective: Collective | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"

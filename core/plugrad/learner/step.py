@@ -11,6 +11,7 @@ from plugrad.errors import LossError
 from plugrad.gradients import Clip, FlatGradients, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, accumulated
+from plugrad.learner.broadcasting import ShapeWatch
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import merge
 from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
@@ -28,7 +29,10 @@ def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str,
         reads: gets the columns that forward passes and losses read, when the first minibatch is run or traced.
     """
 
+    watch = ShapeWatch(learner)
+
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
+        learner.watch = watch
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, weighing(learner, minibatch) as rows:
             _, losses, _ = learner._update(rows)
@@ -74,10 +78,15 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
 
 
 def _forward_and_losses(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+    losses, fwd_out = learner.watch.run(partial(_compute, learner), batch)
+    return weighed(learner, losses), fwd_out
+
+
+def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses)
-    return weighed(learner, losses), fwd_out
+    return losses, fwd_out
 
 
 def _report(
