@@ -1,0 +1,216 @@
+"""What is wrong with a backend, `backend_suite` says: a copy of the torch backend with one fault does not pass."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from conftest import backends_under_test
+
+from plugrad.hooks.manager import implementations, specifications
+from plugrad.hooks.registry import load_backend
+from plugrad.testing.backend_suite.contract import DECLARED, OPS, REQUIRED
+
+pytestmark = pytest.mark.skipif(
+    "torch" not in backends_under_test(), reason="PLUGRAD_TEST_BACKENDS does not ask for torch"
+)
+
+CONFTEST = """
+import pytest, torch
+pytest_plugins = ["plugrad.testing.fixtures"]
+@pytest.fixture(scope="session")
+def backend():
+    return "torch"
+@pytest.fixture
+def native_optimizer():
+    return lambda params, lr: torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
+"""
+
+
+class Copy:
+    """A copy of the torch backend that Python finds before the real one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (real,) = find_spec("plugrad_torch").submodule_search_locations
+        shutil.copytree(real, folder / "plugrad_torch", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "tests").mkdir()
+        (folder / "tests/conftest.py").write_text(CONFTEST)
+        (folder / "tests/test_backend.py").write_text("from plugrad.testing.backend_suite import *\n")
+
+    def change(self, file: str, pattern: str, new: str) -> None:
+        path = self.folder / "plugrad_torch" / file
+        text, changes = re.subn(pattern, lambda _: new, path.read_text(), flags=re.DOTALL)
+        assert changes, f"{pattern!r} is not in {file} any more"
+        path.write_text(text)
+
+    def without(self, file: str, function: str) -> None:
+        """Delete a function with its decorators."""
+        self.change(file, rf"\n(@\w+\n)?def {function}\(.*?\n(?=\n\n|\Z)", "\n")
+
+    def add(self, file: str, code: str) -> None:
+        path = self.folder / "plugrad_torch" / file
+        path.write_text(path.read_text() + code)
+
+    def prove(self, *options: str) -> str:
+        """What the suite prints; it must fail."""
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", *options]
+        done = subprocess.run(
+            command,
+            cwd=self.folder / "tests",
+            env={**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_every_op_that_is_missing_is_named(copy: Copy) -> None:
+    for op in OPS:
+        copy.without("ops.py", op)
+    said = copy.prove("-k", "has_every_op")
+    for op in OPS:
+        assert f"backend 'torch' has no op '{op}': its arguments are" in said
+
+
+def own_hooks() -> set[str]:
+    """What the backend itself must answer, or has said that it does."""
+    return {*REQUIRED, *DECLARED.values()}
+
+
+def test_every_hook_that_is_missing_is_named(copy: Copy) -> None:
+    for hook in own_hooks() - {"backend_info"}:
+        copy.without("backend.py", hook)
+    said = copy.prove("-k", "answers")
+    for hook in own_hooks() - {"backend_info"}:
+        assert re.search(rf"backend 'torch' .*does not answer the hook '{hook}'", said)
+
+
+def test_other_hooks_of_the_backend_have_a_default_that_is_as_good() -> None:
+    answered = set(implementations(load_backend("torch"))) & set(specifications())
+    assert answered - own_hooks() <= {"reduce_gradients"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hook", sorted(own_hooks()))
+def test_the_suite_fails_without_a_hook(copy: Copy, hook: str) -> None:
+    copy.without("backend.py", hook)
+    assert hook in copy.prove("-x")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("op", OPS)
+def test_the_suite_fails_without_an_op(copy: Copy, op: str) -> None:
+    copy.without("ops.py", op)
+    assert f"has no op '{op}'" in copy.prove("-x", "-k", "not complete_update and not in_a_program")
+
+
+CLIP = """
+
+@hookimpl
+def get_clip_function(learner):
+    from plugrad.gradients import clip_gradients
+
+    def clip(gradients, *, grad_clip, grad_clip_by):
+        clipped, norm = clip_gradients(learner.ops, gradients, grad_clip=grad_clip, grad_clip_by=grad_clip_by)
+        if grad_clip is not None and grad_clip_by == {by!r}:
+            clipped = {{ref: {formula} for ref, g in gradients.items()}}
+        return clipped, norm
+
+    return clip
+"""
+ADAM = """m, v, count = slots["m"], slots["v"], slots["count"]
+    m.lerp_(gradient, 1.0 - adam.beta1)
+    v.lerp_(gradient * gradient, 1.0 - adam.beta2)
+    c1, c2 = 1.0 - adam.beta1**count, 1.0 - adam.beta2**count
+    adam.parameters.read().sub_(adam.lr.read() {formula})
+"""
+
+
+def clip(by: str, formula: str) -> Callable[[Copy], None]:
+    return lambda copy: copy.add("backend.py", CLIP.format(by=by, formula=formula))
+
+
+def adam(formula: str) -> Callable[[Copy], None]:
+    written_out = ADAM.format(formula=formula)
+    return lambda copy: copy.change("stepping.py", r"torch\._fused_adam_\(.*", written_out)
+
+
+def change(file: str, old: str, new: str) -> Callable[[Copy], None]:
+    return lambda copy: copy.change(file, re.escape(old), new)
+
+
+MUTANTS = {
+    "clip norm without epsilon": (
+        clip("global_norm", "g * torch.clamp(grad_clip / norm, max=1.0)"),
+        r"norm \+ 1e-6",
+    ),
+    "value clip one-sided": (clip("value", "g.clamp(max=grad_clip)"), "the bounds -c and c"),
+    "epsilon inside the root": (
+        adam("/ c1 * m / (v / c2 + adam.eps).sqrt()"),
+        "of adam.* is not the formula's",
+    ),
+    "no bias correction": (adam("* m / (v.sqrt() + adam.eps)"), "of adam.* is not the formula's"),
+    "lr of the first group only": (
+        change(
+            "native.py", "for group in optimizer.param_groups:", "for group in optimizer.param_groups[:1]:"
+        ),
+        "the learning rate must be that of every parameter group",
+    ),
+    "stop_gradient as identity": (change("ops.py", "return x.detach()", "return x"), "stop_gradient"),
+    "huber without delta": (change("ops.py", "delta=delta", "delta=1.0"), "op 'huber with delta"),
+    "weights (out, in)": (
+        change("module.py", "param.detach().cpu().numpy().copy()", "param.detach().cpu().numpy().T.copy()"),
+        r"weights are \(in, out\)",
+    ),
+    "sums over minibatches": (
+        change("program.py", "sums / num_steps", "sums"),
+        "must be the mean over its minibatches",
+    ),
+    "last optimizer only": (
+        change(
+            "stepping.py",
+            "in learner.registered_optimizers.values():",
+            "in list(learner.registered_optimizers.values())[-1:]:",
+        ),
+        r"apply_gradients: optimizers \('pi', 'vf'\) have gradients",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_suite_fails_and_says_why(copy: Copy, name: str) -> None:
+    mutate, words = MUTANTS[name]
+    mutate(copy)
+    assert re.search(words, copy.prove("-x", "-k", "not complete_update and not in_a_program"))
+
+
+def test_a_fault_in_a_formula_is_found_and_named(copy: Copy) -> None:
+    """Short for the long ones above."""
+    for name in ("value clip one-sided", "last optimizer only", "huber without delta"):
+        MUTANTS[name][0](copy)
+    said = copy.prove("-k", "formula or no_other or (finite_differences and huber)")
+    for name in ("value clip one-sided", "last optimizer only", "huber without delta"):
+        assert re.search(MUTANTS[name][1], said)
+
+
+@pytest.mark.long
+def test_an_unchanged_formula_written_out_passes(copy: Copy) -> None:
+    """What is found is the fault, and not that the copy is another code."""
+    adam("/ c1 * m / ((v / c2).sqrt() + adam.eps)")(copy)
+    clip("global_norm", "g * torch.clamp(grad_clip / (norm + 1e-6), max=1.0)")(copy)
+    with pytest.raises(AssertionError, match="passed"):
+        copy.prove("-k", "formula or no_other or round_trips")
