@@ -9,24 +9,22 @@ from plugrad_ppo import PPOConfig
 
 
 def make_config(backend: str, seed: int) -> PPOConfig:
-    """One tower of 64 units with a memory of 64 cells for policy and value."""
-    network = {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "vf_share_layers": True}
+    """rl-zoo's settings of recurrent PPO for this task: whole fragments of 32 steps as sequences, separate memories."""
+    network = {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "max_seq_len": 32}
     return (
         PPOConfig()
         .environment("hidden_cartpole:HiddenCartPole")
         .framework(backend)
-        .rl_module(model_config={**network, "max_seq_len": 20})
-        .env_runners(num_envs_per_env_runner=8)
+        .rl_module(model_config=network)
+        .env_runners(num_envs_per_env_runner=8, normalize_observations=True)
         .training(
-            train_batch_size=2048,
+            train_batch_size=256,
             minibatch_size=256,
-            num_epochs=10,
-            lr=1e-3,
-            gamma=0.99,
-            lambda_=0.95,
-            entropy_coeff=0.001,
-            vf_loss_coeff=0.5,
-            grad_clip=0.5,
+            num_epochs=20,
+            lr=[[0, 1e-3], [200_000, 0.0]],
+            gamma=0.98,
+            lambda_=0.8,
+            entropy_coeff=0.0,
         )
         .debugging(seed=seed)
     )
