@@ -16,6 +16,7 @@ from plugrad.testing.tiny_learners import digest, tiny_batch, tiny_learner
 from plugrad.types import DEFAULT_MODULE_ID, Array
 
 __all__ = [
+    "test_a_module_computes_with_weights_that_it_is_lent",
     "test_a_module_refuses_weights_that_do_not_fit_and_keeps_its_own",
     "test_a_stranger_is_no_module_and_no_model",
     "test_acting_is_that_of_the_reference",
@@ -102,6 +103,22 @@ def test_weights_of_a_module_are_copies(backend: str) -> None:
     learner.module[P].set_state({name: weight + 1.0 for name, weight in held.items()})
     assert digest(held) == before, "get_state() is a view of the live weights"
     assert digest(learner.get_weights()[P]) == digest({name: weight + 1.0 for name, weight in held.items()})
+
+
+def test_a_module_computes_with_weights_that_it_is_lent(backend: str) -> None:
+    """While `lend` lasts, as target networks need it; afterwards it has its own again."""
+    learner, other = (tiny_learner(backend, lr=lr) for lr in (0.0, 0.1))
+    other.update(tiny_batch())
+    lent = learner._convert_batch_type(other.module[P].get_state())
+    own = _forward(learner, "train", tiny_batch())
+    with learner.module[P].lend(lent):
+        borrowed = _forward(learner, "train", tiny_batch())
+    for found, expected in (
+        (borrowed, _forward(other, "train", tiny_batch())),
+        (_forward(learner, "train", tiny_batch()), own),
+    ):
+        for column, values in expected.items():
+            np.testing.assert_allclose(found[column], values, rtol=0, atol=1e-6, err_msg=f"lend: {column}")
 
 
 def test_a_module_refuses_weights_that_do_not_fit_and_keeps_its_own(backend: str) -> None:
