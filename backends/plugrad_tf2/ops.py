@@ -6,8 +6,7 @@ The twin of `plugrad_torch/ops.py`: the same functions in the same order, and th
 # ruff: noqa: D103
 # Names of the Array API hide builtins here: below, `abs`, `max`, `min` and `sum` are this module's.
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +14,7 @@ import tensorflow as tf
 from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
 from plugrad.types import Tensor
+from plugrad_tf2.values_only import gradients_are_taken
 
 _LANES = 256
 
@@ -190,21 +190,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return tf.tensordot(x, weight, 1) + bias  # one product of all rows; tf.matmul would repeat the weight
 
 
-_gradients_are_taken = [True]
-
-
-@contextmanager
-def without_gradients() -> Iterator[None]:
-    """What is traced meanwhile computes values only, without XLA: it takes what is fastest then."""
-    _gradients_are_taken.append(False)
-    try:
-        yield
-    finally:
-        _gradients_are_taken.pop()
-
-
 def conv2d(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    if tf.executing_eagerly() or not _gradients_are_taken[-1] or tf.config.list_physical_devices("GPU"):
+    if tf.executing_eagerly() or not gradients_are_taken() or tf.config.list_physical_devices("GPU"):
         return tf.nn.conv2d(x, weight, stride, "VALID")
     return _product_of_patches(x, weight, stride)
 

@@ -20,6 +20,7 @@ def test_the_batch_that_all_others_are_made_from_is_good():
     assert PER_KIND * len(FOUND_BY_THE_CHECK) >= 10_000
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("kind", FOUND_BY_THE_CHECK)
 def test_every_malformed_batch_is_refused_by_name(kind):
     number = itertools.count()

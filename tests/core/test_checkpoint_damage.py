@@ -376,6 +376,7 @@ FUZZ = """
 """
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("number", [2000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_mutations_run_no_code_and_end_in_our_errors(save: Path, number: int) -> None:
     signal.alarm(600)
@@ -389,6 +390,7 @@ def test_mutations_run_no_code_and_end_in_our_errors(save: Path, number: int) ->
     assert accepted > 10, "the mutations must reach beyond the hashes"
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize(
     "data",
     [

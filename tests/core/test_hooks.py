@@ -308,7 +308,7 @@ def test_all_other_hooks_can_be_wrapped():
 # --- no drift -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_once_at_build_is_all_that_cannot_be_wrapped():
+def test_what_is_asked_once_at_build_or_around_a_first_loss_is_all_that_cannot_be_wrapped():
     assert set(UNWRAPPABLE) == {
         "backend_info",
         "get_config_class",
@@ -316,6 +316,7 @@ def test_what_is_asked_once_at_build_is_all_that_cannot_be_wrapped():
         "get_training_class",
         "get_learner_connectors",
         "ops",
+        "watch_operations",
     }
 
 

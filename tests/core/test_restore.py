@@ -80,6 +80,7 @@ KINDS = ["deleted", "renamed", "more", "number", "reshaped", "retyped", "flatten
 KINDS += ["listed", "text", "none", "emptied", "object"]
 
 
+@pytest.mark.counts
 @settings(max_examples=1000)
 @given(data=st.data(), components=st.sets(st.sampled_from(WITH_PARTS), min_size=1))
 def test_a_damaged_state_is_refused_and_changes_nothing(learner, other_state, data, components):
