@@ -1,4 +1,4 @@
-"""Whether what is traced now will be differentiated. Acting will not, and runs without XLA: ops take what is best then."""
+"""Whether what is traced now will be differentiated. Acting will not, and runs without XLA: ops may know better."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
