@@ -17,6 +17,7 @@ from typing import Any
 from plugrad.batch import Rows
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
+from plugrad.states import flat_columns
 from plugrad.types import ModuleBatches, ModuleID
 
 _PRIMES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127)
@@ -84,7 +85,7 @@ class ShapeWatch:
 
 def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
     """The number of rows of each module; None where a traced program does not know it."""
-    columns = {module_id: getattr(rows, "taken", rows) for module_id, rows in batch.items()}
+    columns = {module_id: flat_columns(getattr(rows, "taken", rows)) for module_id, rows in batch.items()}
     return {module_id: next(iter(each.values())).shape[0] for module_id, each in columns.items() if each}
 
 
