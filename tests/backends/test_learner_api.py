@@ -889,10 +889,13 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
     elsewhere = {
         "add_module",
         "compute_values",  # beside compute_actions, for connectors
+        "compute_values_of_episodes",
         "config_view",
+        "forget_programs",
         "guard",
         "is_guarded",
         "layouts",
+        "run_connectors",
         "stream",
         "tell",
         "trainable_module_ids",
