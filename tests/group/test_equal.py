@@ -38,7 +38,7 @@ def close(found, expected):
             np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) -> None:
     group, one = groups.get(backend, size), group_config(backend).build_learner()
     for n, make in enumerate(BATCHES.values()):

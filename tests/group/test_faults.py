@@ -50,7 +50,7 @@ def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
     assert state["streams"] == one.get_state("streams")["streams"]
 
 
-@pytest.mark.parametrize(("size", "kills"), [(2, 6), (3, 6)])
+@pytest.mark.parametrize(("size", "kills"), [(2, 6), pytest.param(3, 6, marks=pytest.mark.long)])
 def test_killed_learners_are_replaced_and_no_update_is_lost_or_repeated(
     groups: Groups, backend: str, size: int, kills: int
 ) -> None:

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import json, logging, ray
 from ray.cluster_utils import Cluster
@@ -32,6 +34,7 @@ cluster.shutdown()
 """
 
 
+@pytest.mark.long
 def test_a_group_on_two_nodes_trains_and_loses_one_without_losing_the_run() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
