@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, Learner, MultiRLModuleSpec, RLModuleSpec
+from plugrad.testing.tiny_learners import digest as digest
+from plugrad.testing.tiny_learners import flat
 from plugrad_ppo import PPOConfig
 
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (3,))
@@ -80,23 +82,6 @@ def ppo_batch(rows: int = 16, seed: int = 0, *, inputs: int = 3, actions: int = 
         Columns.ACTION_LOGP: logps[np.arange(rows), chosen],
         Columns.ADVANTAGES: rng.normal(size=rows).astype(np.float32),
         Columns.VALUE_TARGETS: rng.normal(size=rows).astype(np.float32),
-    }
-
-
-def flat(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A nested dict by path."""
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        where = f"{path}/{name}" if path else name
-        found.update(flat(value, where) if isinstance(value, Mapping) else {where: value})
-    return found
-
-
-def digest(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Equal for two states only if every array is byte-equal and every plain value equal."""
-    return {
-        path: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        for path, value in flat(tree).items()
     }
 
 

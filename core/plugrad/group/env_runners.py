@@ -17,7 +17,7 @@ from plugrad.errors import PlugradError
 from plugrad.group.env_runner_actor import EnvRunnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, start
 from plugrad.group.ray_start import ray_for
-from plugrad.sampling.episode_metrics import WINDOW
+from plugrad.sampling.episode_metrics import WINDOW, summary
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.streams import stream
 from plugrad.types import Array
@@ -78,17 +78,7 @@ class RemoteEnvRunners:
 
     def get_metrics(self) -> dict[str, float]:
         """See `EnvRunner.get_metrics`; the window is over all runners."""
-        steps, episodes = self._last_sample
-        metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
-        if self._finished:
-            returns, lengths = zip(*self._finished, strict=True)
-            metrics |= {
-                "episode_return_mean": float(np.mean(returns)),
-                "episode_return_min": min(returns),
-                "episode_return_max": max(returns),
-                "episode_len_mean": float(np.mean(lengths)),
-            }
-        return metrics
+        return summary(self._last_sample, self._finished)
 
     def get_state(self) -> dict[str, Any]:
         """What `set_state` needs; an `EnvRunner` can take it over too, and begins new episodes then."""

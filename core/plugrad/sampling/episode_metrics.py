@@ -5,7 +5,7 @@ policies.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,17 +55,7 @@ class EpisodeMetrics:
 
     def get_metrics(self) -> dict[str, float]:
         """See `EnvRunner.get_metrics`."""
-        steps, episodes = self._last_sample
-        metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
-        if self._finished:
-            returns, lengths = zip(*self._finished, strict=True)
-            metrics |= {
-                "episode_return_mean": float(np.mean(returns)),
-                "episode_return_min": min(returns),
-                "episode_return_max": max(returns),
-                "episode_len_mean": float(np.mean(lengths)),
-            }
-        return metrics
+        return summary(self._last_sample, self._finished)
 
     def get_state(self) -> dict[str, Any]:
         """The counters and the window; copies."""
@@ -93,3 +83,23 @@ class EpisodeMetrics:
         self._ids = np.array(state["ids"], np.int64)
         self._returns = np.array(state["returns"], np.float64)
         self._lengths = np.array(state["lengths"], np.int64)
+
+
+def summary(last_sample: tuple[int, int], finished: Collection[tuple[float, int]]) -> dict[str, float]:
+    """What `EnvRunner.get_metrics` reports.
+
+    Args:
+        last_sample: steps of the last sample, and episodes that ended in it.
+        finished: (return, length) of the episodes in the window.
+    """
+    steps, episodes = last_sample
+    metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
+    if finished:
+        returns, lengths = zip(*finished, strict=True)
+        metrics |= {
+            "episode_return_mean": float(np.mean(returns)),
+            "episode_return_min": min(returns),
+            "episode_return_max": max(returns),
+            "episode_len_mean": float(np.mean(lengths)),
+        }
+    return metrics
