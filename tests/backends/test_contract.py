@@ -18,6 +18,7 @@ from plugrad import DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.errors import BackendNotFoundError, PluginConflictError, PluginError
 from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.registry import load_backend
+from plugrad.testing.tiny_learners import digest
 
 P = DEFAULT_MODULE_ID
 
@@ -239,6 +240,90 @@ def test_in_a_compiled_program_hooks_run_once_when_it_is_traced(backend, mode):
         learner.update(ppo_batch(seed=seed))
     eager = "eager" in learner.update_mode
     assert log == ONCE * (3 * 2 if eager else 1)
+
+
+class Ordered:
+    """Writes down when it is entered and left, and changes the losses."""
+
+    def __init__(self, name: str, log: list[str], change: Callable[[Any], Any]) -> None:
+        self.name, self.log, self.change = name, log, change
+
+    def around(self) -> Iterator[Any]:
+        self.log.append(f"{self.name} in")
+        losses = yield
+        self.log.append(f"{self.name} out")
+        return self.change(losses)
+
+
+class First(Ordered):
+    @hookimpl(wrapper=True, tryfirst=True)
+    def compute_losses(self):
+        return (yield from self.around())
+
+
+class Between(Ordered):
+    @hookimpl(wrapper=True)
+    def compute_losses(self):
+        return (yield from self.around())
+
+
+class Last(Ordered):
+    @hookimpl(wrapper=True, trylast=True)
+    def compute_losses(self):
+        return (yield from self.around())
+
+
+@pytest.mark.parametrize("mode", ["none", "complete_update"])
+def test_three_plugins_stand_where_their_marks_say_and_one_doubles_what_is_applied(backend, mode):
+    """tryfirst is outermost and trylast innermost, though they were registered the other way round."""
+    log: list[str] = []
+    changes = {First: lambda losses: losses, Between: doubled, Last: lambda losses: losses}
+    plugins = [cls(cls.__name__, log, change) for cls, change in changes.items()]
+    learner = built(sgd(backend, mode), Learner, *plugins)
+    assert_factor(learner, 2)
+    assert learner.update_mode.startswith(mode), learner.update_mode
+    assert log[:6] == ["First in", "Between in", "Last in", "Last out", "Between out", "First out"]
+
+
+# --- a plugin that raises -----------------------------------------------------------------------------------------
+
+
+def raising(hook: str, moment: str) -> Any:
+    """A listener that raises before or after what it wraps."""
+
+    @hookimpl(wrapper=True)
+    def function(self) -> Iterator[Any]:
+        if moment == "before":
+            raise ZeroDivisionError("its own")
+        yield
+        raise ZeroDivisionError("its own")
+
+    return type("Raises", (), {hook: function})()
+
+
+@pytest.mark.parametrize("mode", ["none", "complete_update"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("hook", ["compute_losses", "after_gradient_based_update"])
+def test_an_error_of_a_plugin_names_it_and_changes_nothing(backend, hook, moment, mode):
+    around = [wrapper(hook, lambda answer: answer) for _ in range(2)]
+    learner = built(sgd(backend, mode), Learner, around[0], raising(hook, moment), around[1])
+    before = digest(learner.get_state())
+    with pytest.raises(ZeroDivisionError, match="its own") as raised:
+        learner.update(ppo_batch())
+    blamed = [note for note in raised.value.__notes__ if note.startswith("raised by")]
+    assert blamed == [f"raised by listener 'Raises', hook {hook!r}"]
+    assert digest(learner.get_state()) == before
+
+
+def test_an_error_below_a_wrapper_is_not_the_wrappers(backend):
+    class Fails(Learner):
+        def compute_losses(self, **arguments):
+            raise ZeroDivisionError("the class's own")
+
+    learner = built(sgd(backend), Fails, wrapper("compute_losses", lambda losses: losses))
+    with pytest.raises(ZeroDivisionError, match="the class's own") as raised:
+        learner.update(ppo_batch())
+    assert not any("Wraps" in note for note in getattr(raised.value, "__notes__", []))
 
 
 def test_what_runs_around_super_runs_once_per_update(backend):

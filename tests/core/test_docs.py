@@ -100,6 +100,34 @@ def test_relative_links_point_to_files(path):
     assert [target for target in local if not (path.parent / target).exists()] == []
 
 
+def shown(page: str) -> list[tuple[str, str]]:
+    """`(file, text)` of every block that a page shows under a file's name."""
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+STRANGERS = {"write-an-algorithm.md": "plugrad-reinforce", "write-a-backend.md": "plugrad-toy"}
+
+
+@pytest.mark.parametrize("page", STRANGERS)
+def test_what_a_page_shows_of_a_strangers_file_stands_in_it(page):
+    folder = ROOT / "tests/author" / STRANGERS[page]
+    blocks_of = shown(page)
+    assert {file for file, _ in blocks_of} >= {"pyproject.toml", "tests/conftest.py"}
+    for file, text in blocks_of:
+        assert text in (folder / file).read_text(), f"{page}: this is not in {file}:\n{text}"
+
+
+def test_a_whole_algorithm_is_shown_in_at_most_eighty_lines_of_code():
+    folder = ROOT / "tests/author/plugrad-reinforce"
+    files = {
+        str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*.*") if each.is_file()
+    }
+    sources = {name: text for name, text in files.items() if name.endswith((".py", ".toml"))}
+    assert dict(shown("write-an-algorithm.md")) == sources
+    assert sum(bool(line.strip()) for text in sources.values() for line in text.splitlines()) <= 80
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
 def test_code_blocks_compile(path):
     for number, block in enumerate(blocks(path.read_text()), start=1):

@@ -1,13 +1,41 @@
-"""Public names are promises: one that appears or goes must do so on purpose."""
+"""Public names are promises: one that appears or goes must do so on purpose, and a stranger's plugin needs no other."""
 
+import ast
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import plugrad
 from plugrad.algorithm import Algorithm
 from plugrad.hooks.fronts import hooked_methods
+from plugrad.testing.tiny_learners import tiny_learner
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
 REGENERATE = "python tests/core/test_public_names.py"
+STRANGERS = Path(__file__).parents[1] / "author"
+ROOMS = (
+    "plugrad.batch",
+    "plugrad.config",
+    "plugrad.distributions",
+    "plugrad.episodes",
+    "plugrad.errors",
+    "plugrad.gradients",
+    "plugrad.hooks.backend_spec",
+    "plugrad.layers",
+    "plugrad.losses",
+    "plugrad.networks",
+    "plugrad.numpy_ops",
+    "plugrad.ops",
+    "plugrad.optimizers",
+    "plugrad.testing.algorithm_suite",
+    "plugrad.testing.backend_suite",
+    "plugrad.testing.fixtures",
+    "plugrad.training",
+)
+"""What authors of plugins import from, beside `plugrad` itself."""
 
 
 def members(cls: type) -> set[str]:
@@ -15,16 +43,49 @@ def members(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")} | hooked_methods(cls).keys()
 
 
+def overridable(cls: type) -> set[str]:
+    """Public ones, and the methods with an underscore that every subclass writes."""
+    own = {name for name, value in vars(cls).items() if callable(value) and not name.startswith("__")}
+    return {name for name in dir(cls) if not name.startswith("_")} | own
+
+
+def names_of(room: ModuleType) -> set[str]:
+    """Those of `__all__`, else what the room itself defines; of a suite its tests."""
+    if hasattr(room, "__all__"):
+        return set(room.__all__)
+    tree = ast.parse(Path(str(room.__file__)).read_text())
+    names = {name for node in tree.body for name in _defined(node)} or {
+        each for each in dir(room) if each.startswith("test_")
+    }
+    return {name for name in names if not name.startswith("_")}
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return [node.name]
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+
+
 def public_names() -> str:
     sections = {
         "plugrad": plugrad.__all__,
-        "Learner": members(plugrad.Learner),
+        "Learner": members(plugrad.Learner)
+        | {each for each in vars(tiny_learner("numpy")) if each[0] != "_"},
         "LearnerGroup": members(plugrad.LearnerGroup),
         "Algorithm": members(Algorithm),
         "AlgorithmConfig.fields()": plugrad.AlgorithmConfig.fields(),
         "PPOConfig.fields()": plugrad.get_algorithm("ppo").fields(),
         "BCConfig.fields()": plugrad.get_algorithm("bc").fields(),
         "DQNConfig.fields()": plugrad.get_algorithm("dqn").fields(),
+        "RLModule": overridable(plugrad.RLModule),
+        **{room: names_of(import_module(room)) for room in ROOMS},
     }
     return "".join(f"{where}: {name}\n" for where, names in sections.items() for name in sorted(names))
 
@@ -36,6 +97,28 @@ def test_public_names_are_those_of_the_snapshot():
         [each for each in expected if each not in found],
     )
     assert found == expected, f"new: {new}, gone: {gone}. If that is meant, run: {REGENERATE}"
+
+
+def used_names(tree: ast.Module) -> Iterator[str]:
+    """As lines of the snapshot: what is imported of plugrad, asked of a learner, or has an underscore."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "plugrad":
+            yield from (f"{node.module}: {each.name}" for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.split(".")[0] == "plugrad")
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "learner":
+            yield f"Learner: {node.attr}"
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
+            yield f"RLModule: {node.attr}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(STRANGERS.glob("plugrad-*/**/*.py")), ids=lambda path: str(path.relative_to(STRANGERS))
+)
+def test_a_strangers_plugin_uses_public_names_only(path):
+    whole = {f"{room}: *" for room in ROOMS}
+    used = set(used_names(ast.parse(path.read_text())))
+    assert used - whole - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
 if __name__ == "__main__":

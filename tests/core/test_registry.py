@@ -164,6 +164,37 @@ def test_a_name_of_two_distributions_is_an_error_that_names_both_with_their_vers
     assert "plugrad-two 2.2" in message
 
 
+@pytest.mark.parametrize(("kind", "name"), [("backend", "numpy"), ("algorithm", "ppo")])
+def test_a_stranger_cannot_take_a_name_of_ours_and_the_rest_works(site, kind, name):
+    site.install("plugrad-evil", "6.6", plugins={(f"{kind}s", name): "evil"}, modules={"evil": "1 / 0"})
+    other = {"backend": "get_algorithm('ppo').__name__", "algorithm": "load_backend('numpy').name"}[kind]
+    (error, message), works = site.run(f"[attempt(lambda: load_{kind}({name!r})), {other}]")
+    assert error == "PluginConflictError"
+    assert re.match(rf"{kind} '{name}' is claimed by .*\bplugrad \d", message)
+    assert "plugrad-evil 6.6" in message
+    assert works in ("PPOConfig", "numpy")
+
+
+OLD_SIGNATURES = {
+    "backend": "def convert_batch_type(learner, columns): ...",
+    "algorithm": "def compute_loss_for_module(learner, module_id, hps, batch, fwd_out): ...",
+    "plugin": "def update_ended(learner, results, iteration): ...",
+}
+
+
+@pytest.mark.parametrize("kind", OLD_SIGNATURES)
+def test_a_plugin_built_for_an_older_signature_of_a_hook_is_told_so_and_the_rest_works(site, kind):
+    code = f"from plugrad import hookimpl\n@hookimpl\n{OLD_SIGNATURES[kind]}\n"
+    site.install("plugrad-old", "0.3", plugins={(f"{kind}s", "old"): "old"}, modules={"old": code})
+    load = "load_listeners(('old',))" if kind == "plugin" else f"load_{kind}('old')"
+    works = "[get_algorithm('ppo').__name__, load_backend('numpy').name]"
+    (error, message), others = site.run(f"[attempt(lambda: {load}), {works}]")
+    assert error == "PluginError"
+    assert re.match(rf"{kind} 'old' of plugrad-old 0\.3 does not fit plugrad \d\S+: ", message)
+    assert re.search(r", hook '\w+', argument '\w+': the hook's arguments are \(", message)
+    assert others == ["PPOConfig", "numpy"]
+
+
 def test_a_distribution_that_is_installed_twice_is_the_first_on_the_path(site):
     for folder, version in (("first", "2.0"), ("second", "1.0")):
         site.install(

@@ -21,10 +21,16 @@ def chosen_algorithm(arguments: Sequence[str], flags: frozenset[str]) -> str:
     positional = next((value for name, value in _pairs(arguments, flags) if name is None), None)
     if positional is not None:
         return positional
+    if (run := resumed_run(arguments, flags)) is not None:
+        return _named_in(run / "config.toml")
     options = dict(_pairs(arguments, flags))
-    if options.get("--resume"):
-        return _named_in(Path(options["--resume"]) / "config.toml")
     return _named_in(Path(options["--config"])) if options.get("--config") else DEFAULT_ALGORITHM
+
+
+def resumed_run(arguments: Sequence[str], flags: frozenset[str]) -> Path | None:
+    """The run of `--resume`; arguments as in `chosen_algorithm`."""
+    run = dict(_pairs(arguments, flags)).get("--resume")
+    return Path(run) if run else None
 
 
 def _named_in(path: Path) -> str:

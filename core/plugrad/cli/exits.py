@@ -72,7 +72,8 @@ def _usage_line(error: click.ClickException) -> str:
 
 def _line(ctx: click.Context, error: Exception) -> str:
     text = " ".join(str(error).split())
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if "\n" not in note)
     if isinstance(error, PlugradError):
-        return text
+        return f"{text}{notes}"
     where = "" if ctx.meta.get(_DEBUG) else " (--debug shows where)"
-    return f"{type(error).__name__}: {text}{where}"
+    return f"{type(error).__name__}: {text}{notes}{where}"

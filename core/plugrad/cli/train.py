@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from plugrad.cli.algorithm_choice import chosen_algorithm
+from plugrad.cli.algorithm_choice import chosen_algorithm, resumed_run
 from plugrad.cli.display import open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
 from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
-from plugrad.cli.resume import resume
+from plugrad.cli.resume import resume, saying_what_a_run_needs
 from plugrad.cli.run_directory import RunDirectory, default_path
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import arena, print_summary, summary_of
@@ -32,8 +32,10 @@ class TrainCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find the algorithm, then read the options."""
-        name = chosen_algorithm(args, self._flags(ctx))
-        config_class = get_algorithm(name)
+        flags = self._flags(ctx)
+        name = chosen_algorithm(args, flags)
+        with saying_what_a_run_needs(resumed_run(args, flags)):
+            config_class = get_algorithm(name)
         ctx.meta[_CHOICE] = name, config_class, setting_options(config_class)
         return super().parse_args(ctx, args)
 
@@ -125,7 +127,8 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     with StopSignals() as signals:
         run = RunDirectory.open(request.resume) if request.resume else None
         config = request.resumed_config(run) if run else request.fresh_config()
-        algorithm = config.build_algo()
+        with saying_what_a_run_needs(request.resume):
+            algorithm = config.build_algo()
         try:
             if run is None:
                 run = RunDirectory.create(request.out or default_path(config, request.algorithm), config)

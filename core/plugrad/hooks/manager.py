@@ -17,6 +17,7 @@ import pluggy
 from plugrad.errors import PluginConflictError, PluginError, did_you_mean
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.blame import blamed
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT
@@ -133,8 +134,9 @@ class HookManager:
             raise PluginConflictError(f"{plugin} is registered twice on one learner")
         beside = {}
         for name, function in implementations(plugin).items():
-            if getattr(function, _OPTIONS)["wrapper"] or not _has_one_answer(specifications()[name]):
-                beside[name] = function
+            is_wrapper = getattr(function, _OPTIONS)["wrapper"]
+            if is_wrapper or not _has_one_answer(specifications()[name]):
+                beside[name] = blamed(str(plugin), name, function, is_wrapper=is_wrapper)
             else:
                 self._provide(plugin, name, function)
         self._plugins.append(plugin)

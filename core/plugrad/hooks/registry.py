@@ -87,6 +87,11 @@ def load_algorithm(name: str) -> Plugin:
     return plugin
 
 
+def check_installed(kind: str, name: str) -> None:
+    """Raise what loading this plugin would raise if there is none of its name. Reads metadata only."""
+    _find(kind, name)
+
+
 def get_algorithm(name: str) -> type[Any]:
     """The config class of an algorithm: `get_algorithm("ppo")` is `PPOConfig`."""
     config_class: type[Any] = load_algorithm(name).implementation.get_config_class()
@@ -167,8 +172,17 @@ def _load(kind: str, name: str) -> Plugin:
     if not record.installed:
         raise _missing_framework(record)
     plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(entry, record))
-    implementations(plugin)
+    _check_hooks(plugin, record)
     return plugin
+
+
+def _check_hooks(plugin: Plugin, record: PluginRecord) -> None:
+    try:
+        implementations(plugin)
+    except PluginError as error:
+        owner, ours = f"{record.distribution} {record.version}", distribution("plugrad").version
+        words = f"{record.kind} {record.name!r} of {owner} does not fit plugrad {ours}: {error}"
+        raise PluginError(words, **error.facts) from error
 
 
 def _import(entry: EntryPoint, record: PluginRecord) -> Any:
@@ -196,6 +210,8 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
         known = sorted({entry.name for entry, _ in _entries(kind)})
         raise _NOT_FOUND[kind](
             f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",
+            kind=kind,
+            name=name,
             known=known,
         )
     if len(found) > 1:

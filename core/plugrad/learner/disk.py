@@ -11,8 +11,8 @@ from typing import Any
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.errors import CheckpointError, ConfigError
-from plugrad.hooks.registry import get_algorithm
-from plugrad.learner.provenance import describe
+from plugrad.hooks.registry import check_installed, get_algorithm
+from plugrad.learner.provenance import describe, saying_who_had_it
 from plugrad.types import DEFAULT_MODULE_ID
 
 StrPath = str | PathLike[str]
@@ -57,15 +57,18 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, modules_are
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
 
     Raises:
+        AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
         ConfigError: a module is of a class of somebody's own, and the caller gives no modules.
     """
     data = checkpoint.metadata["config"]
-    config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
-    config = config_class.from_dict(data)
-    config = config.plugins()  # a checkpoint never loads a listener
+    with saying_who_had_it(checkpoint.path, checkpoint.metadata):
+        config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        config = config_class.from_dict(data)
+        config = config if backend is None else config.framework(backend)
+        check_installed("backend", config.backend)
     if not modules_are_given:
         _refuse_own_classes(config.rl_module_spec)
-    return config if backend is None else config.framework(backend)
+    return config.plugins()  # a checkpoint never loads a listener
 
 
 def _refuse_own_classes(spec: Any) -> None:

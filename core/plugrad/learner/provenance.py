@@ -1,11 +1,17 @@
 """Which plugins a checkpoint was written with, and how those of today differ. Knows metadata; loads nothing."""
 
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import owner_of
+
+_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9._-]+ [A-Za-z0-9._+!-]+")
+"""A checkpoint is a stranger's file: what could be no distribution's name is not shown as one."""
 
 
 def describe(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
@@ -19,6 +25,25 @@ def describe(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
         if each.tier != "core"
         for owner, version in [owner_of(each) or (None, None)]
     ]
+
+
+@contextmanager
+def saying_who_had_it(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, the error that a plugin is not installed says of which distribution it was when this was written.
+
+    Args:
+        path: of the checkpoint.
+        metadata: of the checkpoint.
+    """
+    try:
+        yield
+    except (AlgorithmNotFoundError, BackendNotFoundError) as error:
+        then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
+        owner = then.get((error.facts.get("kind"), error.facts.get("name")))
+        if not owner or not owner["distribution"] or not _NAME_AND_VERSION.fullmatch(_owner(owner)):
+            raise
+        hint = f"It was written with {_owner(owner)}: pip install {owner['distribution']}"
+        raise type(error)(f"{path}: {error} {hint}", **error.facts) from error
 
 
 def warn_of_differences(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:

@@ -25,7 +25,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
 from plugrad.ops import Ops
-from plugrad.testing.recording import batch_recorder
+from plugrad.testing.recording import BatchRecordedError, batch_recorder
 from plugrad.testing.tiny_learners import tiny_learner
 from plugrad.testing.tiny_task import RightOrLeft
 
@@ -33,6 +33,8 @@ pytest.register_assert_rewrite("plugrad.testing.backend_suite", "plugrad.testing
 
 NOT_PROVEN = "not proven: "
 REFERENCE = "numpy"
+ITERATIONS = 100
+"""Within which an algorithm must have trained on a batch."""
 
 
 def installed_backends() -> list[str]:
@@ -82,11 +84,14 @@ def algorithm_batch(algorithm_config: AlgorithmConfig) -> dict[str, dict[str, An
     """What the loss reads, `{module_id: {column: array}}`: the first batch that `algorithm_config` trains on."""
     recorder = batch_recorder(algorithm_config.get_learner_class())
     algorithm = algorithm_config.framework(REFERENCE).learners(learner_class=recorder).build_algo()
-    while not recorder.recorded:
-        algorithm.train()
-    algorithm.stop()
-    batch: dict[str, dict[str, Any]] = recorder.recorded
-    return batch
+    try:
+        for _ in range(ITERATIONS):
+            algorithm.train()
+    except BatchRecordedError as recorded:
+        return recorded.batch
+    finally:
+        algorithm.stop()
+    raise pytest.UsageError(f"{algorithm_config.algorithm!r} made no update in {ITERATIONS} iterations")
 
 
 # Of no wider scope than a test: pytest would keep them when a folder or module says another backend.

@@ -1,25 +1,31 @@
 """How the suites see what a learner trains on, what of it is read, and by which gradients; nothing of it is changed."""
 
 from collections.abc import Generator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import Array, ModuleID
 
 
+class BatchRecordedError(Exception):
+    """An update was about to train on `batch`, `{module_id: {column: array}}`."""
+
+    def __init__(self, batch: dict[ModuleID, dict[str, Array]]) -> None:
+        super().__init__("this learner trains on nothing, it only shows what it was given")
+        self.batch = batch
+
+
 def batch_recorder(cls: type[Any]) -> type[Any]:
-    """A learner class like this one; `recorded` is the first batch it trains on, `{module_id: {column: array}}`."""
+    """A learner class like this one whose first update raises `BatchRecordedError`, before there is a loss."""
 
     class Recorder(cls):  # type: ignore[misc]
         """Looks at what goes to the device."""
 
-        recorded: ClassVar[dict[ModuleID, dict[str, Array]]] = {}
-
         def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
             columns = {m: dict(each) for m, each in batch.items() if isinstance(each, Mapping)}
             if any(Columns.OBS in each for each in columns.values()):
-                self.recorded.update({} if self.recorded else columns)
+                raise BatchRecordedError(columns)
             converted: dict[str, Any] = super()._convert_batch_type(batch)
             return converted
 

@@ -14,7 +14,7 @@ from plugrad.hooks.registry import load_backend
 from plugrad.learner.learner import CORE
 from plugrad.ops import Ops
 from plugrad.testing.fixtures import requires
-from plugrad.testing.tiny_learners import tiny_config, tiny_learner
+from plugrad.testing.tiny_learners import tiny_learner
 
 __all__ = [
     "test_backend_answers_every_hook_that_has_no_default",
@@ -71,7 +71,7 @@ def test_backend_has_every_op_with_the_arguments_of_the_protocol(backend: str, o
 def _namespace(backend: str) -> Ops:
     """What the hook `ops` gives, asked as at build but of no learner: with an op missing none might be built."""
     implementation = load_backend(backend).implementation
-    learner = SimpleNamespace(device=implementation.backend_info().devices[0], config=tiny_config(backend))
+    learner = SimpleNamespace(device=implementation.backend_info().devices[0])
     hook = implementations(load_backend(backend))["ops"]
     wanted = inspect.signature(hook).parameters
     namespace: Ops = hook(learner) if wanted else hook()

@@ -1,0 +1,1 @@
+from plugrad.testing.algorithm_suite import *

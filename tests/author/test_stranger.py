@@ -1,0 +1,182 @@
+"""A stranger's distributions: built, installed, proven, trained with, uninstalled; and missed by what needs them.
+
+They are the code of docs/write-an-algorithm.md and docs/write-a-backend.md. They live in an environment of their own,
+with the wheel of plugrad; what that requires, and the frameworks, it finds in the environment that the tests run in.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.author
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NOT_PACKED = shutil.ignore_patterns(".*", "*.egg-info", "build", "dist", "runs", "venv", "__pycache__")
+FEW = ("--env_runners.num_envs_per_env_runner", "2", "--rl_module.model_config", "{fcnet_hiddens = [4]}")
+
+
+class Environment:
+    """A virtual environment with a folder to work in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        venv.create(folder / "venv", with_pip=False)
+        self.python = folder / "venv/bin/python"
+        site = self.output("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+        # Behind its own. Not a plain path: editable installs are found by the .pth files of that folder.
+        outer = sysconfig.get_path("purelib")
+        Path(site, "outer.pth").write_text(f"import site; site.addsitedir({outer!r})\n")
+
+    def run(self, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        dropped = ("PYTHONPATH", "PLUGRAD_PLUGINS", "PLUGRAD_TEST_BACKENDS")
+        kept = {name: value for name, value in os.environ.items() if name not in dropped}
+        return subprocess.run(
+            [self.python, *arguments], cwd=cwd or self.folder, env=kept, capture_output=True, text=True
+        )
+
+    def output(self, *arguments: str | Path, cwd: Path | None = None) -> str:
+        done = self.run(*arguments, cwd=cwd)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def plugrad(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return self.run("-c", "from plugrad.cli import main; main(prog_name='plugrad')", *arguments)
+
+    def pip(self, *arguments: str | Path) -> None:
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), "--quiet", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def build_wheel(source: Path, folder: Path) -> Path:
+    """Of a copy, so that nothing that was built before gets into it."""
+    copied = shutil.copytree(source, folder / source.name, ignore=NOT_PACKED)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+    ]
+    subprocess.run([*command, folder / "built", copied], check=True)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """With plugrad and both distributions, installed from their wheels."""
+    environment = Environment(tmp_path_factory.mktemp("stranger"))
+    for source in (ROOT, HERE / "plugrad-reinforce", HERE / "plugrad-toy"):
+        build_wheel(source, environment.folder)
+    environment.pip("install", "--no-deps", "--no-index", *environment.folder.glob("built/*.whl"))
+    return environment
+
+
+def prove(environment: Environment, distribution: str, *options: str) -> str:
+    """What pytest says of the distribution's own tests, which pass."""
+    tests = environment.folder / distribution / "tests"
+    return environment.output("-m", "pytest", "-v", "-p", "no:cacheprovider", *options, cwd=tests)
+
+
+def test_plugrad_itself_is_the_wheel(environment):
+    where = environment.output(
+        "-c", "import plugrad, plugrad_torch; print(plugrad.__file__, plugrad_torch.__file__)"
+    )
+    assert where.count(str(environment.folder / "venv")) == 2
+
+
+def test_the_toy_backend_is_proven_and_what_it_leaves_open_is_said(environment):
+    said = prove(environment, "plugrad-toy")
+    assert re.search(r" [1-9]\d+ passed, \d+ skipped", said)
+    assert "not proven by plugrad's suites" in said
+    assert "backend 'toy' does not declare 'complete_update'" in said
+
+
+def test_the_algorithm_is_proven_on_every_backend(environment):
+    """The toy learns nothing here: it is too slow."""
+    said = prove(environment, "plugrad-reinforce", "-k", "not (toy and (learns or goes_down))")
+    for backend in ("tf2", "torch"):
+        assert f"test_it_learns_a_tiny_task[{backend}] PASSED" in said
+        assert f"test_updates_are_those_of_the_reference[{backend}-auto] PASSED" in said
+    assert "test_gradients_are_the_finite_differences_of_the_reference[toy] PASSED" in said
+
+
+def test_the_command_line_shows_and_checks_them(environment):
+    records = json.loads(environment.plugrad("plugins", "--json").stdout)
+    found = {each["name"]: (each["kind"], each["distribution"], each["version"]) for each in records}
+    assert found["reinforce"] == ("algorithm", "plugrad-reinforce", "0.1.0")
+    assert found["toy"] == ("backend", "plugrad-toy", "0.1.0")
+    for name in ("reinforce", "toy"):
+        assert environment.plugrad("plugins", "--check", name).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def runs(environment: Environment) -> Environment:
+    """Run directories "of-torch" and "of-toy"."""
+    for backend, steps in (("torch", "256"), ("toy", "64")):
+        command = (
+            "train",
+            "reinforce",
+            "CartPole-v1",
+            "--backend",
+            backend,
+            "--out",
+            f"of-{backend}",
+            "--quiet",
+        )
+        training = ("--training.train_batch_size", "64", "--stop-timesteps", steps)
+        done = environment.plugrad(*command, *training, *FEW)
+        assert done.returncode == 0, done.stderr
+    return environment
+
+
+@pytest.mark.parametrize("run", ["of-torch", "of-toy"])
+def test_it_trains_on_the_command_line(runs, run):
+    evaluated = json.loads(runs.plugrad("eval", run, "--episodes", "1", "--json").stdout)
+    assert evaluated["episode_return_mean"] >= 1.0
+    resumed = runs.plugrad("train", "--resume", run, "--stop-timesteps", "320", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+
+
+# --- and then they are gone: the last tests ------------------------------------------------------------------------
+
+OF_REINFORCE = (
+    "no algorithm 'reinforce'; installed: .*ppo.* It was written with plugrad-reinforce 0.1.0: "
+    "pip install plugrad-reinforce"
+)
+OF_TOY = (
+    "no backend 'toy'; installed: .*torch.* It was written with plugrad-toy 0.1.0: pip install plugrad-toy"
+)
+
+
+def assert_refused(environment: Environment, run: str, words: str) -> None:
+    """By all doors, with what to type."""
+    for command in (("train", "--resume", run, "--stop-timesteps", "640"), ("eval", run)):
+        refused = environment.plugrad(*command)
+        assert refused.returncode == 2
+        assert re.search(f"^plugrad: error: .*{words}$", refused.stderr.strip()), refused.stderr
+    code = f"from plugrad import Learner; Learner.from_checkpoint('{run}/checkpoints/last')"
+    assert re.search(words, environment.run("-c", code).stderr)
+
+
+def test_without_the_backend_its_run_says_what_to_install_and_goes_on_elsewhere(runs):
+    runs.pip("uninstall", "--yes", "plugrad-toy")
+    assert_refused(runs, "of-toy", OF_TOY)
+    assert runs.plugrad("eval", "of-toy", "--episodes", "1", "--backend", "torch").returncode == 0
+
+
+def test_without_the_algorithm_its_run_says_what_to_install(runs):
+    runs.pip("uninstall", "--yes", "plugrad-reinforce")
+    assert_refused(runs, "of-torch", OF_REINFORCE)
