@@ -219,6 +219,7 @@ class Algorithm:
         disk.save(path, state, disk.metadata_of(self._learner, self.config, kind="algorithm"), keep=keep)
         if self.env_runner is not None:
             self.env_runner.cut()
+        self._learner.tell("checkpoint_saved", path=str(path))
         return str(path)
 
     def restore_from_path(

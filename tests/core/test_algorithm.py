@@ -31,6 +31,11 @@ def iteration_ended(algorithm, results):
 
 
 @hookimpl
+def checkpoint_saved(path):
+    note(f"saved {Path(path).name}")
+
+
+@hookimpl
 def algorithm_stopped(algorithm):
     note(f"stopped at {algorithm.iteration}")
 """
@@ -75,7 +80,8 @@ def test_plugrad_train_ends_when_a_listener_asks_for_it(listener, tmp_path):
     assert result.exit_code == 0, result.output
     assert "stopped by a listener" in result.stdout.splitlines()
     assert json.loads((run / "summary.json").read_text())["timesteps"] == 24
-    assert listener.with_suffix(".txt").read_text().splitlines()[-1] == "stopped at 3"
+    heard = listener.with_suffix(".txt").read_text().splitlines()
+    assert heard == ["saved last", "1: 8", "2: 16", "3: 24", "saved last", "stopped at 3"]
 
 
 def test_a_training_that_keeps_nothing_refuses_what_another_kept():

@@ -1,5 +1,6 @@
 """`plugrad train`: from a command line to a run directory with a trained policy in it."""
 
+import atexit
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,7 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     if request.tensorboard:
         require_tensorboard()
     with StopSignals() as signals:
+        atexit.register(signals.skip_teardown)  # comes after what frameworks and plugins will register
         run = RunDirectory.open(request.resume) if request.resume else None
         config = request.resumed_config(run) if run else request.fresh_config()
         with saying_what_a_run_needs(request.resume):

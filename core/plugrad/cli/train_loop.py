@@ -82,6 +82,7 @@ class TrainLoop:
         self._points: deque[tuple[float, float]] = deque([before], maxlen=_RATE_OVER)
         self._before = before[0]
         self._started = self._saved = perf_counter()
+        self._saved_iteration = self.algorithm.iteration if self._resumed else None
 
     def __call__(self) -> Outcome:
         """Train until a goal or a signal; `checkpoints/last` is that of the last iteration."""
@@ -93,7 +94,7 @@ class TrainLoop:
             if self._is_time_to_save():
                 self._save()
         self.signals.iteration_is_done()
-        if progress is not self._resumed:
+        if self._saved_iteration != self.algorithm.iteration:
             self._save()
         return self._outcome(progress, reason)
 
@@ -135,7 +136,7 @@ class TrainLoop:
 
     def _save(self) -> None:
         self.algorithm.save_to_path(str(self.run.last))
-        self._saved = perf_counter()
+        self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
 
     def _outcome(self, progress: Progress | None, reason: str) -> Outcome:
         seen = None if progress is None else progress.return_mean

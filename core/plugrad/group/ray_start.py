@@ -7,7 +7,9 @@ files for this user only. It ends with this process, or by `ray.shutdown()`.
 import importlib
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,11 +38,12 @@ def ray_for(config: Any, what: str) -> Any:
     ray = _imported(what)
     if ray.is_initialized():
         return ray
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(logging_level=logging.WARNING)
-        log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
-    else:
-        _start(ray, config.num_env_runners + config.num_learners * config.num_cpus_per_learner)
+    with _own_sigterm():
+        if os.environ.get("RAY_ADDRESS"):
+            ray.init(logging_level=logging.WARNING)
+            log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
+        else:
+            _start(ray, config.num_env_runners + config.num_learners * config.num_cpus_per_learner)
     return ray
 
 
@@ -75,6 +78,15 @@ def _start(ray: Any, num_cpus: float) -> None:
         context.address_info["address"],
         os.environ.get("RAY_AUTH_MODE", "Ray's default"),
     )
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray's handler ends the process on the spot; one that there was before, such as of `plugrad train`, stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -1,0 +1,262 @@
+"""`plugrad train`, killed and stopped at random moments: nothing is lost or left behind, and it goes on to the bit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM
+
+import pytest
+
+from plugrad.checkpoint import list_saves, load_checkpoint
+from plugrad.cli.metrics_files import read_rows
+
+BATCH, ITERATIONS, KILLED_AFTER = 64, 40, 17
+SETTINGS = [
+    "--seed=3",
+    f"--training.train_batch_size={BATCH}",
+    "--training.minibatch_size=16",
+    "--training.num_epochs=2",
+    f"--training.lr=[[0, 1e-3], [{BATCH * ITERATIONS}, 1e-4]]",
+    f"--training.entropy_coeff=[[0, 0.01], [{BATCH * ITERATIONS}, 0.0]]",
+    "--rl_module.model_config={fcnet_hiddens = [8]}",
+    "--env_runners.num_envs_per_env_runner=4",
+    "--env_runners.normalize_observations=true",
+]
+ACKNOWLEDGE = """
+from plugrad import hookimpl
+from plugrad.checkpoint import list_saves
+
+@hookimpl
+def checkpoint_saved(path):
+    with open(__file__ + ".txt", "a") as file:
+        print(list_saves(path)[-1], file=file)
+"""
+
+
+class Run:
+    """A run directory, and the processes that train in it one after the other.
+
+    Args:
+        path: of the directory.
+        arguments: of the first process.
+    """
+
+    def __init__(self, path: Path, *arguments: str) -> None:
+        self.path = path
+        self.last = path / "checkpoints" / "last"
+        self._listener = path.with_name("acknowledge.py")
+        self._listener.write_text(ACKNOWLEDGE)
+        self.arguments = arguments
+        self._starts = 0
+
+    def train(self, iterations: int) -> subprocess.Popen[str]:
+        """A process that is about to train, with a process group and a hash seed of its own."""
+        self._starts += 1
+        first = [*self.arguments, "--out", str(self.path), "--plugin", str(self._listener)]
+        arguments = ["--resume", str(self.path)] if self.path.exists() else first
+        arguments += ["--save-every=1", f"--stop-timesteps={BATCH * iterations}", "--quiet"]
+        code = "from plugrad.cli import main; print('ready', flush=True); main()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "train", *arguments],
+            env={**os.environ, "PYTHONHASHSEED": str(self._starts)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    @property
+    def rows(self) -> list[dict[str, float]]:
+        """The metrics, without what a clock says."""
+        rows = read_rows(self.path / "metrics.jsonl")
+        return [{name: value for name, value in row.items() if "time/" not in name} for row in rows]
+
+    @property
+    def iteration(self) -> int:
+        """Of the newest save, which can be read."""
+        iteration: int = load_checkpoint(self.last).state["training_iteration"]
+        return iteration
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the last save of which a listener was told."""
+        told = self._listener.with_name("acknowledge.py.txt")
+        saves = map(Path, told.read_text().splitlines() if told.exists() else ())
+        return max((number(save) for save in saves if save.parent == self.last), default=0)
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is begun and not done."""
+        return any(self.last.glob(".tmp-*"))
+
+    def files(self) -> dict[str, bytes]:
+        """The newest save as it lies on the disk."""
+        return {each.name: each.read_bytes() for each in list_saves(self.last)[-1].iterdir()}
+
+
+def number(save: Path) -> int:
+    return int(save.name.removeprefix("save-"))
+
+
+def wait_until(happens: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 200
+    while not happens():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def at_the_start(process: subprocess.Popen[str], run: Run, moments: random.Random) -> None:
+    wait_until((run.path / "config.toml").exists, process)
+    time.sleep(moments.uniform(0, 2) if run.rows else 0)
+
+
+def while_training(process: subprocess.Popen[str], run: Run, moments: random.Random) -> None:
+    enough = max(len(run.rows) + 1, KILLED_AFTER)
+    wait_until(lambda: len(run.rows) >= enough, process)
+    time.sleep(moments.uniform(0, 0.1))
+
+
+def while_saving(process: subprocess.Popen[str], run: Run, moments: random.Random) -> None:
+    """The process stands still in the middle of a save."""
+    while_training(process, run, moments)
+    while True:
+        wait_until(lambda: run.is_saving, process)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        if run.is_saving:
+            return
+        process.send_signal(signal.SIGCONT)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One way to stop a process: when, and by which signal how often."""
+
+    moment: Callable[[subprocess.Popen[str], Run, random.Random], None]
+    signal: signal.Signals
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended, and what was on the disk then."""
+
+    stop: Stop
+    code: int
+    seconds: float
+    errors: str
+    left_behind: bool
+    was_saving: bool
+    newest: int
+    acknowledged: int
+    iteration: int
+    rows: int
+
+
+STOPS = [
+    Stop(at_the_start, SIGTERM),
+    Stop(while_training, SIGKILL),
+    Stop(at_the_start, SIGINT),
+    Stop(while_saving, SIGKILL),
+    Stop(while_training, SIGTERM),
+    Stop(at_the_start, SIGINT, times=2),
+    Stop(while_training, SIGKILL),
+    Stop(while_training, SIGINT),
+]
+"""3 kills and 5 signals per backend."""
+
+
+def stop(run: Run, how: Stop, moments: random.Random) -> Ending:
+    """Let a new process train in the run, and stop it."""
+    process = run.train(10**6)
+    how.moment(process, run, moments)
+    for _ in range(how.times):
+        time.sleep(0.05)
+        sent = time.monotonic()
+        process.send_signal(how.signal)
+    _, errors = process.communicate(timeout=100)
+    return Ending(
+        stop=how,
+        code=process.returncode,
+        seconds=time.monotonic() - sent,
+        errors=errors,
+        left_behind=is_alive(process.pid),
+        was_saving=run.is_saving,
+        newest=number(list_saves(run.last)[-1]),
+        acknowledged=run.acknowledged,
+        iteration=run.iteration,
+        rows=len(run.rows),
+    )
+
+
+def is_alive(group: int) -> bool:
+    """Whether any process of a process group is."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+Stopped = tuple[Run, list[Ending]]
+LONG = pytest.mark.long
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("auto", "sync", 1),
+        pytest.param(("none", "sync", 1), marks=LONG),
+        pytest.param(("complete_update", "vector_entry_point", 1), marks=LONG),
+        pytest.param(("auto", "vector_entry_point", 5), marks=LONG),
+    ],
+    ids=lambda each: "-".join(map(str, each)),
+)
+def stopped(
+    request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> Stopped:
+    """A run that was stopped many times, and how each of its processes ended."""
+    mode, vectorization, times = request.param
+    own = [f"--framework.compile={mode}", f"--env_runners.vectorization_mode={vectorization}"]
+    path = tmp_path_factory.mktemp("stopped") / "run"
+    run, moments = Run(path, "--backend", backend, *SETTINGS, *own), random.Random(5)
+    return run, [stop(run, each, moments) for each in times * STOPS]
+
+
+def test_a_stopped_process_leaves_in_time_in_order_and_as_a_whole(stopped: Stopped) -> None:
+    for ending in stopped[1]:
+        how = ending.stop.signal
+        assert ending.code == (-SIGKILL if how == SIGKILL else 128 + how), ending
+        assert ending.seconds < (10 if ending.stop.times == 1 else 3), ending
+        assert not ending.left_behind, ending
+        assert "Traceback" not in ending.errors
+
+
+def test_no_save_is_lost_that_was_acknowledged(stopped: Stopped) -> None:
+    for ending in stopped[1]:
+        assert ending.newest >= ending.acknowledged > 0
+        assert 0 <= ending.rows - ending.iteration <= (ending.stop.signal == SIGKILL or ending.stop.times > 1)
+        assert ending.was_saving or ending.stop.moment is not while_saving
+
+
+def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) -> None:
+    run, endings = stopped
+    iterations = max(endings[-1].iteration + 3, ITERATIONS)
+    straight = Run(run.path.with_name("straight"), *run.arguments)
+    for each in (run, straight):
+        process = each.train(iterations)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    assert run.rows == straight.rows
+    assert len(run.rows) == iterations
+    assert run.files() == straight.files()
