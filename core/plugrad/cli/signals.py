@@ -64,8 +64,8 @@ class StopSignals:
     def skip_teardown(self) -> None:
         """Leave now if a signal asked to, and the context was left in order: for `atexit`, as the last of all.
 
-        All is saved, closed and said then, and yet an interpreter with torch or TensorFlow in it takes 1 to 2 seconds to
-        go (measured): longer than all the rest, and many times that on a machine with too much to do.
+        All is saved, closed and said then, and yet an interpreter with torch or TensorFlow in it takes 1 to 2 seconds
+        to go (measured): longer than all the rest, and many times that on a machine with too much to do.
         """
         if self._is_over and self.received is not None:
             sys.stdout.flush()
