@@ -64,12 +64,12 @@ class Folder:
         self._check_file(name, found)
         return found.st_size
 
-    def read(self, name: str, size: int) -> bytes:
-        """The bytes of a file, of which the caller has found the length acceptable.
+    def read(self, name: str, size: int) -> bytearray:
+        """The bytes of a file, of which the caller has found the length acceptable: that much memory is taken.
 
         Raises:
             CheckpointCorruptError: it is missing, or not of this length.
-            CheckpointUnsafeError: it is no regular file, or has a second name elsewhere.
+            CheckpointUnsafeError: it is no regular file, has a second name elsewhere, or does not fit into memory.
         """
         self.size(name)
         fd = self._descriptor(name, _FILE)
@@ -105,16 +105,17 @@ class Folder:
     def _corrupt(self, name: str, why: str) -> CheckpointCorruptError:
         return CheckpointCorruptError(f"{self.path / name} {why}", path=str(self.path / name))
 
-    def _read_all(self, name: str, fd: int, size: int) -> bytes:
-        parts = []  # one part below a gigabyte, which `join` returns without a copy
-        while part := os.read(fd, min(size + 1, 2**30)):
-            parts.append(part)
-            size -= len(part)
-            if size < 0:
-                break
-        if size:
+    def _read_all(self, name: str, fd: int, size: int) -> bytearray:
+        try:
+            data = bytearray(size)
+        except MemoryError:
+            raise self._unsafe(name, f"has {size} bytes, for which there is no memory") from None
+        rest = memoryview(data)
+        while rest and (count := os.readv(fd, [rest])):
+            rest = rest[count:]
+        if rest or os.read(fd, 1):
             raise self._corrupt(name, "changed while it was read")
-        return b"".join(parts)
+        return data
 
 
 @contextmanager

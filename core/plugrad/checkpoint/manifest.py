@@ -31,7 +31,7 @@ class FileEntry:
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> "FileEntry":
+    def of(cls, data: bytes | bytearray) -> "FileEntry":
         """The entry of these bytes."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
@@ -76,7 +76,7 @@ class Manifest:
         return body + _tail(body)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Manifest":
+    def from_bytes(cls, data: bytes | bytearray) -> "Manifest":
         """Read the file.
 
         Raises:
@@ -94,7 +94,7 @@ class Manifest:
         return cls(_mapping(fields["metadata"]), _read_files(fields["files"]), str(fields["plugrad_version"]))
 
 
-def _tail(body: bytes) -> bytes:
+def _tail(body: bytes | bytearray) -> bytes:
     return b'"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'"}\n'
 
 

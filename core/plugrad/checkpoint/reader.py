@@ -127,7 +127,7 @@ def _read_data(save: Folder, entry: FileEntry, arrays: dict[int, Array]) -> dict
     return state
 
 
-def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.maxsize) -> bytes:
+def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.maxsize) -> bytearray:
     size = save.size(name)
     if size != entry.size:
         raise _corrupt(save, name, f"it has {size} bytes where the manifest says {entry.size}")
@@ -137,7 +137,7 @@ def _read_listed(save: Folder, name: str, entry: FileEntry, at_most: int = sys.m
     return data
 
 
-def _read_limited(save: Folder, name: str, size: int, at_most: int) -> bytes:
+def _read_limited(save: Folder, name: str, size: int, at_most: int) -> bytearray:
     if size > at_most:
         raise CheckpointUnsafeError(
             f"{save.path / name} has {size} bytes; at most {at_most} are read", path=str(save.path / name)

@@ -4,14 +4,15 @@ A shard is one file of a save. Shards bound the memory that a save and a load ne
 room knows nothing of names, states and disks.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import safetensors.numpy
-from safetensors import SafetensorError
 
+from plugrad.checkpoint import strict_json
 from plugrad.errors import CheckpointError, CheckpointUnsafeError
 from plugrad.types import Array
 
@@ -21,6 +22,13 @@ MAX_HEADER_BYTES: Final = 4 * 2**20
 SHARD_ARRAYS: Final = 10_000
 SHARD_BYTES: Final = 64 * 2**20
 """A shard is closed when it has this many bytes or more; one array is never split."""
+
+_DTYPES: Final = {
+    "BOOL": "?",
+    **{f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+    "C64": "<c8",
+}
 
 
 def pack(arrays: Sequence[Array]) -> Iterator[bytes]:
@@ -58,29 +66,67 @@ def _serialize(shard: dict[str, Array]) -> bytes:
     return data
 
 
-def _header_length(data: bytes) -> int:
+def _header_length(data: bytes | bytearray) -> int:
     return int.from_bytes(data[:8], "little")
 
 
-def unpack(data: bytes) -> dict[int, Array]:
-    """The arrays of one shard by number: writable, C-ordered, each with memory of its own.
+def unpack(data: bytearray) -> dict[int, Array]:
+    """The arrays of one shard by number: writable, C-ordered, parts of `data` of which no two overlap.
 
-    safetensors checks that every shape times its item size is the length of its bytes and that the bytes are
-    all used.
+    They take no memory beside `data`, which the library's own reader would copy: a load needs what its files are long.
 
     Raises:
         CheckpointUnsafeError: the header is longer than any that `pack` writes.
         ValueError: the bytes are not a shard.
     """
-    if _header_length(data) > MAX_HEADER_BYTES:
-        raise CheckpointUnsafeError(
-            f"a header of {_header_length(data)} bytes, at most {MAX_HEADER_BYTES} are read"
+    length = _header_length(data)
+    if length > MAX_HEADER_BYTES:
+        raise CheckpointUnsafeError(f"a header of {length} bytes, at most {MAX_HEADER_BYTES} are read")
+    end = 8 + length
+    if end > len(data):
+        raise ValueError(f"no safetensors file: a header of {length} bytes where {len(data) - 8} follow")
+    arrays = {}
+    for name, entry in _entries(data[8:end]):
+        arrays[_number(name)], end = _array(name, entry, data, 8 + length, end)
+    if end != len(data):
+        raise ValueError(f"no safetensors file: {len(data) - end} bytes belong to no array")
+    return arrays
+
+
+def _entries(header: bytearray) -> list[tuple[str, dict[str, Any]]]:
+    """What the header says of each array, in the order of their bytes."""
+    entries = strict_json.loads(header)
+    if not isinstance(entries, dict):
+        raise ValueError("no safetensors file: the header is no object")
+    entries.pop("__metadata__", None)
+    for name, entry in entries.items():
+        _check_entry(name, entry)
+    return sorted(entries.items(), key=lambda item: item[1]["data_offsets"])
+
+
+def _check_entry(name: str, entry: Any) -> None:
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"array {name[:40]!r} is described by {str(entry)[:100]}")
+    for key in ("shape", "data_offsets"):
+        numbers = entry[key]
+        if not isinstance(numbers, list) or any(type(n) is not int or not 0 <= n < 2**62 for n in numbers):
+            raise ValueError(f"array {name[:40]!r} has the {key} {str(numbers)[:100]}")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+        raise ValueError(
+            f"array {name[:40]!r} has the dtype {str(entry['dtype'])[:40]!r}, which numpy has not"
         )
-    try:
-        arrays = safetensors.numpy.load(data)
-    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that numpy does not have
-        raise ValueError(f"not a safetensors file of numpy dtypes: {error}") from error
-    return {_number(name): array for name, array in arrays.items()}
+
+
+def _array(name: str, entry: dict[str, Any], data: bytearray, start: int, end: int) -> tuple[Array, int]:
+    """The array, and where its bytes end; they begin at `end`, where the last one's ended: no gaps, no overlaps."""
+    dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+    stop = end + math.prod(shape) * dtype.itemsize
+    if [start + offset for offset in entry["data_offsets"]] != [end, stop] or stop > len(data):
+        raise ValueError(
+            f"array {name[:40]!r} of shape {str(shape)[:100]} lies at {str(entry['data_offsets'])[:100]}"
+        )
+    array: Array = np.ndarray(shape, dtype, data, end)
+    return (array if array.flags.aligned else array.copy()), stop
 
 
 def _number(name: str) -> int:

@@ -28,7 +28,7 @@ def dumps(value: Any) -> bytes:
     return (json.dumps(value, allow_nan=False, separators=(",", ":")) + "\n").encode("ascii")
 
 
-def loads(data: bytes, on_object: Callable[[dict[str, Any]], Any] = lambda found: found) -> Any:
+def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] = lambda found: found) -> Any:
     """Read one value.
 
     Args:
