@@ -264,9 +264,19 @@ class Algorithm:
             raise
 
     @classmethod
-    def from_checkpoint(cls, path: disk.StrPath, *, backend: str | None = None) -> "Algorithm":
-        """An algorithm with the config and state of a checkpoint, on its backend or another."""
-        algorithm = cls(disk.config_of(disk.load(path, kind="algorithm"), backend=backend))
+    def from_checkpoint(
+        cls, path: disk.StrPath, *, backend: str | None = None, env: Any = None
+    ) -> "Algorithm":
+        """An algorithm with the config and state of a checkpoint, on its backend or another.
+
+        Args:
+            path: a checkpoint directory or one of its saves.
+            backend: such as "tf2" for a checkpoint of torch.
+            env: needed for an environment that is no Gymnasium id; a checkpoint imports no code.
+        """
+        given = [] if env is None else ["env"]
+        config = disk.config_of(disk.load(path, kind="algorithm"), backend=backend, given=given)
+        algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
         return algorithm
 

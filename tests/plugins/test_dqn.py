@@ -242,7 +242,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(backend, tmp_path):
     for _ in range(7):
         whole.train()
     whole.save_to_path(tmp_path)
-    resumed = Algorithm.from_checkpoint(tmp_path)
+    resumed = Algorithm.from_checkpoint(tmp_path, env=Corridor)
     for algorithm in (whole, resumed):
         for _ in range(3):
             algorithm.train()
@@ -255,7 +255,7 @@ def test_a_replay_buffer_that_is_not_to_be_saved_begins_empty(tmp_path):
     first = config.training(num_steps_sampled_before_learning_starts=10_000).build_algo()
     first.train()
     first.save_to_path(tmp_path)
-    resumed = Algorithm.from_checkpoint(tmp_path)
+    resumed = Algorithm.from_checkpoint(tmp_path, env=Corridor)
     resumed.train()
     assert [len(each._training._buffers[P]) for each in (first, resumed)] == [120, 128]
 

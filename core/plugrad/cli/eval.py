@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.trained import open_trained
 
 
 @click.command(name="eval")
@@ -21,10 +21,7 @@ def evaluate(run: Path, episodes: int | None, seed: int | None, backend: str | N
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint.
     """
-    from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
-
-    path = RunDirectory(run).checkpoint() if (run / "config.toml").is_file() else run
-    algorithm = Algorithm.from_checkpoint(str(path), backend=backend)
+    algorithm, path = open_trained(run, backend)
     try:
         result = {"checkpoint": str(path), **algorithm.evaluate(num_episodes=episodes, seed=seed)}
     finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.trained import open_trained
 from plugrad.offline import save_episodes
 
 
@@ -27,10 +27,7 @@ def record(
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. A directory that holds episodes
     gets these in addition.
     """
-    from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
-
-    path = RunDirectory(run).checkpoint() if (run / "config.toml").is_file() else run
-    algorithm = Algorithm.from_checkpoint(str(path), backend=backend)
+    algorithm, path = open_trained(run, backend)
     try:
         data = algorithm.record(episodes, seed=seed, explore=explore)
     finally:

@@ -3,10 +3,10 @@
 Knows the checkpoint package and the plugin registry; no framework.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, Final
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
@@ -43,39 +43,65 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
         CheckpointError: it cannot be read, or holds something else.
     """
     checkpoint = load_checkpoint(path)
-    found = checkpoint.metadata.get("kind")
+    found, state = checkpoint.metadata.get("kind"), checkpoint.state
     if (found, kind) == ("algorithm", "learner"):
-        return replace(checkpoint, state=checkpoint.state["learner"])
-    if found != kind:
+        state = state.get("learner", {})
+    elif found != kind:
         raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
-    return checkpoint
+    if not isinstance(checkpoint.metadata.get("config"), dict) or not isinstance(state, dict):
+        raise CheckpointError(
+            f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
+        )
+    return replace(checkpoint, state=state)
 
 
-def config_of(checkpoint: Checkpoint, *, backend: str | None = None, modules_are_given: bool = False) -> Any:
+def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = ()) -> Any:
     """The config that a checkpoint was saved with, for another backend if one is named.
 
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
 
+    Args:
+        checkpoint: of `load`.
+        backend: instead of the one that saved it.
+        given: settings that the caller does without, or has something of its own for; they may name code.
+
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
-        ConfigError: a module is of a class of somebody's own, and the caller gives no modules.
+        ConfigError: another setting names code to import, such as the class of a module.
     """
     data = checkpoint.metadata["config"]
     with saying_who_had_it(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
         config = config_class.from_dict(data)
         config = config if backend is None else config.framework(backend)
         check_installed("backend", config.backend)
-    if not modules_are_given:
-        _refuse_own_classes(config.rl_module_spec)
+    if "rl_module_spec" not in given:
+        _refuse_own_modules(config.rl_module_spec)
     return config.plugins()  # a checkpoint never loads a listener
 
 
-def _refuse_own_classes(spec: Any) -> None:
+def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
+    for name, info in config_class.fields().items():
+        if info.importable and ":" in str(data.get(name)):
+            raise _code_refused(name, data[name])
+
+
+def _refuse_own_modules(spec: Any) -> None:
     for module_id, each in getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec}).items():
         if isinstance(getattr(each, "module_class", None), str):
-            raise ConfigError(
-                f"module {module_id!r} of this checkpoint is a {each.module_class}, and a checkpoint imports no code: "
-                "give module= or module_spec= to Learner.from_checkpoint, or build from your config and "
-                "restore_from_path"
-            )
+            raise _code_refused(f"module {module_id!r}", each.module_class)
+
+
+_INSTEAD: Final = {
+    "env": "give env= to Algorithm.from_checkpoint",
+    "module": "give module= or module_spec= to Learner.from_checkpoint",
+}
+
+
+def _code_refused(what: str, code: Any) -> ConfigError:
+    instead = _INSTEAD.get(what.split()[0])
+    return ConfigError(
+        f"{what} of this checkpoint is {code}, and a checkpoint imports no code: "
+        f"{f'{instead}, or ' if instead else ''}build from your config and restore_from_path"
+    )

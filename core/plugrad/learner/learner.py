@@ -346,9 +346,10 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             module: your own modules.
             plugins: listeners; a checkpoint loads none.
         """
-        given = module_spec is not None or module is not None
-        saved = disk.load(path, kind="learner")
-        config = disk.config_of(saved, backend=backend, modules_are_given=given)
+        given = ["env", "learner_class"]  # it is of this class, and makes no environment
+        if module_spec is not None or module is not None:
+            given.append("rl_module_spec")
+        config = disk.config_of(disk.load(path, kind="learner"), backend=backend, given=given)
         config = config.learners(num_learners=0)  # alone, also where a group saved
         learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
         learner.build()

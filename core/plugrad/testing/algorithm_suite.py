@@ -199,7 +199,7 @@ def test_a_checkpoint_goes_on_exactly(
     try:
         algorithm.train()
         algorithm.save_to_path(tmp_path)
-        again = Algorithm.from_checkpoint(tmp_path)
+        again = Algorithm.from_checkpoint(tmp_path, env=algorithm_config.env)
         for each in (algorithm, again):
             each.train()
         states = [digest(each.learner_group.get_weights()) for each in (algorithm, again)]

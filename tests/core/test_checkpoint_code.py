@@ -1,0 +1,172 @@
+"""A checkpoint leads to its backend and its algorithm by short name, and to no other code, whatever its config says."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import hostile
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from learning import ppo_batch, ppo_config
+
+from plugrad import Learner, LearnerGroup
+from plugrad.algorithm import Algorithm
+from plugrad.checkpoint import save_checkpoint
+from plugrad.cli import main
+from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.trained import open_trained
+from plugrad.errors import CheckpointError, ConfigError, PlugradError
+
+CANARY = "from pathlib import Path\nPath({marker!r}).touch()\ndef call(*args, **kwargs): Path({marker!r}).touch()\n"
+
+
+@pytest.fixture
+def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that exists as soon as the module `canary` was imported or called."""
+    (tmp_path / "canary.py").write_text(CANARY.format(marker=str(tmp_path / "sang")))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "sang"
+    sys.modules.pop("canary", None)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a checkpoint of a learner and one of an algorithm."""
+    folder = tmp_path_factory.mktemp("code")
+    learner = ppo_config(hiddens=(2,)).build_learner()
+    learner.update(ppo_batch())
+    learner.save_to_path(folder / "learner")
+    config = ppo_config(hiddens=(2,)).environment("CartPole-v1", observation_space=None, action_space=None)
+    algorithm = config.training(train_batch_size=16).env_runners(num_envs_per_env_runner=2).build_algo()
+    algorithm.save_to_path(folder / "algorithm")
+    algorithm.stop()
+    return folder
+
+
+def spoiled(saved: Path, kind: str, tmp_path: Path, **settings: Any) -> Path:
+    """A copy of a checkpoint with other settings in it, sealed."""
+    save = tmp_path / kind / "save-1"
+    save.mkdir(parents=True)
+    for file in (saved / kind / "save-1").iterdir():
+        (save / file.name).write_bytes(file.read_bytes())
+    hostile.seal(save, lambda fields: fields["metadata"]["config"].update(settings))
+    return save.parent
+
+
+SPEC = {"__spec__": "RLModuleSpec", "module_class": "canary:call"}
+CODE = {
+    "learner_connector": "canary:call",
+    "rl_module_spec": SPEC,
+}
+FOR_A_GROUP = CODE | {"learner_class": "canary:call"}
+FOR_AN_ALGORITHM = FOR_A_GROUP | {"env": "canary:call"}
+
+
+def refused(open_: Callable[[Path], object], path: Path, words: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"{words} of this checkpoint is canary:call, and a checkpoint imports no code"
+    ):
+        open_(path)
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_a_learner_imports_nothing(saved: Path, tmp_path: Path, marker: Path, name: str) -> None:
+    path = spoiled(saved, "learner", tmp_path, **{name: CODE[name]})
+    refused(Learner.from_checkpoint, path, "module '.*'" if name == "rl_module_spec" else name)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", FOR_A_GROUP)
+def test_a_group_imports_nothing(saved: Path, tmp_path: Path, marker: Path, name: str) -> None:
+    path = spoiled(saved, "learner", tmp_path, **{name: FOR_A_GROUP[name]})
+    refused(LearnerGroup.from_checkpoint, path, "module '.*'" if name == "rl_module_spec" else name)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", FOR_AN_ALGORITHM)
+def test_an_algorithm_imports_nothing(saved: Path, tmp_path: Path, marker: Path, name: str) -> None:
+    path = spoiled(saved, "algorithm", tmp_path, **{name: FOR_AN_ALGORITHM[name]})
+    refused(Algorithm.from_checkpoint, path, "module '.*'" if name == "rl_module_spec" else name)
+    result = CliRunner().invoke(main, ["eval", str(path)])
+    assert result.exit_code == 2
+    assert "a checkpoint imports no code" in result.output
+    assert not marker.exists()
+
+
+def test_a_function_with_arguments_is_not_called(saved: Path, tmp_path: Path, marker: Path) -> None:
+    for env in ("os:system", "__main__:os.system", "canary:No-v0"):
+        path = spoiled(
+            saved, "algorithm", tmp_path / env[:3], env=env, env_config={"command": f"touch {marker}"}
+        )
+        with pytest.raises(ConfigError, match="a checkpoint imports no code: give env= to Algorithm"):
+            Algorithm.from_checkpoint(path)
+    path = spoiled(saved, "learner", tmp_path, env="canary:call", observation_space=None, action_space=None)
+    with pytest.raises(ConfigError, match="space"):
+        LearnerGroup.from_checkpoint(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "canary:call"},
+        {"algorithm": "../canary"},
+        {"backend": "canary"},
+        {"backend": "canary:call"},
+    ],
+)
+def test_backends_and_algorithms_are_those_that_are_installed(
+    saved: Path, tmp_path: Path, marker: Path, settings: dict[str, str]
+) -> None:
+    with pytest.raises(PlugradError, match="canary"):
+        Learner.from_checkpoint(spoiled(saved, "learner", tmp_path, **settings))
+    assert not marker.exists()
+
+
+def test_listeners_of_a_checkpoint_are_not_loaded(saved: Path, tmp_path: Path, marker: Path) -> None:
+    path = spoiled(saved, "learner", tmp_path, plugin_names=[str(tmp_path / "canary.py")])
+    Learner.from_checkpoint(path)
+    assert not marker.exists()
+
+
+class Corridor(gym.Env[Any, Any]):
+    """An environment that is no Gymnasium id."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, True, False, {}
+
+
+def test_who_brings_the_environment_opens_the_checkpoint(tmp_path: Path) -> None:
+    config = ppo_config(hiddens=(2,)).environment(Corridor, observation_space=None, action_space=None)
+    config = config.training(train_batch_size=16).env_runners(num_envs_per_env_runner=2)
+    run = RunDirectory.create(tmp_path / "run", config)
+    algorithm = config.build_algo()
+    algorithm.train()
+    algorithm.save_to_path(run.last)
+    with pytest.raises(ConfigError, match=r"env of this checkpoint is .*:Corridor, .*: give env= to"):
+        Algorithm.from_checkpoint(run.last)
+    again = Algorithm.from_checkpoint(run.last, env=Corridor)
+    judged, path = open_trained(run.path, None)  # the settings of one's own run may name one's own code
+    assert path == run.last
+    assert algorithm.iteration == again.iteration == judged.iteration == 1
+    for each in (algorithm, again, judged):
+        each.stop()
+
+
+@pytest.mark.parametrize(
+    "metadata", [{}, {"kind": "learner"}, {"kind": "learner", "config": 3}, {"kind": ["x"]}]
+)
+def test_what_is_no_checkpoint_of_a_learner_is_named(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    save_checkpoint(tmp_path / "c", {"x": 1}, metadata=metadata)
+    for open_ in (Learner.from_checkpoint, LearnerGroup.from_checkpoint, Algorithm.from_checkpoint):
+        with pytest.raises(CheckpointError, match=str(tmp_path / "c")):
+            open_(tmp_path / "c")
