@@ -11,7 +11,9 @@ from click.testing import CliRunner, Result
 
 from plugrad.cli import main
 from plugrad.cli.doctor import Part, advice, part_line
+from plugrad.cli.parity import two_backends
 from plugrad.config import SECTIONS
+from plugrad.errors import ConfigError
 from plugrad.hooks.registry import PluginRecord, get_algorithm, list_plugins
 
 
@@ -34,7 +36,17 @@ def plugrad(tmp_path, monkeypatch):
 def test_help_names_every_command(plugrad):
     result = plugrad("--help")
     assert result.exit_code == 0
-    for command in ("train", "eval", "plot", "plugins", "doctor"):
+    for command in (
+        "train",
+        "eval",
+        "record",
+        "plot",
+        "inspect",
+        "plugins",
+        "new-plugin",
+        "parity",
+        "doctor",
+    ):
         assert re.search(rf"^  {command} +\w", result.output, re.MULTILINE)
 
 
@@ -172,3 +184,29 @@ def record(name, requires, installed):
 )
 def test_doctor_advises_a_backend_that_is_there(records, first):
     assert first in advice(records)[0]
+
+
+TORCH, TF2 = record("torch", "torch", True), record("tf2", "tensorflow", True)
+
+
+def test_parity_compares_two_frameworks_and_the_default_one_comes_first():
+    assert two_backends([record("numpy", None, True), TF2, TORCH]) == ("torch", "tf2")
+
+
+@pytest.mark.parametrize(
+    ("records", "who"),
+    [
+        ([record("numpy", None, True)], "none"),
+        ([TORCH, record("tf2", "tensorflow", False), record("numpy", None, True)], "torch"),
+    ],
+)
+def test_parity_says_what_it_needs(records, who):
+    with pytest.raises(ConfigError, match=f"and here is {who}: install another, .* or name two"):
+        two_backends(records)
+
+
+def test_help_fits_into_80_columns():
+    for arguments in (["--help"], ["new-plugin", "--help"], ["plugins", "--help"]):
+        said = CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, prog_name="plugrad").stdout
+        assert max(map(len, said.splitlines())) <= 80
+        assert "..." not in said.replace("[OPTIONS] COMMAND [ARGS]...", "")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from plugrad import AlgorithmConfig
-from plugrad.cli.algorithm_choice import chosen_algorithm
+from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.display import PlainLines, open_display, plain_line
 from plugrad.cli.goals import Goals
 from plugrad.cli.live_table import MIN_WIDTH, LiveTable
@@ -61,7 +61,7 @@ def test_the_algorithm_is_found_before_the_options_are_read(arguments, expected,
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/config.toml").write_text('algorithm = "dqn"\n')
-    assert chosen_algorithm(arguments, frozenset({"--quiet"})) == expected
+    assert choose(arguments, frozenset({"--quiet"})).algorithm == expected
 
 
 @pytest.mark.parametrize(

@@ -376,3 +376,93 @@ found = [algorithm_of(each) for each in (Config, type("Sub", (Config,), {}), Alg
 def test_a_folder_without_metadata_disturbs_nobody(site):
     (site.root / "~lugrad-0.1.dist-info").mkdir()
     assert "torch" in site.run("[record.name for record in list_plugins()]")
+
+
+def test_an_algorithm_with_the_config_of_another_package_is_refused(site):
+    """Its loss would never be asked: a config of PPO's class is PPO's."""
+    code = ALGORITHM.replace("return Config", "from plugrad_ppo import PPOConfig\n    return PPOConfig")
+    site.install("plugrad-thin", plugins={("algorithms", "thin"): "thin"}, modules={"thin": code})
+    error, message = site.error("get_algorithm('thin')")
+    assert error == "PluginError"
+    assert message.startswith(
+        "algorithm 'thin': its config plugrad_ppo.config.PPOConfig is not of its own package"
+    )
+
+
+# --- plugrad plugins ----------------------------------------------------------------------------------------------
+
+COMMAND = """
+from click.testing import CliRunner
+from plugrad.cli import main
+def said(*arguments):
+    done = CliRunner().invoke(main, ["plugins", *arguments])
+    return [done.exit_code, done.stdout]
+"""
+OLDER = """
+from plugrad import hookimpl
+@hookimpl
+def update_ended(learner, results, num_steps): ...
+"""
+WRAPPING = """
+from plugrad import hookimpl
+@hookimpl(wrapper=True)
+def compute_losses():
+    return (yield)
+@hookimpl
+def update_ended(): ...
+"""
+HOLLOW = """
+from plugrad import hookimpl
+@hookimpl
+def backend_info(): ...
+"""
+UNUSABLE = {
+    "raising": r"fails to load \(raising\): ZeroDivisionError",
+    "older": r"argument 'num_steps': the hook's arguments are \(learner, results\)",
+    "needy": 'needs nothere: pip install "plugrad-needy\\[needy\\]"',
+    "hollow": "does not answer ops, get_tensor_variable, .*compile_update",
+    "twin": r"'twin' is claimed by plugrad-twin1 1.0 and plugrad-twin2 2.0",
+}
+
+
+def install_one_of_each(site: Site) -> None:
+    listeners = {"raising": "1 / 0", "older": OLDER, "wrapping": WRAPPING}
+    for name, code in listeners.items():
+        site.install(f"plugrad-{name}", plugins={("plugins", name): name}, modules={name: code})
+    site.install("plugrad-hollow", plugins={("backends", "hollow"): "hollow"}, modules={"hollow": HOLLOW})
+    needs = ('nothere; extra == "needy"',)
+    site.install("plugrad-needy", plugins={("backends", "needy"): "needy"}, requires=needs)
+    for n in (1, 2):
+        site.install(f"plugrad-twin{n}", f"{n}.0", plugins={("algorithms", "twin"): "twin"})
+
+
+def test_check_says_of_each_plugin_what_it_is_or_why_it_cannot_be_used(site):
+    install_one_of_each(site)
+    code = COMMAND + "{name: said('--check', name, '--json') for name in %r}"
+    found = site.run(code % [*UNUSABLE, "wrapping"])
+    exit_code, text = found.pop("wrapping")
+    (report,) = json.loads(text)
+    assert (exit_code, report["reason"], report["distribution"]) == (0, None, "plugrad-wrapping")
+    assert report["hooks"] == [
+        {"hook": "compute_losses", "wrapper": True, "where": "wrapping:3"},
+        {"hook": "update_ended", "wrapper": False, "where": "wrapping:6"},
+    ]
+    for name, (exit_code, text) in found.items():
+        reports = json.loads(text)
+        assert exit_code == 1
+        assert len(reports) == (2 if name == "twin" else 1)
+        for report in reports:
+            assert re.search(UNUSABLE[name], report["reason"])
+
+
+def test_the_list_says_what_is_missing_and_what_clashes_and_loads_nothing(site):
+    install_one_of_each(site)
+    code = COMMAND + "[said('--json'), said()]"
+    (_, records), (exit_code, table) = site.run(code)
+    problems = {each["name"]: each["problem"] for each in json.loads(records)}
+    assert {name for name in (*UNUSABLE, "wrapping") if problems[name]} == {"needy", "twin"}
+    for name in ("needy", "twin"):
+        assert re.search(UNUSABLE[name], problems[name])
+        assert table.count(problems[name]) == 1
+    assert exit_code == 0
+    assert not set(site.loaded)

@@ -49,8 +49,9 @@ def test_the_wheel_has_every_source_file_and_no_other(wheel: Path) -> None:
         str(path.relative_to(root))
         for root in SOURCE_ROOTS
         for path in root.rglob("*")
-        if path.is_file() and (path.suffix == ".py" or path.name == "py.typed")
+        if path.is_file() and path.suffix != ".pyc"
     }
+    assert "plugrad/cli/templates/algorithm/tests/conftest.py" in on_disk
     in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert in_wheel == on_disk
     assert len(in_wheel) > 50
@@ -97,3 +98,15 @@ def test_the_command_line_is_installed(python: Path, tmp_path: Path) -> None:
     assert "train" in run(python.parent / "plugrad", "--help", cwd=tmp_path)
     assert "torch" in run(python.parent / "plugrad", "plugins", cwd=tmp_path)
     run(python, "-m", "pip", "check")
+
+
+@pytest.mark.parametrize("kind", ["algorithm", "backend", "listener"])
+def test_a_plugin_is_begun_installed_by_pip_and_proves_itself(
+    python: Path, tmp_path: Path, kind: str
+) -> None:
+    """Where no framework is: on the numpy reference."""
+    run(python.parent / "plugrad", "new-plugin", f"new-{kind}", "--kind", kind, cwd=tmp_path)
+    root = tmp_path / f"plugrad-new-{kind}"
+    run(python, "-m", "pip", "install", "--quiet", "--editable", f"{root}[test]")
+    assert "passed" in run(python, "-m", "pytest", "-q", cwd=root)
+    assert "loads, and its hooks fit" in run(python.parent / "plugrad", "plugins", "--check", f"new-{kind}")

@@ -1,6 +1,7 @@
-"""The command line: `plugrad train`, `eval`, `record`, `plot`, `inspect`, `plugins`, `doctor`.
+"""The command line: `plugrad train`, `eval`, `record`, `plot`, `inspect`, `plugins`, `new-plugin`, `parity`, `doctor`.
 
-Help, `inspect`, `plugins` and `doctor` import no framework; what a command needs is imported when it is called.
+Help, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework; what a command needs is imported when it is
+called.
 """
 
 import click
@@ -9,6 +10,8 @@ from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
 from plugrad.cli.exits import OneLineErrors, debug_option
 from plugrad.cli.inspect import inspect_checkpoint
+from plugrad.cli.new_plugin import new_plugin
+from plugrad.cli.parity import parity
 from plugrad.cli.plot import plot
 from plugrad.cli.plugins import plugins
 from plugrad.cli.record import record
@@ -22,7 +25,7 @@ def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
 
 
-for command in (train, evaluate, record, plot, inspect_checkpoint, plugins, doctor):
+for command in (train, evaluate, record, plot, inspect_checkpoint, plugins, new_plugin, parity, doctor):
     main.add_command(command)
 
 __all__ = ["main"]

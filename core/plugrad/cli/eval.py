@@ -6,15 +6,17 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
 
 
-@click.command(name="eval")
+@click.command(name="eval", short_help="How good a trained policy is, without exploration.")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--episodes", type=click.IntRange(1), metavar="N", help="Default: as the run's config says.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environments; default: the run's.")
 @click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@plugin_option
 @debug_option
 def evaluate(run: Path, episodes: int | None, seed: int | None, backend: str | None, as_json: bool) -> None:
     """Mean return of whole episodes of RUN's policy, acting greedily.

@@ -74,6 +74,13 @@ def _line(ctx: click.Context, error: Exception) -> str:
     text = " ".join(str(error).split())
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if "\n" not in note)
     if isinstance(error, PlugradError):
-        return f"{text}{notes}"
+        return f"{text}{_file_hint(text, error)}{notes}"
     where = "" if ctx.meta.get(_DEBUG) else " (--debug shows where)"
     return f"{type(error).__name__}: {text}{notes}{where}"
+
+
+def _file_hint(text: str, error: PlugradError) -> str:
+    """A run of an algorithm in a file knows its short name only; a better hint of the error's own goes before."""
+    unknown = isinstance(error, AlgorithmNotFoundError | BackendNotFoundError)
+    is_missing = unknown and not isinstance(error, MissingFrameworkError)
+    return " If it is in a file: --plugin FILE.py" if is_missing and text.endswith(".") else ""

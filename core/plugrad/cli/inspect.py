@@ -18,7 +18,7 @@ from plugrad.cli.run_directory import RunDirectory
 from plugrad.types import Array
 
 
-@click.command(name="inspect")
+@click.command(name="inspect", short_help="What is inside a checkpoint, every byte checked.")
 @click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--arrays", is_flag=True, help="List every array with its dtype and shape.")
 @click.option(

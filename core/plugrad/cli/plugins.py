@@ -1,41 +1,62 @@
-"""`plugrad plugins`: what is installed, read from metadata; `--check` loads one and tries its hooks."""
+"""`plugrad plugins`: what is installed, read from metadata; `--check` loads one and shows what it is."""
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import click
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from plugrad.cli.exits import debug_option
+from plugrad.cli.exits import FAILED, debug_option
+from plugrad.cli.plugin_check import Report, check_file, check_record
 from plugrad.errors import PluginError, did_you_mean
-from plugrad.hooks.registry import PluginRecord, list_plugins, load_algorithm, load_backend, load_listeners
+from plugrad.hooks.registry import PluginRecord, list_plugins, obstacle
+from plugrad.hooks.unpackaged import is_unpackaged
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-@click.option("--check", metavar="NAME", help="Load this plugin and check its hooks.")
+@click.option("--check", metavar="NAME|FILE.py", help="Load this plugin and show its hooks.")
 @debug_option
-def plugins(as_json: bool, check: str | None) -> None:
-    """Backends, algorithms and listeners that are installed. Nothing of them is imported."""
-    records = list_plugins()
-    if check is not None:
-        _check(check, records)
-    elif as_json:
-        click.echo(json.dumps([dataclasses.asdict(record) for record in records], indent=2))
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
+    """Backends, algorithms and listeners that are installed.
+
+    Nothing of them is imported, but by --check what it names; it fails if that cannot be used.
+    """
+    if check is None:
+        _list(list_plugins(), as_json)
+        return
+    reports = _reports(check)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(report) for report in reports], indent=2))
     else:
-        Console().print(plugins_table(records))
+        _show(reports)
+    ctx.exit(FAILED if any(report.reason for report in reports) else 0)
+
+
+def _list(records: list[PluginRecord], as_json: bool) -> None:
+    if as_json:
+        found = [{**dataclasses.asdict(record), "problem": _problem(record)} for record in records]
+        click.echo(json.dumps(found, indent=2))
+        return
+    Console().print(plugins_table(records))
+    for problem in dict.fromkeys(filter(None, map(_problem, records))):
+        click.echo(problem)
 
 
 def plugins_table(records: list[PluginRecord]) -> Table:
     """One row per plugin."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("kind", "name", "distribution", "needs", "entry point"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for record in records:
         owner = f"{record.distribution} {record.version}"
-        table.add_row(record.kind, record.name, owner, _needs(record), record.value)
+        table.add_row(record.kind, escape(record.name), escape(owner), _needs(record), escape(record.value))
     return table
 
 
@@ -45,21 +66,35 @@ def _needs(record: PluginRecord) -> str:
     return record.requires if record.installed else f"{record.requires}: [red]missing[/red]"
 
 
-def _check(name: str, records: list[PluginRecord]) -> None:
+def _problem(record: PluginRecord) -> str | None:
+    error = obstacle(record)
+    return None if error is None else str(error)
+
+
+def _reports(name: str) -> list[Report]:
+    if is_unpackaged(name):
+        return [check_file(name)]
+    records = list_plugins()
     found = [record for record in records if record.name == name]
     if not found:
         known = sorted({record.name for record in records})
         raise PluginError(f"no plugin {name!r}; installed: {', '.join(known)}.{did_you_mean(name, known)}")
-    for record in found:
-        _load(record)
-        owner = f"{record.distribution} {record.version}"
-        click.echo(f"{record.kind} {name!r} of {owner}: loads, and its hooks fit")
+    return [check_record(record) for record in found]
 
 
-def _load(record: PluginRecord) -> None:
-    if record.kind == "backend":
-        load_backend(record.name)
-    elif record.kind == "algorithm":
-        load_algorithm(record.name)
-    else:
-        load_listeners((record.name,))
+def _show(reports: Sequence[Report]) -> None:
+    for report in reports:
+        owner = "" if report.distribution is None else f" of {report.distribution} {report.version}"
+        click.echo(f"{report.kind} {report.name!r}{owner} ({report.value})")
+        click.echo(f"  unusable: {report.reason}" if report.reason else "  loads, and its hooks fit")
+        if report.hooks:
+            Console().print(_hooks_table(report.hooks))
+
+
+def _hooks_table(hooks: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("hook", "how", "where"):
+        table.add_column(column, overflow="fold")
+    for each in hooks:
+        table.add_row(each["hook"], "wraps" if each["wrapper"] else "answers", escape(each["where"]))
+    return table

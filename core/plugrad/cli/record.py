@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
 from plugrad.offline import save_episodes
 
 
-@click.command()
+@click.command(short_help="Write episodes of a trained policy, to learn from.")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--episodes", type=click.IntRange(1), metavar="N", default=20, help="How many.  [default: 20]")
 @click.option(
@@ -18,6 +19,7 @@ from plugrad.offline import save_episodes
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environments; default: the run's.")
 @click.option("--explore", is_flag=True, help="Act as while training, not greedily.")
 @click.option("--backend", metavar="NAME", help="Act on another backend than the run was trained with.")
+@plugin_option
 @debug_option
 def record(
     run: Path, episodes: int, out: Path | None, seed: int | None, explore: bool, backend: str | None

@@ -8,59 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from plugrad.cli.algorithm_choice import chosen_algorithm, resumed_run
 from plugrad.cli.display import open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
-from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
 from plugrad.cli.resume import resume, saying_what_a_run_needs
 from plugrad.cli.run_directory import RunDirectory, default_path
+from plugrad.cli.settings_command import SettingsCommand, chosen
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import arena, print_summary, summary_of
 from plugrad.cli.tensorboard import TensorBoardRecorder, require_tensorboard
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
-from plugrad.hooks.registry import get_algorithm
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
 
-_CHOICE = "plugrad.algorithm"
 
-
-class TrainCommand(click.Command):
-    """A command whose options are its own and the settings of the algorithm that its arguments name."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find the algorithm, then read the options."""
-        flags = self._flags(ctx)
-        name = chosen_algorithm(args, flags)
-        with saying_what_a_run_needs(resumed_run(args, flags)):
-            config_class = get_algorithm(name)
-        ctx.meta[_CHOICE] = name, config_class, setting_options(config_class)
-        return super().parse_args(ctx, args)
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its own options and the settings."""
-        settings: list[SettingOption] = ctx.meta[_CHOICE][2] if _CHOICE in ctx.meta else []
-        return [*super().get_params(ctx), *settings]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options, then a heading per section of the config."""
-        _, config_class, settings = ctx.meta[_CHOICE]
-        own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
-        with formatter.section("Options"):
-            formatter.write_dl([row for option in own if (row := option.get_help_record(ctx))])
-        formatter.write_paragraph()
-        formatter.write_text(f"Settings of {config_class.__name__}, by section as in the file of --config.")
-        write_sections(settings, ctx, formatter)
-
-    def _flags(self, ctx: click.Context) -> frozenset[str]:
-        options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
-        return frozenset(name for option in options if option.is_flag for name in option.opts)
-
-
-@click.command(cls=TrainCommand, context_settings={"max_content_width": 110})
+@click.command(cls=SettingsCommand, context_settings={"max_content_width": 110})
 @click.argument("algorithm", required=False)
 @click.argument("env", required=False)
 @click.option("--backend", metavar="NAME", help="torch, tf2, ...  [default: torch]")
@@ -111,7 +75,14 @@ class TrainCommand(click.Command):
 @click.option(
     "--learners", type=click.IntRange(0), metavar="N", help="Remote learners; 0: learn in this process."
 )
-@click.option("--plugin", "plugins", multiple=True, metavar="FILE.py|NAME", help="A listener to load.")
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="NAME|FILE.py",
+    help="A plugin to load: an installed listener; or a file, or module:Name, with a listener, an algorithm or a "
+    "backend, called as the file is.",
+)
 @click.option("--tensorboard", is_flag=True, help="Write TensorBoard events into the run directory too.")
 @click.option("--quiet", "-q", is_flag=True, help="Show nothing but the run's path and its best mean return.")
 @debug_option
@@ -144,10 +115,12 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
 
 
 def _request(ctx: click.Context, arguments: dict[str, Any]) -> TrainRequest:
-    name, config_class, options = ctx.meta[_CHOICE]
-    own = {key: value for key, value in arguments.items() if key not in {option.name for option in options}}
-    own["algorithm"] = name
-    return TrainRequest(config_class=config_class, settings=given_settings(options, arguments), **own)
+    choice = chosen(ctx)
+    settings, own = choice.split(arguments)
+    own |= {"algorithm": choice.algorithm, "plugins": choice.listeners(own["plugins"])}
+    return TrainRequest(
+        config_class=choice.config_class, providers=choice.providers, settings=settings, **own
+    )
 
 
 def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, signals: StopSignals) -> None:

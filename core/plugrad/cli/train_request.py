@@ -18,10 +18,14 @@ RESUMABLE_SECTIONS = ("framework", "learners", "evaluation", "plugins")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """The arguments of `plugrad train`; `settings` are texts by field name."""
+    """The arguments of `plugrad train`; `settings` are texts by field name, `plugins` are listeners.
+
+    `providers`: see `plugrad.cli.algorithm_choice.Choice`.
+    """
 
     algorithm: str
     config_class: type[AlgorithmConfig]
+    providers: frozenset[str]
     settings: Mapping[str, str]
     env: str | None
     backend: str | None
@@ -93,8 +97,17 @@ class TrainRequest:
         if self.seed is not None:
             config = config.debugging(seed=self.seed)
         if self.plugins:
-            config = config.plugins(*dict.fromkeys((*config.plugin_names, *map(_plugin_name, self.plugins))))
-        return apply_settings(config, self.settings)
+            config = config.plugins(*dict.fromkeys((*config.plugin_names, *self.plugins)))
+        config = apply_settings(config, self.settings)
+        self._refuse_other_processes(config)
+        return config
+
+    def _refuse_other_processes(self, config: AlgorithmConfig) -> None:
+        if self.providers and (config.num_learners or config.num_env_runners):
+            raise ConfigError(
+                f"{min(self.providers)} is known to this process only: for remote learners and env runners make a "
+                "distribution of it, with plugrad new-plugin, and install it"
+            )
 
     def _refuse_another_run(self, config: AlgorithmConfig) -> None:
         fields = config.fields()
@@ -111,8 +124,3 @@ class TrainRequest:
             )
         if self.env not in (None, config.env):
             raise ConfigError(f"--resume: the run was trained on {config.env}, not on {self.env}")
-
-
-def _plugin_name(text: str) -> str:
-    # A file is named by its whole path, so that a remote learner finds it too.
-    return str(Path(text).resolve()) if text.endswith(".py") else text

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from plugrad.config.fields import FieldInfo
-from plugrad.config.names import importable_name
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.names import importable_name
 
 
 def checked(info: FieldInfo, value: Any) -> Any:

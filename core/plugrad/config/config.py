@@ -7,11 +7,11 @@ Which settings there are lives in `settings`, how they change in `fluent`, how t
 from dataclasses import dataclass
 from typing import Any, Self
 
-from plugrad.config.names import resolve_name
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.config.rules import check_consistency, check_overrides
 from plugrad.config.settings import Settings
 from plugrad.legacy.settings import LegacyConfig
+from plugrad.names import resolve_name
 from plugrad.types import ModuleID
 
 _UNSET: Any = object()

@@ -74,13 +74,18 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
     return found
 
 
+def is_wrapper(function: Callable[..., Any]) -> bool:
+    """Whether an implementation goes around the answer, by `@hookimpl(wrapper=True)`."""
+    return bool(getattr(function, _OPTIONS)["wrapper"])
+
+
 def _check_mark(plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
     where, options = f"{plugin}, hook {name!r}", getattr(function, _OPTIONS)
     for option in ("hookwrapper", "specname", "optionalhook"):
         if options[option]:
             raise PluginError(f"{where}: hookimpl's {option}= is not supported (wrapper=True is)", hook=name)
-    if options["wrapper"] != inspect.isgeneratorfunction(function):
-        wrong = "a wrapper must yield once" if options["wrapper"] else "what yields must be a wrapper"
+    if is_wrapper(function) != inspect.isgeneratorfunction(function):
+        wrong = "a wrapper must yield once" if is_wrapper(function) else "what yields must be a wrapper"
         raise PluginError(f"{where}: {wrong}: @hookimpl(wrapper=True) and `return (yield)`", hook=name)
 
 
@@ -134,9 +139,9 @@ class HookManager:
             raise PluginConflictError(f"{plugin} is registered twice on one learner")
         beside = {}
         for name, function in implementations(plugin).items():
-            is_wrapper = getattr(function, _OPTIONS)["wrapper"]
-            if is_wrapper or not _has_one_answer(specifications()[name]):
-                beside[name] = blamed(str(plugin), name, function, is_wrapper=is_wrapper)
+            wraps = is_wrapper(function)
+            if wraps or not _has_one_answer(specifications()[name]):
+                beside[name] = blamed(str(plugin), name, function, is_wrapper=wraps)
             else:
                 self._provide(plugin, name, function)
         self._plugins.append(plugin)

@@ -6,14 +6,10 @@ distribution and does not disturb the others.
 
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
+from importlib.metadata import Distribution, EntryPoint, distribution
 from typing import Any
 
 from plugrad.errors import (
@@ -26,9 +22,11 @@ from plugrad.errors import (
     did_you_mean,
 )
 from plugrad.hooks.manager import Plugin, implementations
+from plugrad.hooks.metadata import GROUPS, entries, is_installed, requirement
+from plugrad.hooks.unpackaged import is_unpackaged, load_unpackaged
 
-GROUPS = {"backend": "plugrad.backends", "algorithm": "plugrad.algorithms", "plugin": "plugrad.plugins"}
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
+_USED: dict[tuple[str, str], Plugin] = {}
 _NOT_FOUND = {"backend": BackendNotFoundError, "algorithm": AlgorithmNotFoundError, "plugin": PluginError}
 
 
@@ -57,8 +55,40 @@ class PluginRecord:
 
 def list_plugins() -> list[PluginRecord]:
     """All installed plugins, by kind and name. Reads metadata only."""
-    records = [_record(kind, entry, owner) for kind in GROUPS for entry, owner in _entries(kind)]
+    records = [_record(kind, entry, owner) for kind in GROUPS for entry, owner in entries(kind)]
     return sorted(records, key=lambda record: (list(GROUPS).index(record.kind), record.name))
+
+
+def obstacle(record: PluginRecord) -> PlugradError | None:
+    """What keeps a plugin from being loaded, as far as metadata says: a missing framework, or another of its name."""
+    owners = [owner for entry, owner in entries(record.kind) if entry.name == record.name]
+    if len(owners) > 1:
+        who = " and ".join(f"{owner.name} {owner.version}" for owner in owners)
+        return PluginConflictError(
+            f"{record.kind} {record.name!r} is claimed by {who}: uninstall all but one"
+        )
+    return None if record.installed else _missing_framework(record)
+
+
+def use_plugin(text: str) -> Plugin:
+    """Load a plugin that is in no distribution; for the rest of the process it is known as if it were installed.
+
+    Args:
+        text: a file `my_algo.py`, by which an algorithm or a backend then is `my_algo`; or `"package.module:Name"`,
+            by which it is `module`.
+
+    Raises:
+        PluginError: it fails to load or its hooks do not fit.
+        PluginConflictError: an installed plugin has that name.
+    """
+    plugin = load_unpackaged(text)
+    owner = owner_of(plugin)
+    if owner is not None:
+        raise PluginConflictError(
+            f"{text}: {plugin} is the name of one of {owner[0]} {owner[1]}: rename the file or the module"
+        )
+    _USED[plugin.tier, plugin.name] = plugin
+    return plugin
 
 
 def load_backend(name: str) -> Plugin:
@@ -89,21 +119,34 @@ def load_algorithm(name: str) -> Plugin:
 
 def check_installed(kind: str, name: str) -> None:
     """Raise what loading this plugin would raise if there is none of its name. Reads metadata only."""
-    _find(kind, name)
+    if (kind, name) not in _USED:
+        _find(kind, name)
 
 
 def get_algorithm(name: str) -> type[Any]:
-    """The config class of an algorithm: `get_algorithm("ppo")` is `PPOConfig`."""
-    config_class: type[Any] = load_algorithm(name).implementation.get_config_class()
+    """The config class of an algorithm: `get_algorithm("ppo")` is `PPOConfig`.
+
+    Raises:
+        PluginError: it is another package's: such a config would be that algorithm's, and so would the loss.
+    """
+    plugin = load_algorithm(name)
+    config_class: type[Any] = plugin.implementation.get_config_class()
+    if ("algorithm", name) not in _USED and name not in algorithms_beside(config_class):
+        raise PluginError(
+            f"{plugin}: its config {config_class.__module__}.{config_class.__name__} is not of its own package: "
+            "derive a class there"
+        )
     return config_class
 
 
 def algorithm_of(config_class: type[Any]) -> Plugin | None:
     """The algorithm whose config class this is, or that it derives from; None for a plain `AlgorithmConfig`.
 
-    Loads only algorithms that live in the same top-level package as one of the class's bases.
+    Loads only algorithms that live in the same top-level package as one of the class's bases. One that `use_plugin`
+    brought goes before.
     """
-    for name in algorithms_beside(config_class):
+    used = [name for tier, name in _USED if tier == "algorithm"]
+    for name in (*used, *algorithms_beside(config_class)):
         if get_algorithm(name) in config_class.__mro__:
             return load_algorithm(name)
     return None
@@ -113,7 +156,7 @@ def algorithms_beside(cls: type[Any]) -> Iterator[str]:
     """Names of the algorithms in the same top-level package as a class or one of its bases, the nearest first."""
     for each in cls.__mro__:
         package = each.__module__.split(".")[0]
-        for entry, _ in _entries("algorithm"):
+        for entry, _ in entries("algorithm"):
             # `entry.module` would raise for a malformed entry point of a stranger.
             if re.split(r"[.:]", entry.value)[0] == package:
                 yield entry.name
@@ -122,40 +165,26 @@ def algorithms_beside(cls: type[Any]) -> Iterator[str]:
 def owner_of(plugin: Plugin) -> tuple[str, str] | None:
     """Distribution and version of a plugin that came by an entry point; None for an object or a file of the user's."""
     kind = "plugin" if plugin.tier == "listener" else plugin.tier
-    owners = [owner for entry, owner in _entries(kind) if entry.name == plugin.name]
+    owners = [owner for entry, owner in entries(kind) if entry.name == plugin.name]
     return (owners[0].name, owners[0].version) if owners else None
 
 
 def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
 
-    A name that ends in `.py` is a file of the user's. A listener asked for by name must load; with
+    A name may also be a file `mine.py`, or `"package.module:Name"`. A listener asked for by name must load; with
     `PLUGRAD_PLUGINS=all` a broken one is a warning.
     """
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
-    listeners = [_load_file(name) if name.endswith(".py") else _load("plugin", name) for name in names]
+    listeners = [_load("plugin", name) for name in names]
     if asked == "all":
         return listeners + list(_all_listeners(without=names))
     more = [name.strip() for name in asked.split(",") if name.strip() not in ("", "none", *names)]
     return listeners + [_load("plugin", name) for name in more]
 
 
-def _load_file(path: str) -> Plugin:
-    spec = spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise PluginError(f"plugin file {path!r} is not there")
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise PluginError(f"plugin file {path!r} fails to load: {type(error).__name__}: {error}") from error
-    plugin = Plugin("listener", path, module)
-    implementations(plugin)
-    return plugin
-
-
 def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
-    for entry, owner in _entries("plugin"):
+    for entry, owner in entries("plugin"):
         if entry.name in without:
             continue
         try:
@@ -167,11 +196,16 @@ def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
 
 
 def _load(kind: str, name: str) -> Plugin:
+    tier = "listener" if kind == "plugin" else kind
+    if (tier, name) in _USED:
+        return _USED[tier, name]
+    if kind == "plugin" and is_unpackaged(name):
+        return _listener(load_unpackaged(name))
     entry, owner = _find(kind, name)
     record = _record(kind, entry, owner)
-    if not record.installed:
-        raise _missing_framework(record)
-    plugin = Plugin("listener" if kind == "plugin" else kind, name, _import(entry, record))
+    if (error := obstacle(record)) is not None:
+        raise error
+    plugin = Plugin(tier, name, _import(entry, record))
     _check_hooks(plugin, record)
     return plugin
 
@@ -183,6 +217,14 @@ def _check_hooks(plugin: Plugin, record: PluginRecord) -> None:
         owner, ours = f"{record.distribution} {record.version}", distribution("plugrad").version
         words = f"{record.kind} {record.name!r} of {owner} does not fit plugrad {ours}: {error}"
         raise PluginError(words, **error.facts) from error
+
+
+def _listener(plugin: Plugin) -> Plugin:
+    if plugin.tier != "listener":
+        raise PluginError(
+            f"{plugin} is no listener: it comes before the config that names it, by plugrad train --plugin FILE.py"
+        )
+    return plugin
 
 
 def _import(entry: EntryPoint, record: PluginRecord) -> Any:
@@ -205,57 +247,21 @@ def _missing_framework(record: PluginRecord) -> MissingFrameworkError:
 
 
 def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
-    found = [(entry, owner) for entry, owner in _entries(kind) if entry.name == name]
-    if not found:
-        known = sorted({entry.name for entry, _ in _entries(kind)})
-        raise _NOT_FOUND[kind](
-            f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",
-            kind=kind,
-            name=name,
-            known=known,
-        )
-    if len(found) > 1:
-        owners = " and ".join(f"{owner.name} {owner.version}" for _, owner in found)
-        raise PluginConflictError(f"{kind} {name!r} is claimed by {owners}: uninstall all but one")
-    return found[0]
+    for entry, owner in entries(kind):
+        if entry.name == name:
+            return entry, owner
+    known = sorted(
+        {entry.name for entry, _ in entries(kind)} | {used for tier, used in _USED if tier == kind}
+    )
+    raise _NOT_FOUND[kind](
+        f"no {kind} {name!r}; installed: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",
+        kind=kind,
+        name=name,
+        known=known,
+    )
 
 
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    requires = _requirement(owner, entry.name)
-    installed = requires is None or _is_installed(requires)
+    requires = requirement(owner, entry.name)
+    installed = requires is None or is_installed(requires)
     return PluginRecord(entry.name, kind, owner.name, owner.version, entry.value, requires, installed)
-
-
-def _is_installed(name: str) -> bool:
-    """Whether a distribution has this name, or a module: tensorflow may come from another distribution."""
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return "." not in name and find_spec(name.replace("-", "_")) is not None
-    return True
-
-
-def _requirement(owner: Distribution, extra: str) -> str | None:
-    marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    for requirement in owner.requires or ():
-        if marked.search(requirement):
-            return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
-    return None
-
-
-def _entries(kind: str) -> tuple[tuple[EntryPoint, Distribution], ...]:
-    # A new site directory must be seen, so the cache is keyed by the search path.
-    return _scan(GROUPS[kind], tuple(sys.path))
-
-
-@cache
-def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribution], ...]:
-    seen: set[str] = set()
-    found = []
-    for owner in distributions():
-        name = re.sub(r"[-_.]+", "-", owner.name or "").lower()
-        if name in seen:  # the same distribution further down the path is shadowed by this one
-            continue
-        seen.add(name)
-        found += [(entry, owner) for entry in owner.entry_points if entry.group == group]
-    return tuple(found)

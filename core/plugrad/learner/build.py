@@ -9,13 +9,13 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad.config.names import resolve_name
 from plugrad.errors import ConfigError, PluginError
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.names import resolve_name
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
 from plugrad.sampling.environments import get_spaces, stored_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID

@@ -50,4 +50,6 @@ def _import(module_name: str, name: str, where: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ImportError as error:
-        raise ConfigError(f"{where}: {name!r} cannot be imported: {error}", name=name) from error
+        lost = isinstance(error, ModuleNotFoundError) and error.name == module_name.split(".")[0]
+        hint = "; the current directory is searched only with PYTHONPATH=." if lost else ""
+        raise ConfigError(f"{where}: {name!r} cannot be imported: {error}{hint}", name=name) from error

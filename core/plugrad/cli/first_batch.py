@@ -1,0 +1,67 @@
+"""What an algorithm would train on first. Runs its own training up to there; knows no algorithm."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.batch import Batch, by_module
+from plugrad.offline import save_episodes
+from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.whole_episodes import first_episodes
+
+NUM_EPISODES = 20
+
+
+class _Recorded(Exception):
+    """Training has come to its first update."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+
+def first_batch(config: AlgorithmConfig, folder: str) -> Batch:
+    """The columns of the first update, `{module_id: {column: array [B, ...]}}`, connectors applied.
+
+    An offline algorithm without data gets episodes of its own policy as it is before training.
+
+    Args:
+        config: with an environment and a seed.
+        folder: an empty directory, for such episodes.
+    """
+    if config.is_offline and getattr(config, "input_", "") is None:
+        config = config.training(input_=_recorded(config, folder))
+    algorithm = config.learners(num_learners=0, learner_class=_recorder(config)).build_algo()
+    try:
+        while True:
+            algorithm.train()
+    except _Recorded as found:
+        return found.batch
+    finally:
+        algorithm.stop()
+
+
+def _recorder(config: AlgorithmConfig) -> type[Any]:
+    class Recorder(config.get_learner_class()):  # type: ignore[misc]
+        """A learner of the same kind, that does not learn."""
+
+        def update(
+            self, batch: Any = None, *, episodes: Sequence[Any] | None = None, **settings: Any
+        ) -> NoReturn:
+            columns: Mapping[str, Any] = (
+                by_module(batch) if episodes is None else self.run_connectors(episodes)
+            )
+            raise _Recorded(dict(columns))
+
+    return Recorder
+
+
+def _recorded(config: AlgorithmConfig, folder: str) -> str:
+    learner = config.build_learner()
+    runner = EnvRunner(config=config, act=learner.compute_actions, seed=config.seed)
+    try:
+        episodes = first_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed)
+    finally:
+        runner.close()
+    return save_episodes(
+        folder, episodes, observation_space=runner.observation_space, action_space=runner.action_space
+    )

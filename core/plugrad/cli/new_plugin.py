@@ -1,0 +1,111 @@
+"""`plugrad new-plugin`: a distribution of one's own, from the templates in the wheel, whose tests pass as it is.
+
+A template is a distribution called plugrad-template, of real code: copying it is renaming it.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from plugrad.cli.exits import debug_option
+from plugrad.errors import ConfigError
+from plugrad.hooks.registry import list_plugins
+
+KINDS = ("algorithm", "backend", "listener")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_MADE_BY_RUNNING = ("__pycache__", ".pytest_cache", ".mypy_cache")
+
+
+@click.command(name="new-plugin", short_help="Begin a plugin: a distribution whose tests pass.")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
+    help="What it shall be.  [default: algorithm]",
+)
+@debug_option
+def new_plugin(name: str, kind: str) -> None:
+    """Begin a plugin: the distribution plugrad-NAME in ./plugrad-NAME.
+
+    It works as it is, its tests pass, and it shows where to go on.
+    """
+    check_name(name)
+    folder = Path(f"plugrad-{name}")
+    write_plugin(folder, name, kind)
+    click.echo(f"{kind} {name!r}, to be installed and tested as it is:")
+    click.echo(f'  cd {folder} && python -m pip install -e ".[test]" && pytest')
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be published, or is taken by plugrad or by what is installed.
+
+    Raises:
+        ConfigError: says what to type instead, if there is something alike.
+    """
+    if not _NAME.fullmatch(name) or name.startswith("plugrad-"):
+        raise ConfigError(
+            f"{name!r} cannot be the NAME in plugrad-NAME: a-z first, then a-z, 0-9 and single hyphens{_alike(name)}"
+        )
+    for record in list_plugins():
+        if record.name == name:
+            owner = f"{record.distribution} {record.version}"
+            raise ConfigError(f"{name!r} is taken: {record.kind} {name!r} of {owner}")
+    if find_spec(module_name(name)) is not None:
+        raise ConfigError(f"{name!r} is taken: there is a package {module_name(name)} already")
+
+
+def _alike(name: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    better = words.removeprefix("plugrad-").lstrip("-0123456789")
+    return f"; type {better}" if _NAME.fullmatch(better) else ""
+
+
+def module_name(name: str) -> str:
+    """`plugrad_my_sac` of "my-sac"."""
+    return "plugrad_" + name.replace("-", "_")
+
+
+def write_plugin(folder: Path, name: str, kind: str) -> None:
+    """Write the template of a kind, under another name.
+
+    Args:
+        folder: which must not exist yet.
+        name: as `check_name` allows it.
+        kind: one of `KINDS`.
+
+    Raises:
+        ConfigError: there is something called like the folder.
+    """
+    if folder.exists() or folder.is_symlink():
+        raise ConfigError(f"{folder} is there already and stays as it is: remove it, or choose another name")
+    template = files("plugrad.cli").joinpath("templates", kind)
+    for path, text in [(renamed(path, name), renamed(text, name)) for path, text in _files_in(template)]:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def renamed(text: str, name: str) -> str:
+    """A template's text for a plugin called `name`: module, tests, classes, and all else."""
+    words = {
+        "plugrad_template": module_name(name),
+        "test_template": "test_" + name.replace("-", "_"),
+        "Template": "".join(part.capitalize() for part in name.split("-")),
+        "template": name,
+    }
+    return re.sub("|".join(words), lambda found: words[found[0]], text)
+
+
+def _files_in(folder: Traversable, path: str = "") -> Iterator[tuple[str, str]]:
+    """Path and text of each file."""
+    for each in folder.iterdir():
+        if each.is_dir() and each.name not in _MADE_BY_RUNNING:
+            yield from _files_in(each, f"{path}{each.name}/")
+        elif each.is_file():
+            yield path + each.name, each.read_text(encoding="utf-8")

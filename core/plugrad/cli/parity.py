@@ -1,0 +1,120 @@
+"""`plugrad parity`: one batch, two backends, step by step; where they part first, and by how much."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli.exits import FAILED, debug_option
+from plugrad.cli.first_batch import first_batch
+from plugrad.cli.options import apply_settings
+from plugrad.cli.parity_steps import Compared, compare
+from plugrad.cli.settings_command import SettingsCommand, chosen
+from plugrad.cli.train_request import DEFAULT_ENV, DEFAULT_SEED
+from plugrad.config.serialize import encode
+from plugrad.errors import ConfigError
+from plugrad.hooks.registry import PluginRecord, list_plugins
+
+TOLERANCE = 1e-5
+
+
+@click.command(
+    cls=SettingsCommand,
+    short_help="Where two backends part, on one batch, step by step.",
+    context_settings={"max_content_width": 110},
+)
+@click.argument("algorithm")
+@click.option("--backends", nargs=2, metavar="ONE OTHER", help="Which.  [default: two that are installed]")
+@click.option("--env", metavar="ENV", default=DEFAULT_ENV, help=f"Whose batch.  [default: {DEFAULT_ENV}]")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", default=DEFAULT_SEED, help="Of everything.  [default: 0]"
+)
+@click.option("--steps", type=click.IntRange(1), metavar="N", default=5, help="How many.  [default: 5]")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    metavar="T",
+    default=TOLERANCE,
+    help="Up to which they are equal.  [default: 1e-5]",
+)
+@click.option("--plugin", "plugins", multiple=True, metavar="NAME|FILE.py", help="As for plugrad train.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@debug_option
+@click.pass_context
+def parity(ctx: click.Context, /, **arguments: Any) -> None:
+    """Compare two backends on ALGORITHM's first batch, step by step.
+
+    Of each step the outputs of the networks, the losses, the gradients as they come and as they are applied, and the
+    parameters after it, uncompiled. Differences are in units of the largest entry. Exit code 1 if they part.
+
+    The numpy reference takes part if it is named: its gradients are finite differences, so keep the network tiny, by
+    --rl_module.model_config "{fcnet_hiddens = [4]}".
+    """
+    choice = chosen(ctx)
+    settings, own = choice.split(arguments)
+    backends = own["backends"] or two_backends(list_plugins())
+    config = choice.config_class().environment(own["env"]).debugging(seed=own["seed"])
+    config = apply_settings(config.plugins(*choice.listeners(own["plugins"])), settings)
+    with TemporaryDirectory() as folder:
+        batch = first_batch(config.framework(backends[0]), folder)
+    found = compare(config, backends, batch, num_steps=own["steps"], tolerance=own["tolerance"])
+    if own["as_json"]:
+        about = {"algorithm": choice.algorithm, "env": own["env"], "seed": own["seed"]}
+        click.echo(json.dumps({**about, "equal": found.equal, **encode(asdict(found), "parity")}, indent=2))
+    else:
+        _show(found, f"{choice.algorithm} on {own['env']}, seed {own['seed']}")
+    ctx.exit(0 if found.equal else FAILED)
+
+
+def two_backends(records: Sequence[PluginRecord]) -> tuple[str, str]:
+    """The default one first; one that needs no framework is there to be compared with when it is named.
+
+    Raises:
+        ConfigError: there are not two.
+    """
+    ready = [each.name for each in records if each.kind == "backend" and each.requires and each.installed]
+    ready.sort(key=lambda name: name != AlgorithmConfig().backend)
+    if len(ready) < 2:
+        raise ConfigError(
+            f"parity compares two backends, and here is {', '.join(ready) or 'none'}: install another, such as "
+            'pip install "plugrad[tf2-cpu]", or name two with --backends'
+        )
+    return ready[0], ready[1]
+
+
+def _show(found: Compared, title: str) -> None:
+    console = Console()
+    one, other = found.backends
+    click.echo(f"{title}: {one} and {other}, {len(found.steps) - 1} steps of {found.rows} rows")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    stages = list(found.steps[-1])
+    for column in ("step", *stages):
+        table.add_column(column, justify="right")
+    for number, step in enumerate(found.steps):
+        table.add_row(str(number), *[_number(step, stage) for stage in stages])
+    console.print(table)
+    click.echo(_verdict(found))
+
+
+def _number(step: dict[str, Any], stage: str) -> str:
+    return f"{step[stage].difference:.1e}" if stage in step else ""
+
+
+def _verdict(found: Compared) -> str:
+    if found.parting is None:
+        largest = max(each.difference for step in found.steps for each in step.values())
+        return f"equal: no difference above {largest:.1e}, and {found.tolerance:g} are allowed"
+    where, values = found.parting, found.parting.values
+    at = f" at {list(where.index)}" if where.index else ""
+    numbers = ", ".join(f"{backend} {value!r}" for backend, value in zip(found.backends, values, strict=True))
+    return (
+        f"they part at step {where.step}, {where.stage} of {where.name}{at}: {numbers}; that is {where.difference:.1e} "
+        f"of the largest entry, and {found.tolerance:g} are allowed"
+    )

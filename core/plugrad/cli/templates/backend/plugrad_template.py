@@ -1,0 +1,59 @@
+"""Template: a backend for plugrad. It begins with the answers of plugrad's numpy reference, all but one.
+
+Take them over one by one: write a function of the hook's name here, and strike it from the import. `plugrad plugins
+--check template` lists whose each answer is; what an answer must do stands in docs/hooks.md of plugrad, and after each
+step `pytest` says what does not hold yet. Begin with `ops`, `get_tensor_variable`, `convert_batch_type` and
+`convert_to_numpy`: what a tensor is. Then `build_module` and `flatten_parameters`: where weights live. Then
+`differentiate` and `compute_gradients`, and last `compile_update`: what makes it fast.
+
+As it is, it computes in float64 and takes gradients by finite differences: for networks of a few dozen weights.
+"""
+
+import numpy as np
+
+from plugrad import hookimpl
+from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.testing.numpy_backend import (
+    adopt_module,
+    build_module,
+    check_registered_optimizer,
+    compile_update,
+    compute_gradients,
+    convert_batch_type,
+    convert_to_numpy,
+    differentiate,
+    flatten_parameters,
+    get_optimizer_lr,
+    get_param_ref,
+    get_parameters,
+    get_tensor_variable,
+    is_module_compatible_with_learner,
+    ops,
+    set_optimizer_lr,
+)
+
+__all__ = [
+    "adopt_module",
+    "backend_info",
+    "build_module",
+    "check_registered_optimizer",
+    "compile_update",
+    "compute_gradients",
+    "convert_batch_type",
+    "convert_to_numpy",
+    "differentiate",
+    "flatten_parameters",
+    "get_optimizer_lr",
+    "get_param_ref",
+    "get_parameters",
+    "get_tensor_variable",
+    "is_module_compatible_with_learner",
+    "ops",
+    "set_optimizer_lr",
+]
+
+
+@hookimpl
+def backend_info() -> BackendInfo:
+    """The entry point's name, your framework's version, and what it sees and can: see `BackendInfo`."""
+    return BackendInfo("template", version=np.__version__, devices=("cpu",), capabilities=frozenset())

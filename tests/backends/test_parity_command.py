@@ -1,0 +1,83 @@
+"""`plugrad parity`: that it finds our algorithms equal, and names what a plugin changed on one backend alone."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from conftest import backends_under_test
+
+from plugrad.cli import main
+
+PAIR = ["torch", "tf2"]
+TINY = ["--steps=2", "--rl_module.model_config={fcnet_hiddens = [8]}"]
+needs_both = pytest.mark.skipif(
+    not set(PAIR) <= set(backends_under_test()), reason="PLUGRAD_TEST_BACKENDS does not ask for torch and tf2"
+)
+
+
+def parity(*arguments, code=0):
+    result = CliRunner().invoke(main, ["parity", *arguments], prog_name="plugrad")
+    assert result.exit_code == code, result.output
+    return result
+
+
+@needs_both
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "bc"])
+def test_our_algorithms_are_equal(algorithm):
+    found = json.loads(parity(algorithm, *TINY, "--json").stdout)
+    assert found["equal"]
+    assert found["backends"] == PAIR
+    stages = ["forward", "losses", "gradients", "applied gradients", "parameters"]
+    assert [list(step) for step in found["steps"]] == [["parameters"], stages, stages]
+    assert all(each["difference"] < 1e-5 for step in found["steps"] for each in step.values())
+    first, last = found["steps"][0]["parameters"], found["steps"][-1]["gradients"]
+    assert first["difference"] == 0.0
+    assert last["values"][0] != 0.0
+
+
+def test_a_backend_is_equal_to_the_reference(backend):
+    parity(
+        "ppo", "--backends", backend, "numpy", "--steps=1", "--rl_module.model_config={fcnet_hiddens = [2]}"
+    )
+
+
+CHANGED = {
+    "losses": ("compute_losses", "found = {m: loss * 1.001 for m, loss in found.items()}", "default_policy"),
+    "gradients": ("compute_gradients", "found['default_policy/vf.out.bias'] *= 1.001", "default_policy/vf.out.bias"),
+    "applied gradients": (
+        "postprocess_gradients",
+        "found = {**found, 'default_policy/pi.0.weight': found['default_policy/pi.0.weight'] + 0.01}",
+        "default_policy/pi.0.weight",
+    ),
+    "parameters": ("apply_gradients", "learner._set_optimizer_lr(learner.get_optimizer(), 1.0)", ""),
+}  # fmt: skip
+
+
+@needs_both
+@pytest.mark.parametrize("stage", CHANGED)
+def test_what_differs_on_one_backend_is_named_with_its_place(stage, tmp_path):
+    hook, change, name = CHANGED[stage]
+    (tmp_path / "change.py").write_text(
+        f"""
+from plugrad import hookimpl
+@hookimpl(wrapper=True)
+def {hook}(learner):
+    found = yield
+    if learner.config.backend == "tf2":
+        {change}
+    return found
+"""
+    )
+    arguments = ["ppo", *TINY, "--training.lr=0.01", "--plugin", str(tmp_path / "change.py")]
+    found = json.loads(parity(*arguments, "--json", code=1).stdout)["parting"]
+    # A rate that is set after the first step is first seen in what the second one does.
+    step = 2 if stage == "parameters" else 1
+    assert (found["step"], found["stage"]) == (step, stage)
+    assert found["name"].startswith(name)
+    assert found["difference"] > 1e-4
+    if stage != "parameters":
+        return
+    said = parity(*arguments, code=1).stdout
+    one, other = found["values"]
+    assert f"they part at step 2, parameters of {found['name']} at {found['index']}: " in said
+    assert f"torch {one!r}, tf2 {other!r}; that is {found['difference']:.1e} of the largest entry" in said
