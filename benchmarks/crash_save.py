@@ -119,6 +119,7 @@ class Victim:
         except CheckpointError:
             self.count["unreadable"] += 1
             shutil.rmtree(self._path)
+            self._save()
             return
         if digest(found) != digest(at_step(self._captured, found["step"])):
             self.count["mixed"] += 1

@@ -1,6 +1,7 @@
 """What the tests of saves that go wrong share: states that show a mixture, and processes that end at once."""
 
 import os
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,8 @@ def fork(child: Callable[[], object]) -> int:
     try:
         child()
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 

@@ -15,8 +15,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from learning import digest, ppo_batch, ppo_config
 from saving import fork, state_of, step_of, wait
 
+from plugrad import Learner
 from plugrad.checkpoint import list_saves, save_checkpoint
 from plugrad.errors import CheckpointError
 
@@ -143,6 +145,33 @@ def test_a_full_disk_is_named_and_the_last_save_stays(tmp_path: Path) -> None:
     assert wait(fork(save_with_little_room)) == 0
     assert step_of(path) == 1
     assert os.listdir(path) == ["save-1"]
+
+
+LIMITS = {"File too large": resource.RLIMIT_FSIZE, "Too many open files": resource.RLIMIT_NOFILE}
+
+
+@pytest.mark.parametrize("cause", LIMITS)
+def test_a_learner_whose_save_failed_goes_on_and_saves_again(tmp_path: Path, cause: str) -> None:
+    path = tmp_path / "c"
+
+    def fail_once() -> None:
+        learner = ppo_config(hiddens=(2,)).build_learner()
+        learner.save_to_path(path)
+        learner.update(ppo_batch())
+        before, (soft, hard) = digest(learner.get_state()), resource.getrlimit(LIMITS[cause])
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(LIMITS[cause], (3 if "open" in cause else 100, hard))
+        with pytest.raises(CheckpointError, match=f"cannot .* {path}.*: {cause}"):
+            learner.save_to_path(path)
+        resource.setrlimit(LIMITS[cause], (soft, hard))
+        assert digest(learner.get_state()) == before
+        assert "weights_seq_no" not in Learner.from_checkpoint(path).counters, "the one before"
+        assert os.listdir(path) == ["save-1"]
+        learner.update(ppo_batch())
+        learner.save_to_path(path)
+
+    assert wait(fork(fail_once)) == 0
+    assert Learner.from_checkpoint(path).counters["weights_seq_no"] == 2
 
 
 def test_a_file_in_the_place_of_the_directory_is_named(tmp_path: Path) -> None:

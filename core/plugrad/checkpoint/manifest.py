@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from plugrad.checkpoint import strict_json, tree
@@ -53,7 +54,7 @@ class Manifest:
     @classmethod
     def of(cls, metadata: Mapping[str, Any], files: dict[str, FileEntry]) -> "Manifest":
         """The manifest of a save by this plugrad."""
-        return cls(dict(metadata), files, importlib.metadata.version("plugrad"))
+        return cls(dict(metadata), files, _own_version())
 
     def to_bytes(self) -> bytes:
         """The file.
@@ -94,6 +95,11 @@ class Manifest:
         return cls(_mapping(fields["metadata"]), _read_files(fields["files"]), str(fields["plugrad_version"]))
 
 
+@cache
+def _own_version() -> str:
+    return importlib.metadata.version("plugrad")
+
+
 def _tail(body: bytes | bytearray) -> bytes:
     return b'"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'"}\n'
 
@@ -108,7 +114,7 @@ def _check_format(fields: Any) -> None:
         writer = str(fields.get("plugrad_version"))[:40]
         raise CheckpointVersionError(
             f"has format version {version}, written by plugrad {writer}; this plugrad "
-            f"{importlib.metadata.version('plugrad')} reads up to {FORMAT_VERSION}: "
+            f"{_own_version()} reads up to {FORMAT_VERSION}: "
             f'pip install "plugrad>={writer}"',
             found=version,
             supported=FORMAT_VERSION,

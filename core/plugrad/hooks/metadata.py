@@ -32,6 +32,14 @@ def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribu
     return tuple(found)
 
 
+# What a distribution says is kept: every save asks for it, and to parse it takes longer than to write a small checkpoint.
+@cache
+def name_and_version(owner: Distribution) -> tuple[str, str]:
+    """Of a distribution."""
+    return owner.name, owner.version
+
+
+@cache
 def requirement(owner: Distribution, extra: str) -> str | None:
     """The first distribution that this extra asks for; None without such an extra."""
     marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")

@@ -22,7 +22,7 @@ from plugrad.errors import (
     did_you_mean,
 )
 from plugrad.hooks.manager import Plugin, implementations
-from plugrad.hooks.metadata import GROUPS, entries, is_installed, requirement
+from plugrad.hooks.metadata import GROUPS, entries, is_installed, name_and_version, requirement
 from plugrad.hooks.unpackaged import is_unpackaged, load_unpackaged
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
@@ -166,7 +166,7 @@ def owner_of(plugin: Plugin) -> tuple[str, str] | None:
     """Distribution and version of a plugin that came by an entry point; None for an object or a file of the user's."""
     kind = "plugin" if plugin.tier == "listener" else plugin.tier
     owners = [owner for entry, owner in entries(kind) if entry.name == plugin.name]
-    return (owners[0].name, owners[0].version) if owners else None
+    return name_and_version(owners[0]) if owners else None
 
 
 def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
@@ -264,4 +264,4 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
     requires = requirement(owner, entry.name)
     installed = requires is None or is_installed(requires)
-    return PluginRecord(entry.name, kind, owner.name, owner.version, entry.value, requires, installed)
+    return PluginRecord(entry.name, kind, *name_and_version(owner), entry.value, requires, installed)

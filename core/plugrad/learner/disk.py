@@ -72,10 +72,10 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     data = checkpoint.metadata["config"]
     with saying_who_had_it(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
-        _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
         config = config_class.from_dict(data)
         config = config if backend is None else config.framework(backend)
         check_installed("backend", config.backend)
+    _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         _refuse_own_modules(config.rl_module_spec)
     return config.plugins()  # a checkpoint never loads a listener
