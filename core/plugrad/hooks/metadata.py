@@ -32,7 +32,7 @@ def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribu
     return tuple(found)
 
 
-# What a distribution says is kept: every save asks for it, and to parse it takes longer than to write a small checkpoint.
+# Kept, for every save asks for both, and to parse metadata takes longer than to write a small checkpoint.
 @cache
 def name_and_version(owner: Distribution) -> tuple[str, str]:
     """Of a distribution."""
