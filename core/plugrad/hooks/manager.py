@@ -15,6 +15,7 @@ from typing import Any
 import pluggy
 
 from plugrad.errors import PluginConflictError, PluginError, did_you_mean
+from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.blame import blamed
@@ -126,11 +127,12 @@ class HookManager:
     def __init__(self, plugins: Iterable[Plugin], innermost: Mapping[str, Callable[..., Any]]) -> None:
         self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
         self._plugins: list[Plugin] = []
+        self._is_traced = tracing.is_asked_for()
         self._pluggy = pluggy.PluginManager(PROJECT)
         for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
             self._pluggy.add_hookspecs(spec)
         self._pluggy.register(_named("learner", innermost))
-        for plugin in plugins:
+        for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):
             self._admit(plugin)
         self._pluggy.check_pending()
 
@@ -138,7 +140,7 @@ class HookManager:
         if any(plugin.implementation is other.implementation for other in self._plugins):
             raise PluginConflictError(f"{plugin} is registered twice on one learner")
         beside = {}
-        for name, function in implementations(plugin).items():
+        for name, function in self._functions_of(plugin).items():
             wraps = is_wrapper(function)
             if wraps or not _has_one_answer(specifications()[name]):
                 beside[name] = blamed(str(plugin), name, function, is_wrapper=wraps)
@@ -147,6 +149,15 @@ class HookManager:
         self._plugins.append(plugin)
         # Two listeners of one class have one name; pluggy wants one each.
         self._pluggy.register(_named(str(plugin), beside), name=f"{plugin}, number {len(self._plugins)}")
+
+    def _functions_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
+        found = implementations(plugin)
+        if not self._is_traced or plugin.implementation is tracing:
+            return found
+        return {
+            name: tracing.traced(str(plugin), name, function, is_wrapper=is_wrapper(function))
+            for name, function in found.items()
+        }
 
     def _provide(self, plugin: Plugin, name: str, function: Callable[..., Any]) -> None:
         present = self._providers.get(name)

@@ -1,0 +1,95 @@
+"""`PLUGRAD_TRACE=1`: every call of a hook as a line on stderr, with the plugin that it went to and the time it took.
+
+Calls within a call are indented, and the outer one ends with a line of its own. A learner looks for the variable once,
+when it is built; without it nothing is added to any call. Knows functions of plugins; no framework.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from time import perf_counter
+from typing import Any
+
+from plugrad.hooks.markers import hookimpl
+
+VARIABLE = "PLUGRAD_TRACE"
+_STEP = "update"
+
+
+class _Calls(threading.local):
+    """Of one thread: how deep they are, the line of one that may be the innermost, and the steps of this update."""
+
+    depth = 0
+    waiting: str | None = None
+    steps = 0
+
+
+_calls = _Calls()
+
+
+def is_asked_for() -> bool:
+    """Whether the variable is set, to anything but 0."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def traced(who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool) -> Callable[..., Any]:
+    """A plugin's function that shows its calls; its mark and its arguments stay. Arguments as of `blame.blamed`."""
+
+    def answer(*arguments: Any) -> Any:
+        _calls.steps += hook == _STEP
+        with _shown(hook, who):
+            return function(*arguments)
+
+    def wrapper(*arguments: Any) -> Generator[None, Any, Any]:
+        with _shown(hook, f"{who}, wrapping"):
+            return (yield from function(*arguments))
+
+    return wraps(function)(wrapper if is_wrapper else answer)
+
+
+@contextmanager
+def _shown(hook: str, who: str) -> Iterator[None]:
+    _say_waiting()
+    _calls.waiting = line = f"{'  ' * _calls.depth}{hook}  {who}"
+    _calls.depth += 1
+    start, raised = perf_counter(), ""
+    try:
+        yield
+    except BaseException as error:
+        raised = f", raised {type(error).__name__}"
+        raise
+    finally:
+        took = f"{1e3 * (perf_counter() - start):.2f} ms{raised}"
+        _calls.depth -= 1
+        if _calls.waiting is None:  # something was called within
+            line = f"{'  ' * _calls.depth}{hook} took"
+        _calls.waiting = None
+        _say(f"{line}  {took}")
+
+
+def _say_waiting() -> None:
+    if _calls.waiting is not None:
+        _say(_calls.waiting)
+    _calls.waiting = None
+
+
+def _say(line: str) -> None:
+    print(f"plugrad: {line}", file=sys.stderr)
+
+
+# --- where updates begin and end ------------------------------------------------------------------------------------
+
+
+@hookimpl
+def update_begun() -> None:
+    """Begin to count."""
+    _calls.steps = 0
+
+
+@hookimpl
+def update_ended(learner: Any) -> None:
+    """Say how the update ran, since of a compiled one the hooks within a step are seen only while it is traced."""
+    _say(f"-- updated by {learner.update_mode}; steps that Python ran: {_calls.steps}")
