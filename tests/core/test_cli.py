@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,6 +16,8 @@ from plugrad.cli.parity import two_backends
 from plugrad.config import SECTIONS
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import PluginRecord, get_algorithm, list_plugins
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -203,6 +206,25 @@ def test_parity_compares_two_frameworks_and_the_default_one_comes_first():
 def test_parity_says_what_it_needs(records, who):
     with pytest.raises(ConfigError, match=f"and here is {who}: install another, .* or name two"):
         two_backends(records)
+
+
+def commands_on(page: str) -> list[str]:
+    """What the console blocks of a page tell to type, without comments."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", (ROOT / page).read_text(), flags=re.M | re.S)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line[found.start() :] for line in lines if (found := re.search(r"(?<![\w.\[])plugrad \w", line))]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/plugin-tools.md", "docs/listeners.md"])
+def test_what_a_page_tells_to_type_exists(page):
+    found = commands_on(page)
+    assert len(found) >= 2
+    for line in found:
+        name = line.split()[1]
+        options = {option for param in main.commands[name].params for option in param.opts}
+        settings = {f"--{info.section}.{field}" for field, info in get_algorithm("ppo").fields().items()}
+        typed = {word.split("=")[0] for word in line.split() if word.startswith("--")} - {"--help"}
+        assert typed <= options | settings, line
 
 
 def test_help_fits_into_80_columns():
