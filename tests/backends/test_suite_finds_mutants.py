@@ -134,7 +134,7 @@ def get_clip_function(learner):
 ADAM = """m, v, count = slots["m"], slots["v"], slots["count"]
     m.lerp_(gradient, 1.0 - adam.beta1)
     v.lerp_(gradient * gradient, 1.0 - adam.beta2)
-    c1, c2 = 1.0 - adam.beta1**count, 1.0 - adam.beta2**count
+    c1, c2 = ((1.0 - beta ** count.double()).float() for beta in (adam.beta1, adam.beta2))
     adam.parameters.read().sub_(adam.lr.read() {formula})
 """
 
@@ -193,9 +193,10 @@ MUTANTS = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_suite_fails_and_says_why(copy: Copy, name: str) -> None:
+    """Among other failures: the first of them may be a consequence."""
     mutate, words = MUTANTS[name]
     mutate(copy)
-    assert re.search(words, copy.prove("-x", "-k", "not complete_update and not in_a_program"))
+    assert re.search(words, copy.prove("-k", "not complete_update and not in_a_program"))
 
 
 def test_a_fault_in_a_formula_is_found_and_named(copy: Copy) -> None:
