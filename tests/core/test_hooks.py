@@ -262,9 +262,73 @@ def test_an_error_below_passes_through_a_wrapper():
             raise
 
     hooks = manager(plugin("listener", "mine", compute_losses), innermost=fail)
-    with pytest.raises(ZeroDivisionError, match="below"):
+    with pytest.raises(ZeroDivisionError, match="below") as raised:
         hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3)
     assert seen == ["below"]
+    assert not hasattr(raised.value, "__notes__")
+
+
+@hookimpl(wrapper=True)
+def never_yields():
+    return
+    yield
+
+
+@hookimpl(wrapper=True)
+def yields_twice():
+    yield
+    yield
+
+
+@hookimpl(wrapper=True)
+def raises_before():
+    raise ZeroDivisionError("its own")
+    yield
+
+
+@hookimpl(wrapper=True)
+def raises_after():
+    yield
+    raise ZeroDivisionError("its own")
+
+
+@hookimpl(wrapper=True)
+def raises_another():
+    try:
+        yield
+    except KeyError as error:
+        raise ZeroDivisionError("its own") from error
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "words"),
+    [
+        (never_yields, PluginError, "a wrapper must yield once"),
+        (yields_twice, PluginError, "a wrapper must yield once"),
+        (raises_before, ZeroDivisionError, "its own"),
+        (raises_after, ZeroDivisionError, "its own"),
+        (raises_another, ZeroDivisionError, "its own"),
+    ],
+)
+def test_an_error_of_a_wrapper_names_it_and_not_those_around_it(function, error, words):
+    below = {raises_another: {}}.get(function, {"a": 1})
+    culprit = Plugin("listener", "culprit", SimpleNamespace(compute_losses=function))
+    around = [plugin("listener", name, wrapper("compute_losses", lambda found: found)) for name in ("a", "b")]
+    hooks = manager(around[0], culprit, around[1], innermost=lambda learner, fwd_out, batch: below["a"])
+    with pytest.raises(error, match=words) as raised:
+        hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3)
+    assert raised.value.__notes__ == ["raised by listener 'culprit', hook 'compute_losses'"]
+
+
+def test_an_error_of_a_listener_names_it():
+    @hookimpl
+    def update_ended(results):
+        raise ZeroDivisionError(f"its own, at {results}")
+
+    hooks = manager(plugin("listener", "culprit", update_ended))
+    with pytest.raises(ZeroDivisionError, match="its own, at here") as raised:
+        hooks.relay("update_ended", learner=None, results="here")
+    assert raised.value.__notes__ == ["raised by listener 'culprit', hook 'update_ended'"]
 
 
 class Ears:

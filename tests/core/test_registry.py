@@ -210,6 +210,28 @@ def test_a_distribution_that_is_installed_twice_is_the_first_on_the_path(site):
     assert site.run(code, folders=("first", "second")) == [["2.0"], 1]
 
 
+def test_what_is_installed_and_not_named_is_never_run(site):
+    """Not by importing, helping, listing or learning; nor by a name that only a file in this folder would have."""
+    kinds = {"backends": "marker_b", "algorithms": "marker_a", "plugins": "marker_p"}
+    plugins = {(group, "marker"): module for group, module in kinds.items()}
+    site.install(
+        "plugrad-marker", plugins=plugins, modules=dict.fromkeys(kinds.values(), "print('loading', __name__)")
+    )
+    code = """
+from click.testing import CliRunner
+from plugrad.cli import main
+from plugrad.testing.tiny_learners import tiny_learner
+lines = ["--help", "train --help", "plugins", "plugins --json", "doctor"]
+codes = [CliRunner().invoke(main, line.split()).exit_code for line in lines]
+[codes, tiny_learner("numpy").framework, "marker_p" in sys.modules, "marker" in [each.name for each in list_plugins()]]
+"""
+    for asked in (None, "", "none"):
+        assert site.run(code, asked=asked) == [[0] * 5, None, False, True]
+        assert site.loaded == []
+    assert site.run("len(load_listeners(()))", asked="marker") == 1
+    assert site.loaded == ["marker_p"]
+
+
 # --- frameworks ---------------------------------------------------------------------------------------------------
 
 
