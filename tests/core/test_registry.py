@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from plugrad.errors import AlgorithmNotFoundError
+from plugrad.hooks.registry import get_algorithm
+from plugrad.learner.provenance import saying_who_had_it
+
 PRELUDE = """
 import json, os, sys, warnings
 from plugrad.errors import PlugradError
@@ -376,6 +380,46 @@ def load(names, asked):
             sorted(expected) if asked == "all" else expected
         )
         assert imported == sorted(f"ears_{name}" for name in expected)
+
+
+# --- what a checkpoint needs ---------------------------------------------------------------------------------------
+
+LOSS = """
+@hookimpl
+def compute_loss_for_module(learner, fwd_out):
+    return learner.ops.mean(fwd_out["vf_preds"])
+"""
+BUILD = """
+import gymnasium as gym, numpy as np
+spaces = {"default_policy": (gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Discrete(2))}
+learner = get_algorithm("gone")().framework("numpy").build_learner(spaces=spaces)
+learner.save_to_path("PATH")
+"""
+
+
+def test_a_checkpoint_says_which_distribution_its_algorithm_was_of(site, tmp_path):
+    plugins = {("algorithms", "gone"): "gone"}
+    site.install("plugrad-gone", "1.4", plugins=plugins, modules={"gone": ALGORITHM + LOSS}, folder="was")
+    site.run(BUILD.replace("PATH", str(tmp_path / "saved")) + "\nlearner.update_mode", folders=("was",))
+    code = (
+        f"from plugrad import Learner\nattempt(lambda: Learner.from_checkpoint({str(tmp_path / 'saved')!r}))"
+    )
+    error, message = site.run(code)
+    assert error == "AlgorithmNotFoundError"
+    assert message.startswith(f"{tmp_path / 'saved'}")
+    assert message.endswith(" It was written with plugrad-gone 1.4: pip install plugrad-gone")
+    assert "no algorithm 'gone'; installed: " in message
+
+
+@pytest.mark.parametrize("wrong", ["x; rm -rf /", "--pre", "--index-url=evil", "a\nb", "\x1b[2J", "", None])
+def test_what_can_be_no_distribution_is_not_advised(wrong):
+    plugin = {"kind": "algorithm", "name": "gone", "distribution": wrong, "version": "1.0"}
+    with pytest.raises(AlgorithmNotFoundError) as raised, saying_who_had_it("here", {"plugins": [plugin]}):
+        get_algorithm("gone")
+    assert "pip install" not in str(raised.value)
+
+
+# --- whose algorithm a config is -----------------------------------------------------------------------------------
 
 
 def test_an_algorithm_must_say_which_config_is_its_own(site):

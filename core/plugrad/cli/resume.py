@@ -1,36 +1,16 @@
 """Going on with a run: its last good checkpoint, and metrics that end where it was written."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from plugrad.checkpoint import list_saves
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.errors import (
-    AlgorithmNotFoundError,
-    BackendNotFoundError,
-    CheckpointCorruptError,
-    CheckpointError,
-)
-from plugrad.learner import disk
+from plugrad.errors import CheckpointCorruptError, CheckpointError
 from plugrad.learner.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
-
-
-@contextmanager
-def saying_what_a_run_needs(run: Path | None) -> Iterator[None]:
-    """Within it, the error that a plugin is missing is that of the run's last checkpoint, which knows its owner."""
-    try:
-        yield
-    except (AlgorithmNotFoundError, BackendNotFoundError):
-        if run is not None and (last := RunDirectory(run).last).is_dir():
-            disk.config_of(disk.load(last, kind="algorithm"))
-        raise
 
 
 def resume(algorithm: "Algorithm", run: RunDirectory, hyperparameters: Hyperparameters) -> None:

@@ -9,14 +9,17 @@ summary.json       what the run came to, written when it ends
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.checkpoint import load_checkpoint
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
-from plugrad.errors import ConfigError
+from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
+from plugrad.learner.provenance import saying_who_had_it
 
 RUNS = Path("runs")
 
@@ -94,6 +97,19 @@ class RunDirectory:
             if path.is_dir():
                 return path
         raise ConfigError(f"{self.path} has no checkpoint yet")
+
+
+@contextmanager
+def saying_what_a_run_needs(run: Path | None) -> Iterator[None]:
+    """Within it, the error that a plugin is missing says whose it is, which the run's last checkpoint knows."""
+    try:
+        yield
+    except (AlgorithmNotFoundError, BackendNotFoundError):
+        if run is not None and (last := RunDirectory(run).last).is_dir():
+            checkpoint = load_checkpoint(last)
+            with saying_who_had_it(checkpoint.path, checkpoint.metadata):
+                raise
+        raise
 
 
 def default_path(config: AlgorithmConfig, algorithm: str) -> Path:

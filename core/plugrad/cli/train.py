@@ -11,8 +11,8 @@ from rich.console import Console
 from plugrad.cli.display import open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
-from plugrad.cli.resume import resume, saying_what_a_run_needs
-from plugrad.cli.run_directory import RunDirectory, default_path
+from plugrad.cli.resume import resume
+from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_run_needs
 from plugrad.cli.settings_command import SettingsCommand, chosen
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import arena, print_summary, summary_of

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.run_directory import RunDirectory, saying_what_a_run_needs
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -22,8 +22,9 @@ def open_trained(run: Path, backend: str | None) -> tuple["Algorithm", Path]:
     if not (run / "config.toml").is_file():
         return Algorithm.from_checkpoint(str(run), backend=backend), run
     directory = RunDirectory(run)
-    config = directory.read_config().plugins()  # judging a policy is nothing for its listeners
     path = directory.checkpoint()
-    algorithm = (config if backend is None else config.framework(backend)).build_algo()
+    with saying_what_a_run_needs(run):
+        config = directory.read_config().plugins()  # judging a policy is nothing for its listeners
+        algorithm = (config if backend is None else config.framework(backend)).build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path

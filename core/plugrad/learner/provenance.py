@@ -10,7 +10,7 @@ from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import owner_of
 
-_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9._-]+ [A-Za-z0-9._+!-]+")
+_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
 """A checkpoint is a stranger's file: what could be no distribution's name is not shown as one."""
 
 
