@@ -9,7 +9,7 @@ import click
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
-from plugrad.cli.resume import saying_what_a_run_needs
+from plugrad.cli.run_directory import saying_what_a_run_needs
 from plugrad.hooks.registry import get_algorithm
 from plugrad.hooks.unpackaged import whole_name
 
