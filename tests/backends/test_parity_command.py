@@ -22,9 +22,13 @@ def parity(*arguments, code=0):
 
 
 @needs_both
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "bc"])
-def test_our_algorithms_are_equal(algorithm):
-    found = json.loads(parity(algorithm, *TINY, "--json").stdout)
+@pytest.mark.parametrize(
+    ("algorithm", "network"),
+    [("ppo", ""), ("dqn", ""), ("bc", ""), ("ppo", ", use_lstm = true, lstm_cell_size = 4")],
+)
+def test_our_algorithms_are_equal(algorithm, network):
+    model = f"--rl_module.model_config={{fcnet_hiddens = [8]{network}}}"
+    found = json.loads(parity(algorithm, "--steps=2", model, "--json").stdout)
     assert found["equal"]
     assert found["backends"] == PAIR
     stages = ["forward", "losses", "gradients", "applied gradients", "parameters"]

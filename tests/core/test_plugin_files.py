@@ -90,12 +90,17 @@ def plugrad(*arguments, code=0):
     return result
 
 
-def in_a_process_of_its_own(*arguments):
-    """What a command says where nothing was named before."""
-    program = "from plugrad.cli import main; main(prog_name='plugrad')"
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
-    )
+def in_a_process_of_its_own(*commands):
+    """Exit code and error of each, where nothing was named before."""
+    program = f"""
+import json
+from click.testing import CliRunner
+from plugrad.cli import main
+done = [CliRunner().invoke(main, command) for command in {list(commands)!r}]
+print(json.dumps([[each.exit_code, each.stderr] for each in done]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def train(*arguments, code=0):
@@ -135,11 +140,11 @@ def test_such_a_run_is_evaluated_resumed_and_recorded_if_the_file_is_named_again
 def test_a_run_a_checkpoint_or_a_folder_never_loads_a_file_that_nobody_names(folder):
     train("--plugin", "my_algo.py")
     (folder / "loaded").unlink()
-    for command in (["eval", "run"], ["train", "--resume", "run"], ["train", "my_algo"]):
-        done = in_a_process_of_its_own(*command)
-        assert done.returncode == 2
-        assert "no algorithm 'my_algo'; installed: " in done.stderr
-        assert done.stderr.endswith("If it is in a file: --plugin FILE.py\n")
+    commands = (["eval", "run"], ["train", "--resume", "run"], ["train", "my_algo"])
+    for exit_code, said in in_a_process_of_its_own(*commands):
+        assert exit_code == 2
+        assert "no algorithm 'my_algo'; installed: " in said
+        assert said.endswith("If it is in a file: --plugin FILE.py\n")
     assert not (folder / "loaded").exists()
     written = "".join(path.read_text() for path in (folder / "run").rglob("*.[jt][so][om][nl]*"))
     assert "my_algo" in written
@@ -149,7 +154,6 @@ def test_a_run_a_checkpoint_or_a_folder_never_loads_a_file_that_nobody_names(fol
 def test_a_backend_in_a_file_is_known_by_its_name_too(folder):
     plugrad("train", *TINY, "--backend=mine", "--plugin=mine.py", "--out=run", "--stop-timesteps=8")
     assert RunDirectory.open(folder / "run").read_config().backend == "mine"
-    assert in_a_process_of_its_own("eval", "run").returncode == 2
     plugrad("eval", "run", "--plugin", "mine.py")
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch import Batch
+from plugrad.batch import Batch, Rows
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
 from plugrad.results import flatten
-from plugrad.types import Array
+from plugrad.types import Array, ModuleID
 
 Stages = dict[str, dict[str, Array]]
 """`{stage: {name: array}}`, in the order in which they are computed."""
@@ -107,14 +107,12 @@ def compare(
         config: an `AlgorithmConfig`.
         backends: two names.
         batch: `{module_id: {column: array [B, ...]}}`.
-        num_steps: minibatches of `config.minibatch_size` rows, in the batch's order and cyclic.
+        num_steps: minibatches of `config.minibatch_size` rows (or sequences), in the batch's order and cyclic.
         tolerance: see `Difference.difference`.
     """
     one, other = backends
     rows = config.minibatch_size or max(len(next(iter(each.values()))) for each in batch.values())
-    runs = [
-        list(_stages(config.framework(name, compile="none"), batch, rows, num_steps)) for name in backends
-    ]
+    runs = [_stages(config.framework(name, compile="none"), batch, rows, num_steps) for name in backends]
     steps = [
         {stage: _largest(n, stage, mine[stage], theirs.get(stage, {})) for stage in mine}
         for n, (mine, theirs) in enumerate(zip(*runs, strict=True))
@@ -131,8 +129,7 @@ def _stages(config: Any, batch: Batch, rows: int, num_steps: int) -> Iterator[St
     yield {PARAMETERS: _by_path(learner.get_weights())}
     for n in range(num_steps):
         observer.stages = {}
-        minibatch = {module_id: _rows(columns, n * rows, rows) for module_id, columns in batch.items()}
-        learner._update(learner._convert_batch_type(minibatch))
+        learner._update(_minibatch(learner, batch, n * rows, rows))
         yield {**observer.stages, PARAMETERS: _by_path(learner.get_weights())}
 
 
@@ -140,9 +137,16 @@ def _by_path(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {path[1:]: value for path, value in flatten(tree, "").items() if value is not None}
 
 
-def _rows(columns: Mapping[str, Array], start: int, number: int) -> dict[str, Array]:
+def _minibatch(learner: Learner, batch: Batch, start: int, number: int) -> dict[ModuleID, Rows]:
     where = np.arange(start, start + number)
-    return {name: np.take(values, where, axis=0, mode="wrap") for name, values in columns.items()}
+    taken = {
+        module_id: {name: np.take(values, where, axis=0, mode="wrap") for name, values in columns.items()}
+        for module_id, columns in batch.items()
+    }
+    tensors = learner._convert_batch_type(taken)
+    return {
+        module_id: Rows(module_id, columns, lambda tensor: tensor) for module_id, columns in tensors.items()
+    }
 
 
 def _largest(step: int, stage: str, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Difference:

@@ -68,7 +68,7 @@ class SettingsCommand(click.Command):
             formatter.write_dl([row for option in own if (row := option.get_help_record(ctx))])
         formatter.write_paragraph()
         name = chosen(ctx).config_class.__name__
-        formatter.write_text(f"Settings of {name}, by section as in the file of --config.")
+        formatter.write_text(f"Settings of {name}, by section as in config.toml.")
         write_sections(chosen(ctx).options, ctx, formatter)
 
     def _flags(self, ctx: click.Context) -> frozenset[str]:
