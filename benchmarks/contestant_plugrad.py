@@ -3,6 +3,7 @@
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -110,3 +111,9 @@ class Plugrad(Contestant):
 
     def count(self) -> int | None:
         return getattr(self.learner, "calls", None)
+
+    def save(self, path: Path) -> None:
+        self.learner.save_to_path(path)
+
+    def restore(self, path: Path) -> None:
+        self.learner.restore_from_path(path)

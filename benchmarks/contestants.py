@@ -5,6 +5,7 @@ A contestant's room is imported only in the process that runs it, by name: frame
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from workload import Batch, Cell, Weights
 
@@ -38,6 +39,14 @@ class Contestant:
     def count(self) -> int | None:
         """How often the loss function was called so far; None if it is not counted."""
         return None
+
+    def save(self, path: Path) -> None:
+        """Write all that is needed to go on into the directory `path`, which is there; timed."""
+        raise NotImplementedError
+
+    def restore(self, path: Path) -> None:
+        """Take over what `save` wrote; timed."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 # mypy: disable-error-code="import-not-found"
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import ray
@@ -73,3 +75,9 @@ class RLlib(Contestant):
             num_epochs=self._cell.num_epochs,
             shuffle_batch_per_epoch=shuffle,
         )
+
+    def save(self, path: Path) -> None:
+        self._learner.save_to_path(path)
+
+    def restore(self, path: Path) -> None:
+        self._learner.restore_from_path(path)

@@ -2,7 +2,9 @@
 
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
+import os
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -103,3 +105,16 @@ class TunedEager(Contestant):
 
     def weights(self) -> Weights:
         return {name: param.detach().numpy().T.copy() for name, param in self._named.items()}
+
+    def save(self, path: Path) -> None:
+        with (path / "state.pt").open("wb") as file:
+            torch.save({"weights": self._named, "optimizer": self._optimizer.state_dict()}, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def restore(self, path: Path) -> None:
+        state = torch.load(path / "state.pt", weights_only=True)
+        self._optimizer.load_state_dict(state["optimizer"])
+        with torch.no_grad():
+            for name, value in state["weights"].items():
+                self._named[name].copy_(value)

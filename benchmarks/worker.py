@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -43,6 +44,32 @@ class Worker:
             "calls": self._contestant.count(),
             "what": self._contestant.describe(),
         }
+
+    def save(self, path: str) -> dict[str, Any]:
+        """One save: its seconds, those of them in fsync, and the bytes that are there afterwards."""
+        place, flushing = Path(path), 0.0
+        place.mkdir(exist_ok=True)
+        fsync = os.fsync
+
+        def timed(fd: Any) -> None:
+            nonlocal flushing
+            flushing -= perf_counter()
+            fsync(fd)
+            flushing += perf_counter()
+
+        os.fsync = timed
+        start = perf_counter()
+        self._contestant.save(place)
+        seconds = perf_counter() - start
+        os.fsync = fsync
+        size = sum(each.stat().st_size for each in place.rglob("*") if each.is_file())
+        return {"seconds": seconds, "flushing": flushing, "bytes": size}
+
+    def restore(self, path: str) -> dict[str, Any]:
+        """One restore of what `save` wrote."""
+        start = perf_counter()
+        self._contestant.restore(Path(path))
+        return {"seconds": perf_counter() - start}
 
     def weights(self, path: str) -> dict[str, Any]:
         """Write the weights where the parent wants them."""
