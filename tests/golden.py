@@ -9,6 +9,7 @@ from typing import Any
 from learning import largest_difference
 
 from plugrad import Learner
+from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import load_checkpoint
 
 FOLDER = Path(__file__).parent / "data" / "checkpoints"
@@ -26,7 +27,12 @@ def expected_of(name: str) -> dict[str, Any]:
 
 
 def check(name: str, backend: str) -> None:
-    """The learner opens, acts as it would have acted, and learns what it would have learned."""
+    """It opens, acts as it would have acted, and learns what it would have learned."""
+    kind = load_checkpoint(FOLDER / name).metadata["kind"]
+    {"learner": _check_learner, "algorithm": _check_algorithm}[kind](name, backend)
+
+
+def _check_learner(name: str, backend: str) -> None:
     expected = expected_of(name)
     learner = Learner.from_checkpoint(FOLDER / name, backend=backend)
     for module_id, acted in expected["acted"].items():
@@ -40,3 +46,15 @@ def check(name: str, backend: str) -> None:
     assert largest_difference(state["coefficients"], then["coefficients"]) < 1e-5
     assert state["counters"] == then["counters"]
     assert state["streams"] == then["streams"]
+
+
+def _check_algorithm(name: str, backend: str) -> None:
+    expected = expected_of(name)
+    algorithm = Algorithm.from_checkpoint(FOLDER / name, backend=backend)
+    before = algorithm.learner_group.get_weights()
+    algorithm.train()
+    after = algorithm.learner_group.get_weights()
+    algorithm.stop()
+    assert algorithm.iteration == expected["training_iteration"]
+    assert largest_difference(after, before) > 1e-3
+    assert largest_difference(after, expected["weights"]) < 1e-5

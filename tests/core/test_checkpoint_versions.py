@@ -22,6 +22,7 @@ def test_a_checkpoint_of_any_release_acts_and_trains_as_it_did(name: str) -> Non
 
 def test_there_are_checkpoints_of_what_is_promised() -> None:
     found = [load_checkpoint(path) for path in golden.GOLDEN]
+    assert {each.metadata["kind"] for each in found} == {"learner", "algorithm"}
     assert {each.metadata["backend"] for each in found} == {"torch", "tf2"}
     assert {len(each.metadata["module_ids"]) for each in found} == {1, 2}
     assert any(each.metadata["config"]["model_config"].get("use_lstm") for each in found)

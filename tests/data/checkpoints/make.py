@@ -5,6 +5,7 @@ later version must read them all (`tests/golden.py`): a file that has to be writ
 """
 
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from plugrad.checkpoint import save_checkpoint  # noqa: E402
 
 P = DEFAULT_MODULE_ID
 SETTINGS = {
-    "hiddens": (6,),
+    "hiddens": (3,),
     "minibatch_size": 8,
     "num_epochs": 2,
     "shuffle_batch_per_epoch": True,
@@ -38,13 +39,13 @@ LSTM = {
     "max_seq_len": 4,
     "vf_share_layers": True,
 }
+BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 CONFIGS = {
     "ppo-torch": lambda: ppo_config("torch", **SETTINGS),
-    "ppo-tf2": lambda: ppo_config("tf2", **SETTINGS).environment(
-        action_space=gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    "ppo-tf2": lambda: with_modules(
+        ppo_config("tf2", **SETTINGS).environment(action_space=BOX), "left", "right"
     ),
     "lstm-torch": lambda: ppo_config("torch", **SETTINGS).rl_module(model_config=LSTM),
-    "modules-tf2": lambda: with_modules(ppo_config("tf2", **SETTINGS), "left", "right"),
 }
 
 
@@ -75,33 +76,51 @@ def _sequences(learner, module_id, seed):
     return {**columns, Columns.SEQ_LENS: np.array([4, 3, 4, 1])}
 
 
-def make(name: str, folder: Path) -> None:
-    """Train, save, and go on: act, then learn once more."""
+def make_learner(name: str, folder: Path) -> dict[str, object]:
+    """Train and save; go on: act, then learn once more."""
     learner = quick(CONFIGS[name]()).build_learner()
     for n in range(3):
         learner.update(make_batch(learner, 10 * n), timesteps={"num_env_steps_sampled_lifetime": 16 * n})
-    learner.save_to_path(folder / name)
+    learner.save_to_path(folder)
     observations = np.random.default_rng(5).normal(size=(8, *OBSERVATIONS.shape)).astype(np.float32)
     acted = {
         module_id: learner.compute_actions(observations, module_id=module_id) for module_id in learner.module
     }
     batch, timesteps = make_batch(learner, 100), {"num_env_steps_sampled_lifetime": 100}
     learner.update(batch, timesteps=timesteps)
-    expected = {"observations": observations, "acted": acted, "batch": batch, "timesteps": timesteps}
-    expected["state"] = learner.get_state(["rl_module", "coefficients", "counters", "streams"])
-    save_checkpoint(
-        folder / name / "expected", expected, metadata={"what": "a learner that went on did this"}
+    state = learner.get_state(["rl_module", "coefficients", "counters", "streams"])
+    return {
+        "observations": observations,
+        "acted": acted,
+        "batch": batch,
+        "timesteps": timesteps,
+        "state": state,
+    }
+
+
+def make_algorithm(folder: Path) -> dict[str, object]:
+    """Train on CartPole and save in the middle of episodes; go on for one iteration more."""
+    config = ppo_config("torch", **SETTINGS, train_batch_size=32).environment(
+        "CartPole-v1", observation_space=None, action_space=None
     )
+    algorithm = quick(config).env_runners(num_envs_per_env_runner=2, normalize_observations=True).build_algo()
+    for _ in range(2):
+        algorithm.train()
+    algorithm.save_to_path(folder)
+    algorithm.train()
+    return {"weights": algorithm.learner_group.get_weights(), "training_iteration": algorithm.iteration}
 
 
 def main() -> None:
     folder = HERE / version("plugrad")
-    for name in CONFIGS:
+    makers = {name: partial(make_learner, name) for name in CONFIGS} | {"algorithm-torch": make_algorithm}
+    for name, make in makers.items():
         if (folder / name).exists():
             print(f"{folder / name} is there already and stays")
             continue
-        make(name, folder)
-        for lock in (folder / name).parent.rglob("*.lock"):
+        expected = make(folder / name)
+        save_checkpoint(folder / name / "expected", expected, metadata={"what": "was done from here on"})
+        for lock in folder.rglob("*.lock"):
             lock.unlink()
 
 
