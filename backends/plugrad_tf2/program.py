@@ -13,6 +13,7 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
 
 Step = Callable[[ModuleBatches], dict[str, Any]]
@@ -27,6 +28,7 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
     """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch otherwise."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     if mode in ("auto", "complete_update"):
+        run_in_order_on_one_thread()
         return WholeUpdate(learner, step, flats)
     if mode == "forward_train":
         return CompiledForward(learner, step, flats)
