@@ -21,40 +21,48 @@ def make(cell: Cell, seed: int, option: str) -> "RLlib":
     return RLlib(cell, seed)
 
 
+def spaces(cell: Cell) -> tuple[gym.Space, gym.Space]:
+    """Observations and actions."""
+    observations = gym.spaces.Box(-np.inf, np.inf, (cell.obs_size,), np.float32)
+    if cell.continuous:
+        return observations, gym.spaces.Box(-1.0, 1.0, (cell.num_actions,), np.float32)
+    return observations, gym.spaces.Discrete(cell.num_actions)
+
+
+def make_config(cell: Cell, seed: int, observations: gym.Space, actions: gym.Space) -> PPOConfig:
+    """The cell as a config of theirs."""
+    return (
+        PPOConfig()
+        .environment(observation_space=observations, action_space=actions)
+        .rl_module(
+            model_config=DefaultModelConfig(
+                fcnet_hiddens=list(cell.hiddens),
+                fcnet_activation="tanh",
+                vf_share_layers=False,
+                free_log_std=cell.continuous,
+            )
+        )
+        .training(
+            lr=LEARNING_RATE,
+            clip_param=CLIP_PARAM,
+            vf_clip_param=np.inf,
+            vf_loss_coeff=VF_COEFF,
+            entropy_coeff=0.0,
+            use_kl_loss=False,
+            grad_clip=GRAD_CLIP,
+            grad_clip_by="global_norm",
+        )
+        .debugging(seed=seed)
+    )
+
+
 class RLlib(Contestant):
     """Their PPO learner with the cell's settings; Adam's epsilon is their own."""
 
     def __init__(self, cell: Cell, seed: int) -> None:
         self._cell = cell
-        observations = gym.spaces.Box(-np.inf, np.inf, (cell.obs_size,), np.float32)
-        actions = (
-            gym.spaces.Box(-1.0, 1.0, (cell.num_actions,), np.float32)
-            if cell.continuous
-            else gym.spaces.Discrete(cell.num_actions)
-        )
-        config = (
-            PPOConfig()
-            .environment(observation_space=observations, action_space=actions)
-            .rl_module(
-                model_config=DefaultModelConfig(
-                    fcnet_hiddens=list(cell.hiddens),
-                    fcnet_activation="tanh",
-                    vf_share_layers=False,
-                    free_log_std=cell.continuous,
-                )
-            )
-            .training(
-                lr=LEARNING_RATE,
-                clip_param=CLIP_PARAM,
-                vf_clip_param=np.inf,
-                vf_loss_coeff=VF_COEFF,
-                entropy_coeff=0.0,
-                use_kl_loss=False,
-                grad_clip=GRAD_CLIP,
-                grad_clip_by="global_norm",
-            )
-            .debugging(seed=seed)
-        )
+        observations, actions = spaces(cell)
+        config = make_config(cell, seed, observations, actions)
         self._learner = config.build_learner(spaces={"default_policy": (observations, actions)})
         self._batch: MultiAgentBatch | None = None
         self._steps = 0

@@ -27,12 +27,12 @@ def leftovers() -> list[str]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Ray with more CPUs than there are: learners of tests wait for each other most of the time."""
+    """Ray for a machine of two cores: it starts a process for each CPU beforehand."""
     import ray
 
     ray.init(
         address="local",
-        num_cpus=16,
+        num_cpus=2,
         include_dashboard=False,
         object_store_memory=100_000_000,
         logging_level="ERROR",

@@ -20,7 +20,9 @@ def group_config(backend: str, **training: Any) -> Any:
         **training,
     }
     config = ppo_config(backend, hiddens=(8,), **settings)
-    return config.learners(learner_class=Moody, timeout_s=20, build_timeout_s=120, max_restarts=1000)
+    return config.learners(
+        learner_class=Moody, num_cpus_per_learner=0.1, timeout_s=20, build_timeout_s=120, max_restarts=1000
+    )
 
 
 class Moody(Learner):

@@ -115,7 +115,7 @@ def test_an_algorithm_trains_on_remote_learners_and_resumes(cluster: None, tmp_p
         .environment("CartPole-v1")
         .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
         .debugging(seed=3)
-        .learners(num_learners=2)
+        .learners(num_learners=2, num_cpus_per_learner=0.5)
     )
     remote, local = config.build_algo(), config.learners(num_learners=0).build_algo()
     found, expected = remote.train(), local.train()

@@ -16,7 +16,7 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group.env_runner_actor import EnvRunnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, start
-from plugrad.group.ray_start import ray_for
+from plugrad.group.ray_start import ray_for, reserved
 from plugrad.sampling.episode_metrics import WINDOW, summary
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.streams import stream
@@ -48,7 +48,7 @@ class RemoteEnvRunners:
         self.total_steps = 0
         self._weights = weights
         self._sent: tuple[int, Any] = (-1, None)
-        self._ray = ray_for(config, f"num_env_runners={config.num_env_runners}")
+        self._ray = ray_for(f"num_env_runners={config.num_env_runners}")
         self._finished: deque[tuple[float, int]] = deque(maxlen=WINDOW)
         self._last_sample = (0, 0)
         self._restarts = 0
@@ -121,7 +121,12 @@ class RemoteEnvRunners:
         import cloudpickle
 
         ranks = list(ranks)
-        made = start(self._ray, EnvRunnerActor, [(rank, sys.path) for rank in ranks], {"num_cpus": 1})
+        made = start(
+            self._ray,
+            EnvRunnerActor,
+            [(rank, sys.path) for rank in ranks],
+            {"num_cpus": reserved(self._ray, 1)},
+        )
         self._processes |= dict(zip(ranks, made, strict=True))
         places = self._take({rank: self._processes[rank].find() for rank in ranks})
         for rank, place in zip(ranks, places, strict=True):

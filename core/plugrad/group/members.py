@@ -13,6 +13,7 @@ from plugrad.collective import SHARED_MEMORY, SOCKETS
 from plugrad.collective.shared_memory import path_of
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, start
+from plugrad.group.ray_start import reserved
 from plugrad.group.replies import Replies, Reply, failure_of, raise_failures
 
 GRACE_S = 1.0
@@ -99,7 +100,7 @@ class Members:
 
         config, ranks = self.config, list(ranks)
         options = {
-            "num_cpus": config.num_cpus_per_learner,
+            "num_cpus": reserved(self.ray, config.num_cpus_per_learner),
             "num_gpus": config.num_gpus_per_learner,
             "resources": config.custom_resources_per_learner or None,
         }

@@ -22,11 +22,14 @@ LEAST_VERSION = (2, 52)
 log = logging.getLogger("plugrad")
 
 
-def ray_for(config: Any, what: str) -> Any:
+_own: set[str] = set()
+"""Addresses of those that were started here."""
+
+
+def ray_for(what: str) -> Any:
     """The module `ray`, connected to the cluster that is there, or to a new one in this machine.
 
     Args:
-        config: says what actors a new one must have room for, as Ray counts.
         what: needs it, for the error.
 
     Raises:
@@ -43,8 +46,13 @@ def ray_for(config: Any, what: str) -> Any:
             ray.init(logging_level=logging.WARNING)
             log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
         else:
-            _start(ray, config.num_env_runners + config.num_learners * config.num_cpus_per_learner)
+            _start(ray)
     return ray
+
+
+def reserved(ray: Any, num_cpus: float) -> float:
+    """How many CPUs an actor asks Ray for: in a Ray of our own none, since there is nobody to share them with."""
+    return 0 if ray.get_runtime_context().gcs_address in _own else num_cpus
 
 
 def _imported(what: str) -> Any:
@@ -61,14 +69,14 @@ def _imported(what: str) -> Any:
     return ray
 
 
-def _start(ray: Any, num_cpus: float) -> None:
+def _start(ray: Any) -> None:
     with _private_files():
         context = ray.init(
             address="local",
-            num_cpus=max(os.cpu_count() or 1, int(-(-num_cpus // 1))),
             include_dashboard=False,
             logging_level=logging.ERROR,
         )
+    _own.add(ray.get_runtime_context().gcs_address)
     token = Path.home() / ".ray" / "auth_token"
     if token.is_file() and token.stat().st_uid == os.getuid():
         token.chmod(0o600)  # Ray before us may have made it readable for all

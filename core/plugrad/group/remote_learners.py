@@ -39,8 +39,7 @@ class RemoteLearners:
         config = with_spaces(config)
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
-        what = f"num_learners={config.num_learners}"
-        self._members = Members(ray_for(config, what), config)
+        self._members = Members(ray_for(f"num_learners={config.num_learners}"), config)
         self._last_number = self._committed = 0
         self._restarts_left: int = config.max_restarts
         self._compiled: set[Any] = set()

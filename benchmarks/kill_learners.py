@@ -1,0 +1,83 @@
+"""Kill learners of a group at random moments: how long until it is whole again, and is anything lost.
+
+    python benchmarks/kill_learners.py --backend torch --learners 3 --kills 100
+
+After each kill the number of updates must be contiguous and all learners equal, else it ends with an error. "Recovery"
+is how much longer the update took that met the kill: finding it, a new process, its framework, the state, the update
+again.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+from statistics import median
+from threading import Timer
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from contestant_plugrad import make_config
+from report import machine
+from workload import SMALL, make_batch
+
+from plugrad import DEFAULT_MODULE_ID, LearnerGroup
+from plugrad.learner.digest import digest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", default="torch")
+    parser.add_argument("--learners", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
+    given = parser.parse_args()
+    config = make_config(SMALL, 0, given.backend, "auto").learners(
+        num_learners=given.learners, max_restarts=10 * given.kills, timeout_s=3 if given.stop else 60
+    )
+    print(machine())
+    with config.build_learner_group() as group:
+        found = recoveries(group, given.kills, signal.SIGSTOP if given.stop else signal.SIGKILL)
+    print(
+        f"{given.backend}, {given.learners} learners, {given.kills} times {'SIGSTOP' if given.stop else 'SIGKILL'}: "
+        f"recovery median {median(found):.1f} s, maximum {max(found):.1f} s; no update lost or repeated, all equal"
+    )
+
+
+def recoveries(group: LearnerGroup, kills: int, what: signal.Signals) -> list[float]:
+    """Seconds that each kill cost."""
+    rng, batch, updates = random.Random(0), make_batch(SMALL, 0), 0
+    usual: list[float] = []
+    found: list[float] = []
+
+    def update() -> float:
+        nonlocal updates
+        start = perf_counter()
+        result = group.update(batch)[0]
+        updates += 1
+        if result[DEFAULT_MODULE_ID]["weights_seq_no"] != updates:
+            sys.exit(f"update {updates} is number {result[DEFAULT_MODULE_ID]['weights_seq_no']}")
+        return perf_counter() - start
+
+    usual = [update() for _ in range(4)][1:]
+    for kill in range(kills):
+        victim = rng.choice(group.foreach_learner(_pid))
+        timer = Timer(rng.uniform(0.0, median(usual)), os.kill, (victim, what))
+        timer.start()
+        took = update()
+        timer.join()
+        found.append(took + update() - 2 * median(usual))
+        if len(set(group.foreach_learner(digest))) != 1:
+            sys.exit(f"after kill {kill} the learners differ")
+        print(f"kill {kill}: {found[-1]:.1f} s", file=sys.stderr)
+    assert np.isfinite(found).all()
+    return found
+
+
+def _pid(learner: Any) -> int:
+    return os.getpid()
+
+
+if __name__ == "__main__":
+    main()
