@@ -169,4 +169,6 @@ def _answer(ray: Any, rank: int, ref: Any) -> Any:
     except ray.exceptions.RayTaskError as error:
         return error.cause if isinstance(error.cause, Exception) else error
     except ray.exceptions.RayError as error:
-        return Lost(rank, True, f"died ({type(error).__name__}: {str(error).strip().splitlines()[0]})")
+        lines = str(error).strip().splitlines()
+        said = lines[0] if len(lines) == 1 else f"{lines[0]} [...] {lines[-1]}"  # the last one has the cause
+        return Lost(rank, True, f"died ({type(error).__name__}: {said})")
