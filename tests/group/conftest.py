@@ -27,12 +27,12 @@ def leftovers() -> list[str]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Ray for a machine of two cores: it starts a process for each CPU beforehand."""
+    """Ray with room for two learners and two env runners; it starts a process for each CPU beforehand."""
     import ray
 
     ray.init(
         address="local",
-        num_cpus=2,
+        num_cpus=4,
         include_dashboard=False,
         object_store_memory=100_000_000,
         logging_level="ERROR",

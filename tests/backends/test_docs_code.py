@@ -1,0 +1,23 @@
+"""The code of the pages under docs/ runs, and raises what they say that it raises."""
+
+from pathlib import Path
+
+import pytest
+from pages import run_page
+
+PAGES = [
+    "checkpoints.md",
+    "determinism.md",
+    "errors.md",
+    "from-stable-baselines3.md",
+    "performance.md",
+    "quick-start.md",
+    "update.md",
+    "your-simulator.md",
+]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(name)
