@@ -69,6 +69,31 @@ def check_behaviour_cloning(lines):
     assert last < 0.5 < first < log(2)
 
 
+def check_offline_cloning(lines):
+    demonstrated, first, *_, last, cloned = losses(lines)
+    assert last < first < log(2)
+    assert cloned > 0.9 * demonstrated
+
+
+def check_self_play(lines):
+    modules, first, average = losses(lines)
+    assert modules == 10
+    assert average < first / 2
+
+
+def check_socket_simulator(lines):
+    returns = losses(lines)
+    assert returns[0] < 0.0
+    assert returns[-1] == pytest.approx(0.6)  # the shortest way
+
+
+def check_warm_start(lines):
+    *training, apart = lines
+    here, there = losses(training)[3::2], losses(training)[4::2]
+    assert here == pytest.approx(there, rel=1e-5)
+    assert losses([apart])[0] < 1e-5
+
+
 @pytest.mark.parametrize("example", NEUTRAL)
 def test_an_example_does_what_it_says(example, backend, run):
     globals()[f"check_{example}"](run(example, "--backend", backend))
