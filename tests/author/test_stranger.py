@@ -80,7 +80,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     environment = Environment(tmp_path_factory.mktemp("stranger"))
     for source in (ROOT, HERE / "plugrad-reinforce", HERE / "plugrad-toy"):
         build_wheel(source, environment.folder)
-    environment.pip("install", "--no-deps", "--no-index", *environment.folder.glob("built/*.whl"))
+    wheels = environment.folder.glob("built/*.whl")
+    environment.pip("install", "--no-deps", "--no-index", "--ignore-installed", *wheels)  # also beside an outer plugrad
     return environment
 
 
@@ -120,6 +121,12 @@ def test_the_command_line_shows_and_checks_them(environment):
     assert found["toy"] == ("backend", "plugrad-toy", "0.1.0")
     for name in ("reinforce", "toy"):
         assert environment.plugrad("plugins", "--check", name).returncode == 0
+
+
+def test_the_toy_agrees_with_torch_step_by_step(environment):
+    tiny = ("--rl_module.model_config", "{fcnet_hiddens = [4]}")
+    compared = environment.plugrad("parity", "reinforce", "--backends", "toy", "torch", *tiny)
+    assert compared.returncode == 0, compared.stdout + compared.stderr
 
 
 @pytest.fixture(scope="module")

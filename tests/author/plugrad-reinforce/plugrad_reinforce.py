@@ -26,9 +26,10 @@ def get_config_class():
 @hookimpl
 def get_learner_connectors(config):
     def add_returns(*, learner, batch, episodes):
-        for module_id, own in episodes_by_module(episodes).items():
-            returns = [returns_of(each, learner, module_id, config.gamma) for each in own]
-            batch[module_id][Columns.RETURNS_TO_GO] = np.concatenate(returns)
+        own = episodes_by_module(episodes)
+        for module_id, columns in batch.items():
+            returns = [returns_of(each, learner, module_id, config.gamma) for each in own[module_id]]
+            columns[Columns.RETURNS_TO_GO] = np.concatenate(returns)
         return batch
 
     return [add_returns]
@@ -38,7 +39,7 @@ def returns_of(episode, learner, module_id, gamma):
     """R_t = r_t + gamma R_(t+1); behind the last step 0, or the value of where an unfinished episode stands."""
     value, returns = 0.0, np.empty(len(episode), np.float32)
     if not episode.terminated:
-        value = float(learner.compute_values(episode.observations[-1:], module_id=module_id)[0])
+        value = float(learner.compute_values_of_episodes([episode], module_id=module_id)[-1])
     for t in reversed(range(len(episode))):
         returns[t] = value = episode.rewards[t] + gamma * value
     return returns
