@@ -80,8 +80,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     environment = Environment(tmp_path_factory.mktemp("stranger"))
     for source in (ROOT, HERE / "plugrad-reinforce", HERE / "plugrad-toy"):
         build_wheel(source, environment.folder)
-    wheels = environment.folder.glob("built/*.whl")
-    environment.pip("install", "--no-deps", "--no-index", "--ignore-installed", *wheels)  # also beside an outer plugrad
+    # --ignore-installed: the plugrad of the outer environment is none of its own.
+    alone = ("--no-deps", "--no-index", "--ignore-installed")
+    environment.pip("install", *alone, *environment.folder.glob("built/*.whl"))
     return environment
 
 
