@@ -27,6 +27,7 @@ from plugrad.hooks.unpackaged import is_unpackaged, load_unpackaged
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}
+"""By tier and name, what `use_plugin` brought."""
 _NOT_FOUND = {"backend": BackendNotFoundError, "algorithm": AlgorithmNotFoundError, "plugin": PluginError}
 
 

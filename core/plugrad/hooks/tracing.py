@@ -1,7 +1,8 @@
 """`PLUGRAD_TRACE=1`: every call of a hook as a line on stderr, with the plugin that it went to and the time it took.
 
 Calls within a call are indented, and the outer one ends with a line of its own. A learner looks for the variable once,
-when it is built; without it nothing is added to any call. Knows functions of plugins; no framework.
+when it is built; without it nothing is added to any call. pluggy's own tracing would show chains of wrappers alone: a
+hook that nobody wraps is asked without pluggy. Knows functions of plugins; no framework.
 """
 
 import os
