@@ -126,6 +126,15 @@ def test_a_failure_is_exit_code_1_and_debug_shows_where(plugrad):
         assert "Traceback" in plugrad(*arguments).stderr
 
 
+def test_a_failure_of_a_listener_names_it(plugrad):
+    code = "from plugrad import hookimpl\n@hookimpl\ndef learner_built(learner):\n    return 1 / 0\n"
+    Path("loud.py").write_text(code)
+    result = plugrad("train", "ppo", "CartPole-v1", "--backend", "numpy", "--plugin", "loud.py")
+    assert result.exit_code == 1
+    words = r"ZeroDivisionError: division by zero; raised by listener '.*loud\.py', hook 'learner_built' \(--debug"
+    assert re.search(words, result.stderr)
+
+
 def test_plugins_lists_what_is_installed(plugrad):
     listed = json.loads(plugrad("plugins", "--json").stdout)
     assert {(each["kind"], each["name"]) for each in listed} == {(r.kind, r.name) for r in list_plugins()}
