@@ -320,6 +320,32 @@ def test_what_a_child_hears_is_no_second_signal():
     assert time.monotonic() - sent > 0.5
 
 
+LEAVES = """
+import atexit, os, signal, sys
+from plugrad.cli.signals import StopSignals
+
+class Framework:
+    def __del__(self):
+        print("torn down")
+
+framework = Framework()
+with StopSignals() as signals:
+    atexit.register(signals.skip_teardown)
+    atexit.register(print, "closed")
+    os.kill(os.getpid(), signal.SIGTERM)
+    1 / int(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "said"), [(False, 143, "closed\n"), (True, 1, "closed\ntorn down\n")]
+)
+def test_who_was_asked_to_leave_and_did_not_fail_leaves_without_a_teardown(fails, code, said):
+    command = [sys.executable, "-c", LEAVES, str(int(not fails))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout) == (code, said)
+
+
 def python(code, *arguments):
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
