@@ -51,6 +51,7 @@ class Run:
     def __init__(self, path: Path, *arguments: str) -> None:
         self.path = path
         self.last = path / "checkpoints" / "last"
+        self._errors = path.with_name("errors.txt")
         self._listener = path.with_name("acknowledge.py")
         self._listener.write_text(ACKNOWLEDGE)
         self.arguments = arguments
@@ -63,17 +64,23 @@ class Run:
         arguments = ["--resume", str(self.path)] if self.path.exists() else first
         arguments += ["--save-every=1", f"--stop-timesteps={BATCH * iterations}", "--quiet"]
         code = "from plugrad.cli import main; print('ready', flush=True); main()"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, "train", *arguments],
-            env={**os.environ, "PYTHONHASHSEED": str(self._starts)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        with self._errors.open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, "train", *arguments],
+                env={**os.environ, "PYTHONHASHSEED": str(self._starts)},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process
+
+    @property
+    def errors(self) -> str:
+        """What the last process said."""
+        return self._errors.read_text()
 
     @property
     def rows(self) -> list[dict[str, float]]:
@@ -92,32 +99,32 @@ class Run:
         """The iteration of the last save of which a listener was told."""
         return int(self.last.with_name("acknowledged").read_text().splitlines()[-1])
 
-    @property
-    def is_saving(self) -> bool:
-        """Whether a save is begun and not done."""
-        return any(self.last.glob(".tmp-*"))
+    def is_saving(self, process: subprocess.Popen[str]) -> bool:
+        """Whether a process has begun a save and not done it."""
+        return any(self.last.glob(f".tmp-{process.pid}-*"))
 
     def files(self) -> dict[str, bytes]:
         """The newest save as it lies on the disk."""
         return {each.name: each.read_bytes() for each in list_saves(self.last)[-1].iterdir()}
 
 
-def wait_until(happens: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(happens: Callable[[], bool], process: subprocess.Popen[str], run: Run) -> None:
     deadline = time.monotonic() + 200
     while not happens():
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, run.errors
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
 def at_the_start(process: subprocess.Popen[str], run: Run, moments: random.Random) -> None:
-    wait_until((run.path / "config.toml").exists, process)
-    time.sleep(moments.uniform(0, 2) if run.rows else 0)
+    """In a new run before its first iteration, in another while a framework is imported or compiles."""
+    wait_until((run.path / "config.toml").exists, process, run)
+    time.sleep(moments.uniform(0.5, 2.5) if run.rows else 0)
 
 
 def while_training(process: subprocess.Popen[str], run: Run, moments: random.Random) -> None:
     enough = max(len(run.rows) + 1, KILLED_AFTER)
-    wait_until(lambda: len(run.rows) >= enough, process)
+    wait_until(lambda: len(run.rows) >= enough, process, run)
     time.sleep(moments.uniform(0, 0.1))
 
 
@@ -125,10 +132,10 @@ def while_saving(process: subprocess.Popen[str], run: Run, moments: random.Rando
     """The process stands still in the middle of a save."""
     while_training(process, run, moments)
     while True:
-        wait_until(lambda: run.is_saving, process)
+        wait_until(lambda: run.is_saving(process), process, run)
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        if run.is_saving:
+        if run.is_saving(process):
             return
         process.send_signal(signal.SIGCONT)
 
@@ -174,24 +181,33 @@ def stop(run: Run, how: Stop, moments: random.Random) -> Ending:
     """Let a new process train in the run, and stop it."""
     process = run.train(10**6)
     how.moment(process, run, moments)
-    for _ in range(how.times):
-        time.sleep(0.05)
-        sent = time.monotonic()
-        process.send_signal(how.signal)
-    _, errors = process.communicate(timeout=100)
+    sent = signalled(process, how.signal)
+    if how.times == 2:
+        # Not before the first was heard: of two that wait, a process gets one.
+        wait_until(
+            lambda: process.poll() is not None or "once more leaves at once" in run.errors, process, run
+        )
+        sent = signalled(process, how.signal)
+    process.communicate(timeout=100)
     ending = Ending(
         stop=how,
         code=process.returncode,
         seconds=time.monotonic() - sent,
-        errors=errors,
+        errors=run.errors,
         left_behind=is_alive(process.pid),
-        was_saving=run.is_saving,
+        was_saving=run.is_saving(process),
         acknowledged=run.acknowledged,
         iteration=run.iteration,
         rows=len(run.rows),
     )
     print(f"{how.signal.name} x {how.times} {how.moment.__name__}: {ending.seconds:.2f} s to leave")  # for -s
     return ending
+
+
+def signalled(process: subprocess.Popen[str], number: signal.Signals) -> float:
+    """When the signal was sent, in seconds."""
+    process.send_signal(number)
+    return time.monotonic()
 
 
 def is_alive(session: int) -> bool:
@@ -247,8 +263,8 @@ def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) ->
     straight = Run(run.path.with_name("straight"), *run.arguments)
     for each in (run, straight):
         process = each.train(iterations)
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
+        process.communicate(timeout=300)
+        assert process.returncode == 0, each.errors
     assert run.rows == straight.rows
     assert len(run.rows) >= iterations
     assert run.files() == straight.files()
