@@ -1,7 +1,7 @@
 """`plugrad parity`: one batch, two backends, step by step; where they part first, and by how much."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,13 +16,18 @@ from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.first_batch import first_batch
 from plugrad.cli.options import apply_settings
 from plugrad.cli.parity_steps import Compared, compare
-from plugrad.cli.settings_command import SettingsCommand, chosen
+from plugrad.cli.settings_command import Chosen, SettingsCommand, chosen
+from plugrad.cli.summary import arena
 from plugrad.cli.train_request import DEFAULT_ENV, DEFAULT_SEED
 from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import PluginRecord, list_plugins
 
 TOLERANCE = 1e-5
+_DECIDED = {
+    "backend": "parity compares two; name them with --backends ONE OTHER",
+    "compile": "parity compares steps that are not compiled, since nobody sees into those that are",
+}
 
 
 @click.command(
@@ -60,17 +65,24 @@ def parity(ctx: click.Context, /, **arguments: Any) -> None:
     choice = chosen(ctx)
     settings, own = choice.split(arguments)
     backends = own["backends"] or two_backends(list_plugins())
-    config = choice.config_class().environment(own["env"]).debugging(seed=own["seed"])
-    config = apply_settings(config.plugins(*choice.listeners(own["plugins"])), settings)
+    config = _config(choice, settings, own)
     with TemporaryDirectory() as folder:
         batch = first_batch(config.framework(backends[0]), folder)
     found = compare(config, backends, batch, num_steps=own["steps"], tolerance=own["tolerance"])
     if own["as_json"]:
-        about = {"algorithm": choice.algorithm, "env": own["env"], "seed": own["seed"]}
+        about = {"algorithm": choice.algorithm, "env": arena(config), "seed": config.seed}
         click.echo(json.dumps({**about, "equal": found.equal, **encode(asdict(found), "parity")}, indent=2))
     else:
-        _show(found, f"{choice.algorithm} on {own['env']}, seed {own['seed']}")
+        _show(found, f"{choice.algorithm} on {arena(config)}, seed {config.seed}")
     ctx.exit(0 if found.equal else FAILED)
+
+
+def _config(choice: Chosen, settings: Mapping[str, str], own: Mapping[str, Any]) -> AlgorithmConfig:
+    for name, why in _DECIDED.items():
+        if name in settings:
+            raise ConfigError(f"--framework.{name}: {why}")
+    config = choice.config_class().environment(own["env"]).debugging(seed=own["seed"])
+    return apply_settings(config.plugins(*choice.listeners(own["plugins"])), settings)
 
 
 def two_backends(records: Sequence[PluginRecord]) -> tuple[str, str]:
