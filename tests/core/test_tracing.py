@@ -7,7 +7,7 @@ import pytest
 
 from plugrad import hookimpl
 from plugrad.hooks.tracing import VARIABLE
-from plugrad.testing.tiny_learners import tiny_batch, tiny_learner, weights_of
+from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_learner, weights_of
 
 
 class Doubled:
@@ -55,11 +55,13 @@ def test_every_call_is_a_line_with_its_plugin_and_its_time_indented_by_depth(lin
     said = without_times(lines)
     assert "convert_batch_type  backend 'numpy'  T" in said
     first = said.index("    compute_losses  listener 'Doubled', wrapping")
-    assert said[first - 2 : first + 3] == [
+    assert said[first - 2 : first + 5] == [
         "update  core 'step'",
         "  differentiate  backend 'numpy'",
         "    compute_losses  listener 'Doubled', wrapping",
-        "      compute_losses  core 'step'  T",
+        "      compute_losses  core 'step'",
+        "        compute_loss_for_module  learner 'ActorCriticLearner'  T",
+        "      compute_losses took  T",
         "    compute_losses took  T",
     ]
     applied = said.index("  apply_gradients  listener 'Doubled', wrapping")
@@ -79,6 +81,32 @@ def test_an_update_ends_with_how_it_ran_and_how_many_steps_python_saw(lines):
         "update_ended took  T",
         "-- updated by none: numpy, one step per minibatch; steps that Python ran: 1",
     ]
+
+
+class Overriding(ActorCriticLearner):
+    """One method that is wrapped, too, and one that is not."""
+
+    def _update(self, batch):
+        return super()._update(batch)
+
+    def apply_gradients(self, gradients_dict):
+        super().apply_gradients(gradients_dict)
+
+
+def test_an_override_is_a_line_with_its_class_and_goes_around_what_it_calls(monkeypatch, capsys):
+    monkeypatch.setenv(VARIABLE, "1")
+    learner = tiny_learner("numpy", Overriding, plugins=[Doubled()])
+    learner.update(tiny_batch(8))
+    said = without_times(capsys.readouterr().err.splitlines())
+    assert said[said.index("update  learner 'Overriding'") + 1] == "  update  core 'step'"
+    applied = said.index("    apply_gradients  listener 'Doubled', wrapping")
+    assert said[applied + 1 : applied + 5] == [
+        "      apply_gradients  learner 'Overriding'",
+        "        apply_gradients  core 'step'  T",
+        "      apply_gradients took  T",
+        "    apply_gradients took  T",
+    ]
+    assert said[-1].endswith("steps that Python ran: 1")
 
 
 def test_an_error_is_said_where_it_passes_and_the_next_call_begins_where_it_should(monkeypatch, capsys):

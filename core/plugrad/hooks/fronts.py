@@ -15,6 +15,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any
 
+from plugrad.hooks import tracing
 from plugrad.hooks.manager import HookManager, specifications
 from plugrad.hooks.markers import hookimpl
 from plugrad.legacy.arguments import takes_hps
@@ -41,7 +42,7 @@ def innermost(learner: Any, base: type[Any]) -> dict[str, Callable[..., Any]]:
 
 
 def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
-    function = getattr(cls, method)
+    function = _method(cls, base, method, hook)
     positional = [
         name
         for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
@@ -59,12 +60,23 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
     return hookimpl(call)
 
 
+def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    """As the class has it; an override is shown where PLUGRAD_TRACE asks for it."""
+    function: Callable[..., Any] = getattr(cls, method)
+    if not tracing.is_asked_for() or function is getattr(base, method):
+        return function
+    return tracing.traced(f"learner {cls.__name__!r}", hook, function)
+
+
 def wear_fronts(learner: Any, base: type[Any], manager: HookManager) -> None:
-    """Put a front on the learner for each of its hooks that a plugin wraps."""
+    """Put a front on the learner for each of its hooks that a plugin wraps, or whose calls are to be seen."""
     manager.check_wrappable(hooked_methods(base).values())
     for method, hook in hooked_methods(base).items():
+        shown = _method(type(learner), base, method, hook)
         if manager.is_wrapped(hook):
             setattr(learner, method, _front(learner, getattr(base, method), hook, manager))
+        elif shown is not getattr(type(learner), method):
+            setattr(learner, method, MethodType(shown, learner))
 
 
 def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:

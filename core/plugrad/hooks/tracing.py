@@ -1,8 +1,8 @@
-"""`PLUGRAD_TRACE=1`: every call of a hook as a line on stderr, with the plugin that it went to and the time it took.
+"""`PLUGRAD_TRACE=1`: every call of a hook as a line on stderr, with whom it went to and the time it took.
 
 Calls within a call are indented, and the outer one ends with a line of its own. A learner looks for the variable once,
 when it is built; without it nothing is added to any call. pluggy's own tracing would show chains of wrappers alone: a
-hook that nobody wraps is asked without pluggy. Knows functions of plugins; no framework.
+hook that nobody wraps is asked without pluggy. Knows functions; no plugin, no learner, no framework.
 """
 
 import os
@@ -21,11 +21,16 @@ _STEP = "update"
 
 
 class _Calls(threading.local):
-    """Of one thread: how deep they are, the line of one that may be the innermost, and the steps of this update."""
+    """Of one thread: the hooks that are being called, the line of one that may be innermost, steps of this update."""
 
-    depth = 0
-    waiting: str | None = None
-    steps = 0
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.waiting: str | None = None
+        self.steps = 0
+
+    @property
+    def indent(self) -> str:
+        return "  " * len(self.open)
 
 
 _calls = _Calls()
@@ -36,13 +41,14 @@ def is_asked_for() -> bool:
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
-def traced(who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool) -> Callable[..., Any]:
-    """A plugin's function that shows its calls; its mark and its arguments stay. Arguments as of `blame.blamed`."""
+def traced(
+    who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool = False
+) -> Callable[..., Any]:
+    """A function that shows its calls; its mark and its arguments stay. Arguments as of `blame.blamed`."""
 
-    def answer(*arguments: Any) -> Any:
-        _calls.steps += hook == _STEP
+    def answer(*arguments: Any, **named: Any) -> Any:
         with _shown(hook, who):
-            return function(*arguments)
+            return function(*arguments, **named)
 
     def wrapper(*arguments: Any) -> Generator[None, Any, Any]:
         with _shown(hook, f"{who}, wrapping"):
@@ -54,8 +60,9 @@ def traced(who: str, hook: str, function: Callable[..., Any], *, is_wrapper: boo
 @contextmanager
 def _shown(hook: str, who: str) -> Iterator[None]:
     _say_waiting()
-    _calls.waiting = line = f"{'  ' * _calls.depth}{hook}  {who}"
-    _calls.depth += 1
+    _calls.waiting = line = f"{_calls.indent}{hook}  {who}"
+    _calls.steps += hook == _STEP and hook not in _calls.open
+    _calls.open.append(hook)
     start, raised = perf_counter(), ""
     try:
         yield
@@ -64,9 +71,9 @@ def _shown(hook: str, who: str) -> Iterator[None]:
         raise
     finally:
         took = f"{1e3 * (perf_counter() - start):.2f} ms{raised}"
-        _calls.depth -= 1
+        _calls.open.pop()
         if _calls.waiting is None:  # something was called within
-            line = f"{'  ' * _calls.depth}{hook} took"
+            line = f"{_calls.indent}{hook} took"
         _calls.waiting = None
         _say(f"{line}  {took}")
 
