@@ -266,14 +266,32 @@ def test_quiet_shows_nothing():
     assert console.file.getvalue() == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_is_a_request(number, code):
+def test_without_a_signal_everything_is_as_before():
     before = signal.getsignal(signal.SIGINT)
     with StopSignals() as signals:
         assert (signals.received, signals.exit_code) == (None, 0)
-        os.kill(os.getpid(), number)
-        assert (signals.received, signals.exit_code) == (number, code)
+        assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+REQUEST = """
+import os, sys, time
+from plugrad.cli.signals import StopSignals
+with StopSignals() as signals:
+    os.kill(os.getpid(), int(sys.argv[1]))
+    assert signals.received == int(sys.argv[1])
+    assert signals.exit_code == int(sys.argv[2])
+print("ready", flush=True)
+time.sleep(20)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_is_a_request_and_the_second_an_order_until_the_process_is_gone(number, code):
+    process = python(REQUEST, str(int(number)), str(code))
+    process.send_signal(number)
+    assert process.wait(timeout=10) == code
 
 
 STUBBORN = """

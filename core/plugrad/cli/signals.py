@@ -20,7 +20,7 @@ disk."""
 
 
 class StopSignals:
-    """A context in which the first signal is a request and the second an order.
+    """A context in which the first signal is a request to end the process, and the second an order.
 
     Attributes:
         received: the signal that asked to stop, or None.
@@ -50,12 +50,10 @@ class StopSignals:
     ) -> None:
         self.iteration_is_done()
         self._is_over = kind is None
-        for number, handler in self._handlers_before.items():
-            signal.signal(number, handler)
-        if self._pipe is not None:
-            signal.set_wakeup_fd(self._wakeup_before)
-            os.close(self._pipe)  # the thread reads its end, and ends
-            self._pipe = None
+        if (
+            self.received is None
+        ):  # else the process is about to go, and a second signal leaves at once until it has
+            self._stop_listening()
 
     def iteration_is_done(self) -> None:
         """What comes now is short and must be finished: the deadline is off."""
@@ -81,6 +79,14 @@ class StopSignals:
         self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=self._be_deaf)
         threading.Thread(target=self._obey, args=(heard,), name="plugrad-signals", daemon=True).start()
+
+    def _stop_listening(self) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        if self._pipe is not None:
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._pipe)  # the thread reads its end, and ends
+            self._pipe = None
 
     def _be_deaf(self) -> None:
         # Ctrl-C reaches the children that an environment forked too: here they would be taken for a second one.
