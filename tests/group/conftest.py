@@ -43,9 +43,9 @@ def cluster() -> Iterator[None]:
     assert leftovers() == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def groups(cluster: None) -> Iterator[Groups]:
-    """The groups of one file."""
+    """The groups that all tests share."""
     groups = Groups()
     yield groups
     groups.close()

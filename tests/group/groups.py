@@ -1,4 +1,4 @@
-"""The groups that tests of one file share: starting learners takes longer than what is tested on them."""
+"""The groups that tests share: starting learners takes longer than what is tested on them."""
 
 import os
 from typing import Any

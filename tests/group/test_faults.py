@@ -50,12 +50,10 @@ def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
     assert state["streams"] == one.get_state("streams")["streams"]
 
 
-@pytest.mark.parametrize(("size", "kills"), [(2, 6), pytest.param(3, 6, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("backend", "size", "kills"), [("torch", 2, 8), ("torch", 3, 6), ("tf2", 2, 6)])
 def test_killed_learners_are_replaced_and_no_update_is_lost_or_repeated(
     groups: Groups, backend: str, size: int, kills: int
 ) -> None:
-    if (backend, size) == ("tf2", 3):
-        size, kills = 2, 2  # starting TensorFlow takes a while
     group, one = groups.get(backend, size), group_config(backend).build_learner()
     rng = random.Random(f"{backend} {size}")
     usual = seconds_of_an_update(group, one)

@@ -88,13 +88,15 @@ def test_the_loop_of_the_guide_to_async_updates(pair: LearnerGroup) -> None:
     assert digest(weights) == digest(pair.get_weights())
 
 
-def test_the_ledger_closes_over_delays_and_kills(groups: Groups) -> None:
+@pytest.mark.parametrize(("number", "kills"), [(150, 2), pytest.param(2000, 5, marks=pytest.mark.long)])
+def test_the_ledger_closes_over_delays_and_kills(groups: Groups, number: int, kills: int) -> None:
     group = groups.get("torch", 2)
     before, rng = group.get_stats(), np.random.default_rng(0)
-    number, tickets = 150, []
+    doomed = set(rng.choice(number, kills, replace=False))
+    tickets = []
     for n in range(number):
-        if n in (40, 100):
-            os.kill(group.foreach_learner(lambda learner: os.getpid())[n // 50 % 2], signal.SIGKILL)
+        if n in doomed:
+            os.kill(rng.choice(group.foreach_learner(lambda learner: os.getpid())), signal.SIGKILL)
         tickets.append(group.submit(ppo_batch(16), num_epochs=1))
         time.sleep(rng.exponential(0.002))
         stats = group.get_stats()

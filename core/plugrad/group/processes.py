@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from textwrap import shorten
 from time import monotonic, sleep
 from typing import Any
 
@@ -169,6 +170,10 @@ def _answer(ray: Any, rank: int, ref: Any) -> Any:
     except ray.exceptions.RayTaskError as error:
         return error.cause if isinstance(error.cause, Exception) else error
     except ray.exceptions.RayError as error:
-        lines = str(error).strip().splitlines()
-        said = lines[0] if len(lines) == 1 else f"{lines[0]} [...] {lines[-1]}"  # the last one has the cause
-        return Lost(rank, True, f"died ({type(error).__name__}: {said})")
+        return Lost(rank, True, f"died ({type(error).__name__}: {_said(error)})")
+
+
+def _said(error: Exception) -> str:
+    """The first line of what Ray says, and the beginning of the last, which has the cause."""
+    first, *others = str(error).strip().splitlines()
+    return f"{first} [...] {shorten(others[-1], 200)}" if others else first

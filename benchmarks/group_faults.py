@@ -1,0 +1,160 @@
+"""Every kind of fault before every kind of call of a group: what the call does, and whether the next update trains.
+
+    python benchmarks/group_faults.py --backend torch
+
+Five faults (SIGKILL, SIGSTOP, an exception of the user's, NaN on one learner, a bad batch) times eight calls. After
+each, a call has either done its work or raised, and the next update, with the fault over, takes exactly one step more,
+changes the weights and leaves all learners equal. Ends with 1 if one of the forty does anything else.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from contestant_plugrad import make_config
+from report import machine, table
+from workload import SMALL, make_batch
+
+from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
+from plugrad.learner.digest import digest
+
+P = DEFAULT_MODULE_ID
+BATCH = make_batch(SMALL, 0, 256)
+BAD = {**BATCH, "advantages": np.full(256, np.nan, np.float32)}
+TIMEOUT_S = 3.0
+
+
+class Moody(Learner):
+    """One learner of the group does what `be` told it."""
+
+    mood = ""
+
+    def before_gradient_based_update(self, *, timesteps: Any) -> None:
+        """Raise, or spoil this learner's weights."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        if self.mood == "raise":
+            raise KeyError("the user's mistake")
+        if self.mood == "nan":
+            _, optimizer = self.get_optimizers_for_module(P)[0]
+            optimizer.parameters.assign(optimizer.parameters.numpy() * np.nan)
+
+
+def be(learner: Any, mood: str) -> None:
+    """Only the last learner, so that the others have to notice."""
+    if learner.collective.rank == 1:
+        learner.mood = mood
+
+
+def strike(group: LearnerGroup, fault: str) -> None:
+    """Let a fault happen, or be ready to."""
+    pids = group.foreach_learner(lambda learner: os.getpid())
+    if fault in ("SIGKILL", "SIGSTOP"):
+        os.kill(pids[1], getattr(signal, fault))
+    elif fault in ("exception", "NaN"):
+        group.foreach_learner(be, "raise" if fault == "exception" else "nan")
+
+
+def calls(group: Any, fault: str, folder: Path) -> dict[str, Callable[[], Any]]:
+    """What a user may call then; a bad batch comes along with it, or right before it."""
+    batch = BAD if fault == "bad batch" else BATCH
+
+    def after_a_bad_batch(call: Callable[[], Any]) -> Callable[[], Any]:
+        def both() -> Any:
+            if fault == "bad batch":
+                group.submit(BAD)
+            return call()
+
+        return both
+
+    others: dict[str, Callable[[], Any]] = {
+        "save": lambda: group.save_to_path(folder / "saved"),
+        "get_state": lambda: group.get_state(),
+        "set_state": lambda: group.set_state(group.get_state()),
+        "add_module": lambda: group.add_module(
+            module_id="p1", module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+        ),
+        "remove_module": lambda: group.remove_module("p1"),
+        "shutdown": lambda: group.shutdown(),
+    }
+    return {
+        "update": lambda: group.update(batch),
+        "async update": lambda: group.submit(batch).result(60),
+        **{name: after_a_bad_batch(call) for name, call in others.items()},
+    }
+
+
+def meet(config: Any, fault: str, name: str, folder: Path) -> tuple[str, str]:
+    """What the call did, and what is wrong then ("" if nothing)."""
+    with config.build_learner_group() as group:
+        if name == "remove_module":
+            group.add_module(module_id="p1", module_spec=RLModuleSpec())
+        group.update(BATCH)
+        strike(group, fault)
+        start = perf_counter()
+        try:
+            answer = calls(group, fault, folder)[name]()
+            did = "nothing" if name in ("update", "async update") and not answer else "done"
+        except Exception as error:
+            did = type(error).__name__
+        did += f", {perf_counter() - start:.1f} s"
+        if name == "shutdown":
+            return did, after_shutdown(group)
+        return did, "an empty result" if did.startswith("nothing") else next_update(group)
+
+
+def after_shutdown(group: LearnerGroup) -> str:
+    """A group that is gone says so."""
+    try:
+        group.update(BATCH)
+    except Exception:
+        return ""
+    return "updated after shutdown"
+
+
+def next_update(group: LearnerGroup) -> str:
+    """What is wrong with the update after a fault."""
+    group.foreach_learner(be, "")
+    before = group.get_state()["learner"]
+    results = group.update(BATCH)
+    step = before["counters"]["weights_seq_no"] + 1
+    if [each[P]["weights_seq_no"] for each in results] != [step] * len(group):
+        return f"expected step {step} of {len(group)} learners"
+    weights = group.get_weights()[P]
+    if all(np.array_equal(weights[each], before["rl_module"][P][each]) for each in weights):
+        return "the weights did not move"
+    return "" if len(set(group.foreach_learner(digest))) == 1 else "the learners differ"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", default="torch")
+    given = parser.parse_args()
+    config = make_config(SMALL, 0, given.backend, "auto").learners(
+        num_learners=2, learner_class=Moody, timeout_s=TIMEOUT_S, max_restarts=100
+    )
+    names = list(calls(None, "", Path()))
+    rows, wrong = [], 0
+    print(machine())
+    for fault in ("SIGKILL", "SIGSTOP", "exception", "NaN", "bad batch"):
+        row = [fault]
+        for name in names:
+            with TemporaryDirectory() as folder:
+                did, complaint = meet(config, fault, name, Path(folder))
+            wrong += bool(complaint)
+            row.append(f"{did}{': WRONG: ' + complaint if complaint else ''}")
+            print(fault, name, row[-1], file=sys.stderr)
+        rows.append(row)
+    print(table([given.backend, *names], rows))
+    print(f"\n{wrong} of {len(rows) * len(names)} wrong")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
