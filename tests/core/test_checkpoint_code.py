@@ -163,7 +163,15 @@ def test_who_brings_the_environment_opens_the_checkpoint(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "metadata", [{}, {"kind": "learner"}, {"kind": "learner", "config": 3}, {"kind": ["x"]}]
+    "metadata",
+    [
+        {},
+        {"kind": "learner"},
+        {"kind": "learner", "config": 3},
+        {"kind": "algorithm"},
+        {"kind": "algorithm", "config": {}},
+        {"kind": ["x"]},
+    ],
 )
 def test_what_is_no_checkpoint_of_a_learner_is_named(tmp_path: Path, metadata: dict[str, Any]) -> None:
     save_checkpoint(tmp_path / "c", {"x": 1}, metadata=metadata)

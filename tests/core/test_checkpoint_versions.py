@@ -11,6 +11,7 @@ import pytest
 from plugrad import Learner
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointVersionError, ConfigError, RestoreMismatchError
+from plugrad.learner.components import COMPONENTS
 
 NAME = "0.1.0/ppo-torch"
 
@@ -99,3 +100,17 @@ def test_a_counter_that_nobody_knows_is_kept(path: Path) -> None:
     saved_with(path, lambda state, metadata: state["counters"].update(novelty=7))
     learner = Learner.from_checkpoint(path, backend="numpy")
     assert learner.get_state("counters")["counters"]["novelty"] == 7
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_that_is_not_there_is_refused_by_name_unless_the_others_are_asked_for(
+    path: Path, component: str
+) -> None:
+    saved_with(path, lambda state, metadata: state.pop(component))
+    with pytest.raises(
+        RestoreMismatchError, match=f"save-2 is not whole: .*; missing: {component}. Nothing was changed"
+    ):
+        Learner.from_checkpoint(path, backend="numpy")
+    learner = Learner.from_checkpoint(golden.FOLDER / NAME, backend="numpy")
+    other = next(name for name in COMPONENTS if name != component)
+    learner.restore_from_path(path, component=other)

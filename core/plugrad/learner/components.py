@@ -11,7 +11,7 @@ A part keeps its place in the state, so that `{"rl_module": {"p0": ...}}` can be
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from plugrad.errors import ConfigError, did_you_mean
+from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 
 COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients", "counters", "streams")
@@ -53,6 +53,21 @@ def select(have: Parts, components: Paths, not_components: Paths = None) -> dict
         if (component, part) in wanted - left_out:
             chosen.setdefault(component, []).extend([] if part is None else [part])
     return chosen
+
+
+def check_whole(state: Mapping[str, Any], where: Any) -> None:
+    """Refuse a part of a state where nobody asked for a part.
+
+    Raises:
+        RestoreMismatchError: a component is missing; names those that are there.
+    """
+    missing = [name for name in COMPONENTS if name not in state]
+    if missing:
+        raise RestoreMismatchError(
+            f"{where} is not whole: it has {', '.join(map(str, state)) or 'nothing'}; missing: {', '.join(missing)}. "
+            "Nothing was changed. To take a part, name it: component=...",
+            missing=missing,
+        )
 
 
 def pick(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from plugrad.learner.provenance import describe, saying_who_had_it
 from plugrad.types import DEFAULT_MODULE_ID
 
 StrPath = str | PathLike[str]
+_NEEDED: Final = {"algorithm": ("learner", "env_runner", "training_iteration")}
+"""In the state of a kind; what a learner's needs, the learner says."""
 
 
 def metadata_of(learner: Any, config: Any, *, kind: str) -> dict[str, Any]:
@@ -43,12 +45,14 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
         CheckpointError: it cannot be read, or holds something else.
     """
     checkpoint = load_checkpoint(path)
-    found, state = checkpoint.metadata.get("kind"), checkpoint.state
+    found: Any = checkpoint.metadata.get("kind")
+    state: Any = checkpoint.state
     if (found, kind) == ("algorithm", "learner"):
-        state = state.get("learner", {})
+        state = state.get("learner")
     elif found != kind:
         raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
-    if not isinstance(checkpoint.metadata.get("config"), dict) or not isinstance(state, dict):
+    is_whole = isinstance(state, dict) and all(name in state for name in _NEEDED.get(kind, ()))
+    if not is_whole or not isinstance(checkpoint.metadata.get("config"), dict):
         raise CheckpointError(
             f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
         )

@@ -10,7 +10,7 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.hooks.manager import Plugin
 from plugrad.learner import disk
 from plugrad.learner import state as state_of
-from plugrad.learner.components import Paths, parts_in, pick, select
+from plugrad.learner.components import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.hyperparameters import Hyperparameters, chosen, follow_schedules, log_differences
 from plugrad.learner.provenance import warn_of_differences
 from plugrad.learner.undo import all_or_nothing
@@ -133,6 +133,7 @@ class RememberingMethods:
         if component is not None:
             self.set_state(state)
         else:
+            check_whole(state, checkpoint.path)
             self._go_on(state, hyperparameters, checkpoint)
         self.tell("checkpoint_restored", path=str(path))
 
