@@ -1,16 +1,70 @@
-"""The code of the README runs as it stands there."""
+"""The README: its code runs, its table is that of the installed plugins, and its figures are those of RESULTS.md.
+
+`python tests/backends/test_readme.py` writes the table anew.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from plugrad import list_plugins
+from plugrad.hooks.registry import load_backend
+
 README = Path(__file__).parents[2] / "README.md"
+RESULTS = README.parent / "benchmarks/RESULTS.md"
+MARKS = re.compile(r"(?<=test_readme.py` -->\n)(.*?)(?=\n<!-- end -->)", re.DOTALL)
+
+ALGORITHMS = {
+    "bc": "behaviour cloning and MARWIL, from `plugrad record` and from Minari",
+    "dqn": "DQN: double, dueling, n-step, prioritised replay",
+    "ppo": "PPO: discrete and continuous actions, flat and image observations",
+}
+CAPABILITIES = {
+    "complete_update": "the whole update, or each step, as one compiled program",
+    "exact_kinks": "gradients at kinks are fixed op by op",
+    "fused_step": "a fused optimizer step",
+    "native_optimizers": "optimizers of the framework's own",
+    "user_modules": "models of your own: `torch.nn.Module`, Keras",
+    "xla": "XLA",
+}
+
+
+def table() -> str:
+    """Algorithms and capabilities by backend, as Markdown."""
+    ours = [record for record in list_plugins() if record.distribution == "plugrad"]
+    backends = sorted((each.name for each in ours if each.kind == "backend" and each.requires), reverse=True)
+    infos = [load_backend(name).implementation.backend_info() for name in backends]
+    algorithms = [ALGORITHMS[each.name] for each in ours if each.kind == "algorithm"]
+    rows = [[words, *["yes"] * len(backends)] for words in algorithms]
+    for capability in sorted(frozenset().union(*(info.capabilities for info in infos))):
+        answers = ["yes" if capability in info.capabilities else "" for info in infos]
+        rows.append([CAPABILITIES[capability], *answers])
+    lines = [["", *backends], ["---"] * (1 + len(backends)), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
 def test_the_readme_has_code() -> None:
     assert len(BLOCKS) == 2
+
+
+def test_the_table_is_that_of_the_installed_plugins() -> None:
+    for framework in ("torch", "tensorflow"):
+        pytest.importorskip(framework)
+    found = MARKS.search(README.read_text())
+    assert found is not None
+    assert found[0] == table(), f"write it anew: python {Path(__file__).name}"
+
+
+def test_the_figures_are_those_of_the_results() -> None:
+    section = README.read_text().split("## Beside others")[1].split("![")[0]
+    figures = re.findall(r"\d+\.\d+", section)
+    assert len(figures) >= 8
+    results = RESULTS.read_text()
+    assert [figure for figure in figures if figure not in results] == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["simulator", "plugin"])
@@ -30,3 +84,7 @@ def test_the_learner_of_the_readme_learns(
     rewards = [float(line.split()[1]) for line in updates]
     assert rewards[0] < 0.7 < 0.9 < rewards[-1]
     assert actions == "[1]"
+
+
+if __name__ == "__main__":
+    README.write_text(MARKS.sub(lambda _: table(), README.read_text()))
