@@ -7,6 +7,7 @@ here is needed by who brings batches of their own.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import index
 from time import perf_counter
 from typing import Any
 
@@ -234,14 +235,15 @@ class Algorithm:
         """
         checkpoint = disk.load(path, kind="algorithm")
         state = checkpoint.state
-        with self._all_or_nothing():
+        with self._all_or_nothing(), disk.saying_what_does_not_fit(checkpoint):
+            iteration = index(state["training_iteration"])
             self._take(chosen(self.config, hyperparameters, checkpoint.metadata["config"]))
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
             self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.restored()
-        self.iteration = state["training_iteration"]
+        self.iteration = iteration
 
     def _take(self, config: Any) -> None:
         self.config = config
@@ -275,8 +277,10 @@ class Algorithm:
             env: needed for an environment that is no Gymnasium id; a checkpoint imports no code.
         """
         given = [] if env is None else ["env"]
-        config = disk.config_of(disk.load(path, kind="algorithm"), backend=backend, given=given)
-        algorithm = cls(config if env is None else config.environment(env))
+        checkpoint = disk.load(path, kind="algorithm")
+        with disk.saying_what_does_not_fit(checkpoint):
+            config = disk.config_of(checkpoint, backend=backend, given=given)
+            algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
         return algorithm
 

@@ -1,5 +1,6 @@
 """A checkpoint leads to its backend and its algorithm by short name, and to no other code, whatever its config says."""
 
+import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from learning import ppo_batch, ppo_config
 
 from plugrad import Learner, LearnerGroup
 from plugrad.algorithm import Algorithm
-from plugrad.checkpoint import save_checkpoint
+from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.cli import main
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.trained import open_trained
@@ -169,7 +170,6 @@ def test_who_brings_the_environment_opens_the_checkpoint(tmp_path: Path) -> None
         {"kind": "learner"},
         {"kind": "learner", "config": 3},
         {"kind": "algorithm"},
-        {"kind": "algorithm", "config": {}},
         {"kind": ["x"]},
     ],
 )
@@ -178,3 +178,37 @@ def test_what_is_no_checkpoint_of_a_learner_is_named(tmp_path: Path, metadata: d
     for open_ in (Learner.from_checkpoint, LearnerGroup.from_checkpoint, Algorithm.from_checkpoint):
         with pytest.raises(CheckpointError, match=str(tmp_path / "c")):
             open_(tmp_path / "c")
+
+
+WRITTEN = [None, -1, 3, 1e30, float("nan"), True, "", "x", "canary:call", [], [1, 2], [[0, 1]], {}, {"a": 1}]
+WRITTEN += [{"__space__": "Box"}, {"__space__": [1]}, {"__spec__": "RLModuleSpec"}]
+
+
+def places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container with each of its keys, inner ones too."""
+    for key in list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+        yield tree, key
+        yield from places(tree[key])
+
+
+@pytest.mark.parametrize("kind", ["learner", "algorithm"])
+def test_whatever_a_sealed_checkpoint_says_it_opens_or_is_refused(
+    saved: Path, tmp_path: Path, marker: Path, kind: str
+) -> None:
+    rng, opened, refused = random.Random(3), 0, 0
+    for number in range(200):
+        found = load_checkpoint(saved / kind)
+        inner, key = rng.choice(list(places(found.metadata if number % 2 else found.state)))
+        inner[key] = rng.choice(WRITTEN)
+        path = save_checkpoint(tmp_path / f"{number}", found.state, metadata=found.metadata)
+        try:
+            if kind == "algorithm":
+                Algorithm.from_checkpoint(path).stop()
+            else:
+                Learner.from_checkpoint(path)
+            opened += 1
+        except PlugradError:
+            refused += 1
+    assert not marker.exists()
+    assert opened > 0
+    assert refused > 50

@@ -241,9 +241,11 @@ class LearnerGroup(LegacyLearnerGroup):
             backend: another than the one that saved it.
             num_learners: another number than the config's.
         """
-        config = disk.config_of(disk.load(path, kind="learner"), backend=backend, given=["env"])
-        config = config.environment(None)  # it makes none: the spaces are in the config
-        group = cls(config=config if num_learners is None else config.learners(num_learners=num_learners))
+        checkpoint = disk.load(path, kind="learner")
+        with disk.saying_what_does_not_fit(checkpoint):
+            config = disk.config_of(checkpoint, backend=backend, given=["env"])
+            config = config.environment(None)  # it makes none: the spaces are in the config
+            group = cls(config=config if num_learners is None else config.learners(num_learners=num_learners))
         try:
             group.restore_from_path(path)
         except BaseException:

@@ -81,6 +81,8 @@ def make_modules(
     if module is not None:
         return _given_modules(learner, module)
     specs = _specs(learner, learner.config.rl_module_spec if spec is None else spec)
+    if not specs:
+        raise ConfigError("a learner has at least one module: policies or rl_module_spec names none")
     return MultiRLModule(
         {module_id: build_module(learner, module_id, each) for module_id, each in specs.items()}
     )
@@ -114,7 +116,13 @@ def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict
 
 
 def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
-    """The spec with what it leaves open taken from the algorithm's and from the module's config."""
+    """The spec with what it leaves open taken from the algorithm's and from the module's config.
+
+    Raises:
+        ConfigError: something else is given where a spec is meant.
+    """
+    if not isinstance(given, RLModuleSpec | None):
+        raise ConfigError(f"module {module_id!r}: an RLModuleSpec is expected, not {str(given)[:100]!r}")
     config = learner.config.get_config_for_module(module_id)
     default: RLModuleSpec = learner._provide("get_default_rl_module_spec", config=config)
     spec = default if given is None else given

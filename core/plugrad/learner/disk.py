@@ -3,21 +3,20 @@
 Knows the checkpoint package and the plugin registry; no framework.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
-from plugrad.errors import CheckpointError, ConfigError
+from plugrad.errors import CheckpointError, ConfigError, PlugradError
 from plugrad.hooks.registry import check_installed, get_algorithm
 from plugrad.learner.provenance import describe, saying_who_had_it
 from plugrad.types import DEFAULT_MODULE_ID
 
 StrPath = str | PathLike[str]
-_NEEDED: Final = {"algorithm": ("learner", "env_runner", "training_iteration")}
-"""In the state of a kind; what a learner's needs, the learner says."""
 
 
 def metadata_of(learner: Any, config: Any, *, kind: str) -> dict[str, Any]:
@@ -51,12 +50,38 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
         state = state.get("learner")
     elif found != kind:
         raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
-    is_whole = isinstance(state, dict) and all(name in state for name in _NEEDED.get(kind, ()))
-    if not is_whole or not isinstance(checkpoint.metadata.get("config"), dict):
+    if not (_is_complete(checkpoint.metadata) and isinstance(state, dict)):
         raise CheckpointError(
             f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
         )
     return replace(checkpoint, state=state)
+
+
+def _is_complete(metadata: Mapping[str, Any]) -> bool:
+    """Whether it has what `metadata_of` writes, as far as it is read without asking."""
+    plugins = metadata.get("plugins", [])
+    return (
+        isinstance(metadata.get("config"), dict)
+        and isinstance(plugins, list)
+        and all(map(_is_plugin, plugins))
+    )
+
+
+def _is_plugin(each: Any) -> bool:
+    keys = {"kind", "name", "distribution", "version"}
+    return isinstance(each, dict) and all(isinstance(each.get(key, 0), str | None) for key in keys)
+
+
+@contextmanager
+def saying_what_does_not_fit(checkpoint: Checkpoint) -> Iterator[None]:
+    """Within it, whatever comes of data that no plugrad wrote is an error that names the checkpoint."""
+    try:
+        yield
+    except PlugradError:
+        raise
+    except Exception as error:
+        path, reason = str(checkpoint.path), f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path} holds something that does not fit: {reason}", path=path) from error
 
 
 def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = ()) -> Any:

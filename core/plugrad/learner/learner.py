@@ -349,10 +349,12 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         given = ["env", "learner_class"]  # it is of this class, and makes no environment
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
-        config = disk.config_of(disk.load(path, kind="learner"), backend=backend, given=given)
-        config = config.learners(num_learners=0)  # alone, also where a group saved
-        learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
-        learner.build()
+        checkpoint = disk.load(path, kind="learner")
+        with disk.saying_what_does_not_fit(checkpoint):
+            config = disk.config_of(checkpoint, backend=backend, given=given)
+            config = config.learners(num_learners=0)  # alone, also where a group saved
+            learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
+            learner.build()
         learner.restore_from_path(path)
         return learner
 

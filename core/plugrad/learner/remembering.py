@@ -139,8 +139,9 @@ class RememberingMethods:
 
     def _go_on(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
         saved = checkpoint.metadata["config"]
-        config = chosen(self.config, whose, saved)
-        log_differences(self.config, whose, saved, checkpoint.path)
+        with disk.saying_what_does_not_fit(checkpoint):
+            config = chosen(self.config, whose, saved)
+            log_differences(self.config, whose, saved, checkpoint.path)
         with all_or_nothing(self):
             if config != self.config or whose == "config":
                 self._configure(config)
