@@ -191,12 +191,13 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(tree[key])
 
 
+@pytest.mark.counts
 @pytest.mark.parametrize("kind", ["learner", "algorithm"])
 def test_whatever_a_sealed_checkpoint_says_it_opens_or_is_refused(
     saved: Path, tmp_path: Path, marker: Path, kind: str
 ) -> None:
     rng, opened, refused = random.Random(3), 0, 0
-    for number in range(200):
+    for number in range(100):
         found = load_checkpoint(saved / kind)
         inner, key = rng.choice(list(places(found.metadata if number % 2 else found.state)))
         inner[key] = rng.choice(WRITTEN)
@@ -211,4 +212,4 @@ def test_whatever_a_sealed_checkpoint_says_it_opens_or_is_refused(
             refused += 1
     assert not marker.exists()
     assert opened > 0
-    assert refused > 50
+    assert refused > 40
