@@ -192,6 +192,17 @@ def test_plot_draws_one_run_and_several(finished, tmp_path):
         assert path.stat().st_size > 10_000
 
 
+def test_video_shows_whole_episodes(finished, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("pygame")
+    (summary, path) = plugrad("video", finished, "-o", tmp_path / "films" / "one.gif").stdout.splitlines()
+    frames = int(summary.split("frames: ")[1].split(",")[0])
+    with image.open(path) as film:
+        assert frames / 2 < film.n_frames <= frames  # equal frames are kept once
+    refused = plugrad("video", finished, "-o", tmp_path / "one.mp4", code=2)
+    assert "expected a name that ends with one of .gif" in refused.stderr
+
+
 def test_tensorboard_gets_every_row(train, tmp_path):
     pytest.importorskip("tensorboardX")
     train("run", "--stop-timesteps=256", "--tensorboard")

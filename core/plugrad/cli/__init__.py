@@ -1,4 +1,4 @@
-"""The command line: `plugrad train`, `eval`, `record`, `plot`, `inspect`, `plugins`, `new-plugin`, `parity`, `doctor`.
+"""The command line: train, eval, record, plot, video, inspect, plugins, new-plugin, parity, doctor.
 
 Help, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework; what a command needs is imported when it is
 called.
@@ -16,6 +16,7 @@ from plugrad.cli.plot import plot
 from plugrad.cli.plugins import plugins
 from plugrad.cli.record import record
 from plugrad.cli.train import train
+from plugrad.cli.video import video
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,7 +26,18 @@ def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
 
 
-for command in (train, evaluate, record, plot, inspect_checkpoint, plugins, new_plugin, parity, doctor):
+for command in (
+    train,
+    evaluate,
+    record,
+    plot,
+    video,
+    inspect_checkpoint,
+    plugins,
+    new_plugin,
+    parity,
+    doctor,
+):
     main.add_command(command)
 
 __all__ = ["main"]

@@ -1,0 +1,115 @@
+"""`plugrad video`: what a trained policy does, as a moving picture."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import gymnasium as gym
+
+from plugrad.cli.exits import debug_option
+from plugrad.cli.plugin_option import plugin_option
+from plugrad.cli.trained import open_trained
+from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.sampling.environments import EnvSource, make_env
+from plugrad.types import Array
+
+SUFFIXES = (".gif", ".webp", ".png")
+FRAMES_PER_SECOND = 30
+"""For environments whose metadata say nothing."""
+
+
+@click.command(short_help="What a trained policy does, as a moving picture.")
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--episodes", type=click.IntRange(1), metavar="N", default=1, help="How many.  [default: 1]")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.gif",
+    help=f"Where to: {', '.join(SUFFIXES)}.  [default: RUN/video.gif]",
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environment; default: the run's.")
+@plugin_option
+@debug_option
+def video(run: Path, episodes: int, out: Path | None, seed: int | None) -> None:
+    """Film whole episodes of RUN's policy, acting greedily.
+
+    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The environment must be able to
+    render; those of Gymnasium need an extra of Gymnasium's.
+    """
+    out = out or run / "video.gif"
+    if out.suffix not in SUFFIXES:
+        raise ConfigError(f"{out}: expected a name that ends with one of {', '.join(SUFFIXES)}")
+    if find_spec("PIL") is None:
+        raise MissingFrameworkError('plugrad video needs pillow: pip install "plugrad[video]"')
+    algorithm, _ = open_trained(run, None)
+    film = Film(algorithm.config.env)
+    algorithm.config = algorithm.config.changed(env=film.make_env, num_envs_per_env_runner=1)
+    try:
+        recorded = algorithm.record(episodes, seed=seed).episodes
+    finally:
+        algorithm.stop()
+    shown = sum(len(episode) + 1 for episode in recorded)
+    write(film.frames[:shown], film.frames_per_second, out)
+    mean = sum(episode.get_return() for episode in recorded) / episodes
+    click.echo(f"episodes: {episodes}, frames: {shown}, mean return {mean:.1f}")
+    click.echo(f"{out}")
+
+
+class Film:
+    """The frames of environments that it makes.
+
+    Args:
+        source: of the environment.
+    """
+
+    def __init__(self, source: EnvSource) -> None:
+        self.frames: list[Array] = []
+        self.frames_per_second = FRAMES_PER_SECOND
+        self._source = source
+
+    def make_env(self, **env_config: Any) -> gym.Env[Any, Any]:
+        """The environment, filmed."""
+        env = make_env(self._source, {**env_config, "render_mode": "rgb_array"})
+        self.frames_per_second = env.metadata.get("render_fps", FRAMES_PER_SECOND)
+        return _Filmed(env, self.frames)
+
+
+class _Filmed(gym.Wrapper[Any, Any, Any, Any]):
+    def __init__(self, env: gym.Env[Any, Any], frames: list[Array]) -> None:
+        super().__init__(env)
+        self._frames = frames
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        found = super().reset(**settings)
+        self._shoot()
+        return found
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        found = super().step(action)
+        self._shoot()
+        return found
+
+    def _shoot(self) -> None:
+        frame: Any = self.render()
+        if frame is None:
+            raise ConfigError(f"{self.unwrapped} renders no frames with render_mode='rgb_array'")
+        self._frames.append(frame)
+
+
+def write(frames: Sequence[Array], frames_per_second: float, target: Path) -> None:
+    """One moving picture.
+
+    Args:
+        frames: uint8 [height, width, 3] each.
+        frames_per_second: its speed.
+        target: its name; the folder is made.
+    """
+    from PIL import Image  # late: --help needs no pillow
+
+    first, *others = [Image.fromarray(frame) for frame in frames]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    settings: Mapping[str, Any] = {"duration": 1000 / frames_per_second, "loop": 0}
+    first.save(target, save_all=True, append_images=others, **settings)
