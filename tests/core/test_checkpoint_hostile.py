@@ -13,6 +13,7 @@ import hostile
 import numpy as np
 import pytest
 import safetensors.numpy
+from gadgets import MARKER, gadgets
 from watched_loads import mutated
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
@@ -47,14 +48,14 @@ def test_ten_thousand_mutations_and_all_crafted_files_run_no_code(save: Path, mu
     found = json.loads(run(HERE / "watched_loads.py", save.parents[1], mutations, cwd=save.parent))
     assert found["refused"] > mutations / 2
     assert found["accepted"] > mutations / 200, "the mutations must reach beyond the hashes"
-    assert not list(save.parents[1].rglob(hostile.MARKER))
+    assert not list(save.parents[1].rglob(MARKER))
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_the_gadgets_do_run_in_a_reader_that_is_not_careful(tmp_path: Path, protocol: int) -> None:
-    gadget = dict(hostile.gadgets())[f"pickle os.system {protocol}"]
+    gadget = dict(gadgets())[f"pickle os.system {protocol}"]
     run("-c", f"import pickle; pickle.loads({gadget!r})", cwd=tmp_path)
-    assert (tmp_path / hostile.MARKER).exists()
+    assert (tmp_path / MARKER).exists()
     assert pickle.PROTO in gadget or protocol == 0
 
 
