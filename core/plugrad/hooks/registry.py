@@ -148,8 +148,9 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
     """
     used = [name for tier, name in _USED if tier == "algorithm"]
     for name in (*used, *algorithms_beside(config_class)):
-        if get_algorithm(name) in config_class.__mro__:
-            return load_algorithm(name)
+        plugin = load_algorithm(name)
+        if plugin.implementation.get_config_class() in config_class.__mro__:
+            return plugin
     return None
 
 
