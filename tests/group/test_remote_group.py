@@ -14,6 +14,8 @@ from groups import Groups, group_config
 from learning import digest, largest_difference, ppo_batch
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec, SingleAgentEpisode
+from plugrad.checkpoint import writer_lock
+from plugrad.errors import CheckpointError, CheckpointLockedError
 from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
@@ -45,6 +47,23 @@ def test_checkpoints_go_from_groups_to_learners_and_back(pair: LearnerGroup, tmp
     assert digest(learner.get_state()) == digest(pair.get_state()["learner"])
     pair.restore_from_path(tmp_path / "group")
     assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 1
+
+
+def test_a_save_that_fails_in_an_actor_is_the_callers_error_and_training_goes_on(
+    pair: LearnerGroup, tmp_path: Path
+) -> None:
+    pair.save_to_path(tmp_path / "c")
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(CheckpointError, match=f"{tmp_path}/file: Not a directory"):
+        pair.save_to_path(tmp_path / "file")
+    with (
+        writer_lock(tmp_path / "c"),
+        pytest.raises(CheckpointLockedError, match=f"{tmp_path}/c is being written by process {os.getpid()}"),
+    ):
+        pair.save_to_path(tmp_path / "c")
+    pair.update(ppo_batch(64))
+    assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 1
+    assert "weights_seq_no" not in Learner.from_checkpoint(tmp_path / "c").counters
 
 
 def test_episodes_are_connected_once_and_shared(pair: LearnerGroup, backend: str) -> None:
