@@ -1,11 +1,15 @@
 """The groups that tests share: starting learners takes longer than what is tested on them."""
 
 import os
+import time
 from typing import Any
 
 from learning import ppo_config
 
 from plugrad import Learner, LearnerGroup
+
+SLOW = "slow_to_begin"
+"""A learner with a module of this name is as one that has to compile."""
 
 
 def group_config(backend: str, **training: Any) -> Any:
@@ -26,10 +30,15 @@ def group_config(backend: str, **training: Any) -> Any:
 
 
 class Moody(Learner):
-    """Does what its process was told: `foreach_learner(be, {rank: mood})`."""
+    """Does what its process was told: `foreach_learner(be, {rank: mood})`; its first update may take long."""
+
+    has_begun = False
 
     def before_gradient_based_update(self, *, timesteps: Any) -> None:
         super().before_gradient_based_update(timesteps=timesteps)
+        if SLOW in self.module and not self.has_begun:
+            time.sleep(3.5)
+        self.has_begun = True
         if mood() == "raise before":
             raise KeyError("before the first exchange")
         if mood() == "not finite":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from groups import Groups, be, group_config
+from groups import SLOW, Groups, be, group_config
 from learning import digest, largest_difference, ppo_batch
 
 from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
@@ -119,6 +119,17 @@ def test_a_learner_that_dies_or_stands_still_is_no_fault_of_the_caller(
         assert Learner.from_checkpoint(tmp_path / "saved").counters["weights_seq_no"] == 1
     if call == "add_module":
         faulty.remove_module("p1")
+
+
+def test_one_that_is_restarted_has_the_time_to_compile(faulty: LearnerGroup) -> None:
+    faulty.update(ppo_batch(64))
+    faulty.add_module(module_id=SLOW, module_spec=SPEC)
+    batch = {P: ppo_batch(64), SLOW: ppo_batch(64)}
+    faulty.update(batch)
+    os.kill(pids(faulty)[1], signal.SIGKILL)
+    (result, _) = faulty.update(batch)
+    assert result[SLOW]["weights_seq_no"] == 3
+    faulty.remove_module(SLOW)
 
 
 @pytest.fixture(scope="module")

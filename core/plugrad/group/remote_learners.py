@@ -67,10 +67,13 @@ class RemoteLearners:
         if (batch is None) == (episodes is None):
             return self.change("update", batch, episodes=episodes, **settings)  # a learner says it better
         key = signature(batch if episodes is None else episodes, settings)
-        timeout_s = self.config.timeout_s if key in self._compiled else self.config.build_timeout_s
+
+        def patience() -> float:  # a learner that is restarted over this update has to compile it
+            return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
+
         given = self._members.ray.put(batch if episodes is None else episodes)
-        payload = (lambda: given) if episodes is None else (lambda: self._batch_of(given, timeout_s))
-        results = self._all("update", payload, settings, timeout_s, several=False)
+        payload = (lambda: given) if episodes is None else (lambda: self._batch_of(given, patience()))
+        results = self._all("update", payload, settings, patience, several=False)
         self._compiled.add(key)
         return results
 
@@ -78,7 +81,7 @@ class RemoteLearners:
         """See `Learners`."""
         given = self._members.ray.put(args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
-        values = self._all(method, lambda: given, kwargs, timeout_s, several=True)
+        values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
         self._members.config = self.one("apply", _config_of)
         if method.endswith("_module"):
             self._compiled.clear()
@@ -128,7 +131,7 @@ class RemoteLearners:
         method: str,
         payload: Callable[[], Any],
         kwargs: Mapping[str, Any],
-        timeout_s: float,
+        patience: Callable[[], float],
         *,
         several: bool,
     ) -> list[Any]:
@@ -140,6 +143,7 @@ class RemoteLearners:
             given = payload()
             if not self._members.is_connected:  # a learner was lost over that
                 continue
+            timeout_s = patience()
             arguments = (number, timeout_s, method, given, kwargs, several)
             replies, lost = self._members.ask("run", *arguments, timeout_s=timeout_s)
             if not lost:
@@ -238,6 +242,7 @@ class RemoteLearners:
                 self._members.digest = replies[source].digest
 
     def _part_with(self, lost: Sequence[Lost]) -> None:
+        self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
         for each in lost:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
             self._members.bury(each)
@@ -256,7 +261,6 @@ class RemoteLearners:
         if self.config.on_failure == "shrink":
             self._members.close_ranks(source)
             return self._members.copy_from(0)
-        self._compiled.clear()
         missing = [rank for rank in range(self.config.num_learners) if rank not in self._members.ranks]
         return self._members.start(missing) or self._members.copy_from(source)
 
