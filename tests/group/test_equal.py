@@ -6,7 +6,7 @@ from groups import Groups, group_config
 from learning import flat, largest_difference, ppo_batch, with_modules
 from threads import on_all
 
-from plugrad import DEFAULT_MODULE_ID, Columns
+from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
@@ -67,3 +67,49 @@ def test_modules_that_are_in_some_shares_only(size: int) -> None:
             close(found, expected)
     assert len({digest_of(each) for each in learners}) == 1
     assert largest_difference(learners[0].get_weights(), one.get_weights()) < 1e-6
+
+
+SEQUENCES = RLModuleSpec(
+    model_config={"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5}
+)
+
+
+def sequences(lengths, seed):
+    """Columns [B, 5, ...], of which `lengths` are shown."""
+    rows = ppo_batch(5 * len(lengths), seed=seed).items()
+    states = np.random.default_rng(seed).normal(size=(4, len(lengths), 4)).astype(np.float32)
+    return {
+        **{name: values.reshape(len(lengths), 5, *values.shape[1:]) for name, values in rows},
+        Columns.STATE_IN: dict(zip(("pi_h", "pi_c", "vf_h", "vf_c"), states, strict=True)),
+        Columns.SEQ_LENS: np.array(lengths),
+    }
+
+
+def test_shares_of_sequences_count_by_their_steps(groups: Groups, backend: str) -> None:
+    group, one = groups.get(backend, 2), group_config(backend).build_learner()
+    for each in (group, one):
+        each.add_module(module_id="lstm", module_spec=SEQUENCES)
+        each.remove_module(P)
+    for seed, lengths in enumerate(([5, 1, 1, 2, 5, 4, 3], [2, 1, 5, 5, 4])):
+        batch = {"lstm": sequences(lengths, seed)}
+        expected = one.update(batch)
+        for found in group.update(batch):
+            close(found, expected)
+    assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("backend", "mode"), [("torch", "none"), ("torch", "complete_update"), ("tf2", "auto")]
+)
+def test_accumulated_and_compiled_steps_are_those_of_one_learner(cluster, backend: str, mode: str) -> None:
+    config = group_config(backend, accumulate=2, minibatch_size=8, grad_clip=0.1)
+    one = config.framework(backend, compile="none").build_learner()
+    many = config.framework(backend, compile=mode).learners(num_learners=2)
+    with many.build_learner_group() as group:
+        for seed in range(2):
+            expected = one.update(ppo_batch(64, seed=seed), timesteps=CLOCK)
+            for found in group.update(ppo_batch(64, seed=seed), timesteps=CLOCK):
+                close(found, expected)
+        (found, _) = group.foreach_learner(lambda learner: learner.update_mode)
+        assert mode == "auto" or found.startswith(mode), found
+        assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
