@@ -19,46 +19,27 @@ from typing import Any
 
 import numpy as np
 from contestant_plugrad import make_config
+from moody import Moody, be
 from report import machine, table
 from workload import SMALL, make_batch
 
-from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
+from plugrad import DEFAULT_MODULE_ID, LearnerGroup, RLModuleSpec
 from plugrad.learner.digest import digest
 
 P = DEFAULT_MODULE_ID
 BATCH = make_batch(SMALL, 0, 256)
 BAD = {**BATCH, "advantages": np.full(256, np.nan, np.float32)}
-TIMEOUT_S = 3.0
-
-
-class Moody(Learner):
-    """One learner of the group does what `be` told it."""
-
-    mood = ""
-
-    def before_gradient_based_update(self, *, timesteps: Any) -> None:
-        """Raise, or spoil this learner's weights."""
-        super().before_gradient_based_update(timesteps=timesteps)
-        if self.mood == "raise":
-            raise KeyError("the user's mistake")
-        if self.mood == "nan":
-            _, optimizer = self.get_optimizers_for_module(P)[0]
-            optimizer.parameters.assign(optimizer.parameters.numpy() * np.nan)
-
-
-def be(learner: Any, mood: str) -> None:
-    """Only the last learner, so that the others have to notice."""
-    if learner.collective.rank == 1:
-        learner.mood = mood
+TIMEOUT_S, BUILD_TIMEOUT_S = 3.0, 30.0
+FAULTS = ("SIGKILL", "SIGSTOP", "exception", "NaN", "bad batch")
 
 
 def strike(group: LearnerGroup, fault: str) -> None:
-    """Let a fault happen, or be ready to."""
-    pids = group.foreach_learner(lambda learner: os.getpid())
+    """Let a fault happen, or be ready to: only to the last learner, so that the others have to notice."""
+    pid = group.foreach_learner(lambda learner: os.getpid())[1]
     if fault in ("SIGKILL", "SIGSTOP"):
-        os.kill(pids[1], getattr(signal, fault))
+        os.kill(pid, getattr(signal, fault))
     elif fault in ("exception", "NaN"):
-        group.foreach_learner(be, "raise" if fault == "exception" else "nan")
+        group.foreach_learner(be, {pid: "raise" if fault == "exception" else "nan"})
 
 
 def calls(group: Any, fault: str, folder: Path) -> dict[str, Callable[[], Any]]:
@@ -120,7 +101,7 @@ def after_shutdown(group: LearnerGroup) -> str:
 
 def next_update(group: LearnerGroup) -> str:
     """What is wrong with the update after a fault."""
-    group.foreach_learner(be, "")
+    group.foreach_learner(be, {})
     before = group.get_state()["learner"]
     results = group.update(BATCH)
     step = before["counters"]["weights_seq_no"] + 1
@@ -135,14 +116,19 @@ def next_update(group: LearnerGroup) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="torch")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one")
     given = parser.parse_args()
     config = make_config(SMALL, 0, given.backend, "auto").learners(
-        num_learners=2, learner_class=Moody, timeout_s=TIMEOUT_S, max_restarts=100
+        num_learners=2,
+        learner_class=Moody,
+        timeout_s=TIMEOUT_S,
+        build_timeout_s=BUILD_TIMEOUT_S,
+        max_restarts=100,
     )
     names = list(calls(None, "", Path()))
     rows, wrong = [], 0
     print(machine())
-    for fault in ("SIGKILL", "SIGSTOP", "exception", "NaN", "bad batch"):
+    for fault in given.fault or FAULTS:
         row = [fault]
         for name in names:
             with TemporaryDirectory() as folder:
