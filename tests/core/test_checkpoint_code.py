@@ -1,5 +1,7 @@
 """A checkpoint leads to its backend and its algorithm by short name, and to no other code, whatever its config says."""
 
+import os
+import platform
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -131,6 +133,14 @@ def test_listeners_of_a_checkpoint_are_not_loaded(saved: Path, tmp_path: Path, m
     path = spoiled(saved, "learner", tmp_path, plugin_names=[str(tmp_path / "canary.py")])
     Learner.from_checkpoint(path)
     assert not marker.exists()
+
+
+def test_a_checkpoint_says_nothing_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "correct-horse-battery")
+    ppo_config(hiddens=(2,)).build_learner().save_to_path(tmp_path / "c")
+    text = b"".join(file.read_bytes() for file in (tmp_path / "c" / "save-1").glob("*.json")).decode()
+    for secret in ("correct-horse-battery", platform.node(), os.getcwd(), str(Path.home()), str(tmp_path)):
+        assert f'"{secret}' not in text
 
 
 class Corridor(gym.Env[Any, Any]):
