@@ -1,5 +1,6 @@
 """`plugrad video`: what a trained policy does, as a moving picture."""
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,7 @@ def video(run: Path, episodes: int, out: Path | None, seed: int | None) -> None:
         raise ConfigError(f"{out}: expected a name that ends with one of {', '.join(SUFFIXES)}")
     if find_spec("PIL") is None:
         raise MissingFrameworkError('plugrad video needs pillow: pip install "plugrad[video]"')
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame looks for a screen even where it opens no window
     algorithm, _ = open_trained(run, None)
     film = Film(algorithm.config.env)
     algorithm.config = algorithm.config.changed(env=film.make_env, num_envs_per_env_runner=1)
