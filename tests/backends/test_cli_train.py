@@ -192,6 +192,34 @@ def test_plot_draws_one_run_and_several(finished, tmp_path):
         assert path.stat().st_size > 10_000
 
 
+DISK_THAT_FAILS_FOR_A_WHILE = """
+import os
+from pathlib import Path
+from plugrad import hookimpl
+
+CHECKPOINTS = Path(os.environ["PLUGRAD_TEST_RUN"], "checkpoints")
+
+@hookimpl
+def iteration_ended(results):
+    if results["training_iteration"] == 2:
+        CHECKPOINTS.rename(CHECKPOINTS.with_name("away"))
+        CHECKPOINTS.touch()
+    if results["training_iteration"] == 4:
+        CHECKPOINTS.unlink()
+        CHECKPOINTS.with_name("away").rename(CHECKPOINTS)
+"""
+
+
+def test_a_save_that_fails_is_said_and_training_goes_on(train, tmp_path, monkeypatch, caplog):
+    (tmp_path / "fails.py").write_text(DISK_THAT_FAILS_FOR_A_WHILE)
+    monkeypatch.setenv("PLUGRAD_TEST_RUN", str(tmp_path / "run"))
+    train("run", "--stop-timesteps=640", "--save-every=1", "--plugin", tmp_path / "fails.py")
+    said = [each.message for each in caplog.records if "training goes on" in each.message]
+    assert len(said) == 2
+    assert all("checkpoints" in each for each in said)
+    assert load_checkpoint(tmp_path / "run/checkpoints/last").state["training_iteration"] == 5
+
+
 def test_video_shows_whole_episodes(finished, tmp_path):
     image = pytest.importorskip("PIL.Image")
     pytest.importorskip("pygame")

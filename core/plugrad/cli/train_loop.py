@@ -3,6 +3,7 @@
 Knows an Algorithm by its methods, and no screen: what it shows goes to a display.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from plugrad.cli.goals import Goals
 from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.signals import StopSignals
+from plugrad.errors import CheckpointError
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
+
+log = logging.getLogger("plugrad")
 
 SAVE_EVERY_S = 10.0
 _NEW_EPISODES = "env_runners/num_episodes"
@@ -92,7 +96,7 @@ class TrainLoop:
         while (reason := self._reason_to_stop(progress)) is None:
             progress = self._iterate()
             if self._is_time_to_save():
-                self._save()
+                self._succeeds(self._save)
         self.signals.iteration_is_done()
         if self._saved_iteration != self.algorithm.iteration:
             self._save()
@@ -118,9 +122,10 @@ class TrainLoop:
 
     def _keep_best(self, progress: Progress) -> None:
         value = progress.return_mean
-        if value is not None and progress.window_is_full and (self._best is None or value > self._best):
+        if value is None or not progress.window_is_full or (self._best is not None and value <= self._best):
+            return
+        if self._succeeds(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1)):
             self._best = value
-            self.algorithm.save_to_path(str(self.run.best), keep=1)
 
     def _reason_to_stop(self, progress: Progress | None) -> str | None:
         if self.signals.received is not None:
@@ -137,6 +142,16 @@ class TrainLoop:
     def _save(self) -> None:
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
+
+    def _succeeds(self, save: Callable[[], object]) -> bool:
+        """A disk that is full now may have room the next time, and the save before is still there: training goes on."""
+        try:
+            save()
+        except CheckpointError as error:
+            log.warning("%s; training goes on", error)
+            self._saved = perf_counter()
+            return False
+        return True
 
     def _outcome(self, progress: Progress | None, reason: str) -> Outcome:
         seen = None if progress is None else progress.return_mean

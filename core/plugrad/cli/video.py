@@ -45,7 +45,9 @@ def video(run: Path, episodes: int, out: Path | None, seed: int | None) -> None:
         raise ConfigError(f"{out}: expected a name that ends with one of {', '.join(SUFFIXES)}")
     if find_spec("PIL") is None:
         raise MissingFrameworkError('plugrad video needs pillow: pip install "plugrad[video]"')
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame looks for a screen even where it opens no window
+    os.environ.setdefault(
+        "SDL_VIDEODRIVER", "dummy"
+    )  # pygame looks for a screen even where it opens no window
     algorithm, _ = open_trained(run, None)
     film = Film(algorithm.config.env)
     algorithm.config = algorithm.config.changed(env=film.make_env, num_envs_per_env_runner=1)
