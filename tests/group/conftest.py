@@ -30,6 +30,7 @@ def cluster() -> Iterator[None]:
     """Ray with room for two learners and two env runners; it starts a process for each CPU beforehand."""
     import ray
 
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as in a Ray that plugrad starts
     ray.init(
         address="local",
         num_cpus=4,

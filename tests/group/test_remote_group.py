@@ -202,6 +202,7 @@ with config.build_learner_group() as group:
     import ray
     assert os.environ["RAY_AUTH_MODE"] == "token"
     assert not ray._private.worker.global_worker.node.webui_url
+    assert group.foreach_learner(lambda learner: os.nice(0)) == [os.nice(0)]
     print("address", ray.get_runtime_context().gcs_address)
     token = Path.home() / ".ray" / "auth_token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600, oct(token.stat().st_mode)

@@ -1,7 +1,8 @@
 """Ray: found, checked, started if there is none. Imported by nothing before a group needs remote learners.
 
 A Ray that plugrad starts is closed to others: token authentication unless RAY_AUTH_MODE says otherwise, no dashboard,
-files for this user only. It ends with this process, or by `ray.shutdown()`.
+files for this user only. Its actors have the priority of this process unless RAY_worker_niceness says otherwise.
+It ends with this process, or by `ray.shutdown()`.
 """
 
 import importlib
@@ -70,6 +71,9 @@ def _imported(what: str) -> Any:
 
 
 def _start(ray: Any) -> None:
+    os.environ.setdefault(
+        "RAY_worker_niceness", "0"
+    )  # Ray's 15: a thirtieth of a core beside any busy process
     with _private_files():
         context = ray.init(
             address="local",
