@@ -102,13 +102,13 @@ def test_shares_of_sequences_count_by_their_steps(groups: Groups, backend: str) 
     ("backend", "mode"), [("torch", "none"), ("torch", "complete_update"), ("tf2", "auto")]
 )
 def test_accumulated_and_compiled_steps_are_those_of_one_learner(cluster, backend: str, mode: str) -> None:
-    config = group_config(backend, accumulate=2, minibatch_size=8, grad_clip=0.1)
+    config = group_config(backend, accumulate=2, minibatch_size=7, grad_clip=0.1)
     one = config.framework(backend, compile="none").build_learner()
     many = config.framework(backend, compile=mode).learners(num_learners=2)
     with many.build_learner_group() as group:
         for seed in range(2):
-            expected = one.update(ppo_batch(64, seed=seed), timesteps=CLOCK)
-            for found in group.update(ppo_batch(64, seed=seed), timesteps=CLOCK):
+            expected = one.update(ppo_batch(63, seed=seed), timesteps=CLOCK)
+            for found in group.update(ppo_batch(63, seed=seed), timesteps=CLOCK):
                 close(found, expected)
         (found, _) = group.foreach_learner(lambda learner: learner.update_mode)
         assert mode == "auto" or found.startswith(mode), found

@@ -71,9 +71,8 @@ def _imported(what: str) -> Any:
 
 
 def _start(ray: Any) -> None:
-    os.environ.setdefault(
-        "RAY_worker_niceness", "0"
-    )  # Ray's 15: a thirtieth of a core beside any busy process
+    # Ray's own 15 is a thirtieth of a core beside any busy process, and all learners wait for the one that has it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     with _private_files():
         context = ray.init(
             address="local",
