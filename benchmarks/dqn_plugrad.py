@@ -14,13 +14,12 @@ from plugrad_dqn import DQNConfig
 
 
 def make_config(backend: str, settings: str, seed: int) -> DQNConfig:
-    """plugrad's defaults, or the rl-zoo settings; eight environments share the steps of one."""
+    """plugrad's defaults, with eight environments, or the rl-zoo settings."""
     config = DQNConfig().environment("CartPole-v1").framework(backend).debugging(seed=seed)
     if settings == "default":
         return config
-    envs = config.num_envs_per_env_runner
     return (
-        config.env_runners(rollout_fragment_length=dqn.STEPS // envs)
+        config.env_runners(num_envs_per_env_runner=1, rollout_fragment_length=dqn.STEPS)
         .rl_module(model_config={"fcnet_hiddens": dqn.HIDDENS})
         .training(
             lr=dqn.LR,
