@@ -111,7 +111,7 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
     Raises:
         UnknownModuleError: a module id that the learner does not have.
         BatchError: no rows at all, lengths that differ, a dtype that is no number, a shape that the spaces refuse,
-            an action that is not in a discrete space.
+            an action that is not in a discrete space, a state that is not the module's.
     """
     for module_id in batch:
         if module_id not in modules:
@@ -159,6 +159,19 @@ def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) 
             _check_shape(module_id, column, tuple(np.shape(columns[column])), space, leading)
     if len(leading) == 1:
         check_actions(module_id, columns, module.action_space)
+    if given := state_names(columns, Columns.STATE_IN):
+        _check_state(module_id, columns, module, given)
+
+
+def _check_state(module_id: ModuleID, columns: Mapping[str, Any], module: Any, given: list[str]) -> None:
+    """A state that comes along must be one of the module's; whether one is needed, the forward pass decides."""
+    for name, value in module.get_initial_state().items():
+        column, inner = f"{Columns.STATE_IN}/{name}", tuple(np.shape(value))
+        expected = f"shape [{', '.join(('B', *map(str, inner)))}]"
+        if name not in given:
+            refuse(module_id, column, expected, f"no such column, only a state of {', '.join(given)}")
+        if tuple(np.shape(columns[column]))[1:] != inner:
+            refuse(module_id, column, expected, f"shape {list(np.shape(columns[column]))}")
 
 
 def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:

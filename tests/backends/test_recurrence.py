@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning import OBSERVATIONS, largest_difference, ppo_config
+from learning import OBSERVATIONS, digest, largest_difference, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.errors import BatchError
@@ -196,6 +196,18 @@ def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend):
 
 
 # --- users' modules -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["missing", "renamed", "too narrow"])
+def test_a_state_that_is_not_the_modules_is_refused_by_its_column(backend, fault):
+    learner = config(backend).build_learner()
+    before, columns = digest(learner.get_state()), batch(learner)
+    state = columns[Columns.STATE_IN]
+    array = state.pop("pi_h")
+    state |= {"missing": {}, "renamed": {"h": array}, "too narrow": {"pi_h": array[:, 1:]}}[fault]
+    with pytest.raises(BatchError, match=r"column 'state_in/pi_h': expected shape \[B, 4\], found"):
+        learner.update(columns)
+    assert digest(learner.get_state()) == before
 
 
 def own_module(backend: str):
