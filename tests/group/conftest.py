@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -25,8 +26,19 @@ def leftovers() -> list[str]:
     ]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def rays_files() -> Iterator[None]:
+    """A folder for the files of every Ray of these tests; its name is short because sockets lie in it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="plugrad-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("RAY_TMPDIR", folder)
+        yield
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
+def cluster(rays_files: None) -> Iterator[None]:
     """Ray with room for two learners and two env runners; it starts a process for each CPU beforehand."""
     import ray
 
