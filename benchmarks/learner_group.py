@@ -25,6 +25,7 @@ from workload import CELLS, Cell, make_batch
 from plugrad import LearnerGroup
 
 Update = Callable[[], Any]
+USUAL = ("small", "wide")
 
 
 def main() -> None:
@@ -37,11 +38,11 @@ def main() -> None:
     print(machine())
     for backend in given.backend or ("torch", "tf2"):
         use_one_thread(backend)
-        for cell in [CELLS[name] for name in given.cell or CELLS]:
+        for cell in [CELLS[name] for name in given.cell or USUAL]:
             print(f"\n### {backend}, {cell.name}\n")
             print(race(backend, cell, given.rounds))
     if given.peers:
-        for name in given.cell or CELLS:
+        for name in given.cell or USUAL:
             arguments = [str(given.peers), str(HERE / "peers_rllib_group.py"), name, str(given.rounds)]
             done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment())
             print(f"\n### RLlib, {name}\n\n{done.stdout.strip().splitlines()[-1]}")

@@ -34,7 +34,6 @@ cluster.shutdown()
 """
 
 
-@pytest.mark.long
 def test_a_group_on_two_nodes_trains_and_loses_one_without_losing_the_run() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
