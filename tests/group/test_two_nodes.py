@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 SCRIPT = """
 import json, logging, ray
 from ray.cluster_utils import Cluster
