@@ -10,6 +10,7 @@ PAGES = [
     "determinism.md",
     "errors.md",
     "from-stable-baselines3.md",
+    "listeners.md",
     "performance.md",
     "quick-start.md",
     "update.md",

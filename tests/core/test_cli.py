@@ -231,14 +231,19 @@ def commands_on(page: str) -> list[str]:
     return [line[found.start() :] for line in lines if (found := re.search(r"(?<![\w.\[])plugrad \w", line))]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/plugin-tools.md", "docs/listeners.md"])
+PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_on(page)])
 def test_what_a_page_tells_to_type_exists(page):
-    found = commands_on(page)
-    assert len(found) >= 2
-    for line in found:
+    for line in commands_on(page):
         name = line.split()[1]
         options = {option for param in main.commands[name].params for option in param.opts}
-        settings = {f"--{info.section}.{field}" for field, info in get_algorithm("ppo").fields().items()}
+        settings = {
+            f"--{info.section}.{field}"
+            for algorithm in ("ppo", "bc", "dqn")
+            for field, info in get_algorithm(algorithm).fields().items()
+        }
         typed = {word.split("=")[0] for word in line.split() if word.startswith("--")} - {"--help"}
         assert typed <= options | settings, line
 
