@@ -64,8 +64,8 @@ def parity(ctx: click.Context, /, **arguments: Any) -> None:
     """
     choice = chosen(ctx)
     settings, own = choice.split(arguments)
-    backends = own["backends"] or two_backends(list_plugins())
     config = _config(choice, settings, own)
+    backends = own["backends"] or two_backends(list_plugins())
     with TemporaryDirectory() as folder:
         batch = first_batch(config.framework(backends[0]), folder)
     found = compare(config, backends, batch, num_steps=own["steps"], tolerance=own["tolerance"])
