@@ -56,9 +56,9 @@ def cluster(rays_files: None) -> Iterator[None]:
     assert leftovers() == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def groups(cluster: None) -> Iterator[Groups]:
-    """The groups that all tests share."""
+    """The groups of one file."""
     groups = Groups()
     yield groups
     groups.close()

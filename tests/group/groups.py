@@ -1,4 +1,4 @@
-"""The groups that tests share: starting learners takes longer than what is tested on them."""
+"""The groups that tests of one file share: starting learners takes longer than what is tested on them."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from typing import Any
 
 from learning import ppo_config
 
-from plugrad import Learner, LearnerGroup
+from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
 
 SLOW = "slow_to_begin"
 """A learner with a module of this name is as one that has to compile."""
@@ -65,6 +65,15 @@ def be(learner: Learner, moods: dict[int, str]) -> None:
     os.environ["PLUGRAD_TEST_MOOD"] = moods.get(rank, "")
 
 
+def _give_back_its_module(group: LearnerGroup) -> None:
+    present = set(group.get_weights())
+    if DEFAULT_MODULE_ID not in present:
+        spec = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+        group.add_module(module_id=DEFAULT_MODULE_ID, module_spec=spec)
+    for module_id in present - {DEFAULT_MODULE_ID}:
+        group.remove_module(module_id)
+
+
 class Groups:
     """Groups by backend and size, made when first asked for and handed out as they were built."""
 
@@ -76,6 +85,7 @@ class Groups:
             group = group_config(backend).learners(num_learners=size).build_learner_group()
             self._made[backend, size] = group, group.get_state()
         group, state = self._made[backend, size]
+        _give_back_its_module(group)
         group.set_state(state)
         return group
 
