@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from learning import digest, flat, ppo_batch, ppo_config, weights, with_modules
 
-from plugrad import DEFAULT_MODULE_ID, Learner, hookimpl
+from plugrad import DEFAULT_MODULE_ID, Learner, RLModuleSpec, hookimpl
 from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
+from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams"]
@@ -286,3 +287,16 @@ def test_a_checkpoint_of_other_networks_is_refused_and_changes_nothing(tmp_path)
 def test_where_nothing_was_saved_nothing_is_restored(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
         trained().restore_from_path(tmp_path / "nowhere")
+
+
+def test_learners_of_equal_state_have_one_digest_whatever_came_and_went() -> None:
+    config = ppo_config(use_kl_loss=True)
+    one, other = config.build_learner(), config.build_learner()
+    spec = RLModuleSpec(model_config={"fcnet_hiddens": [4]})
+    other.add_module(module_id="guest", module_spec=spec)
+    other.remove_module(DEFAULT_MODULE_ID)
+    other.add_module(module_id=DEFAULT_MODULE_ID, module_spec=spec)
+    other.remove_module("guest")
+    one.update(ppo_batch())  # moves the module's coefficient away from that of all modules
+    other.set_state(one.get_state())
+    assert digest_of(one) == digest_of(other)

@@ -16,8 +16,9 @@ def state_variables(learner: Any) -> list[Variable]:
     variables: list[Variable] = []
     for each in learner.registered_optimizers.values():
         variables += each.stepper.variables
-    variables += [target.variable for target in learner.targets.values()]
-    for coefficients in learner.coefficients.values():
+    # By name: learners that are equal may have got their modules in another order.
+    variables += [target.variable for _, target in sorted(learner.targets.items())]
+    for _, coefficients in sorted(learner.coefficients.items()):
         variables += coefficients.variables.values()
     return variables
 
