@@ -129,7 +129,7 @@ class SharedMemory(Collective):
 
 
 def _pause(waited: float) -> None:
-    """Who waits long looks less often. No `sched_yield`: Linux lets each other busy process have a whole turn then."""
+    """Who waits long looks less often. With `sched_yield` steps beside four busy processes took a fifth longer."""
     if waited > _SPIN_S:
         sleep(min(max(_NAP_S, waited / 20), _LONGEST_NAP_S))
 
