@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,6 @@ def seconds_of_an_update(group: LearnerGroup, one: Learner) -> float:
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
 CALLS = {
     "update": lambda group, path: group.update(ppo_batch(64)),
-    "async update": lambda group, path: group.submit(ppo_batch(64)).result(60),
     "save": lambda group, path: group.save_to_path(path / "saved"),
     "get_state": lambda group, path: group.get_state(),
     "set_state": lambda group, path: group.set_state(group.get_state()),
@@ -100,7 +100,7 @@ CALLS = {
         ("remove_module", signal.SIGKILL),
         ("update", signal.SIGSTOP),
         ("get_state", signal.SIGSTOP),
-        ("async update", signal.SIGSTOP),
+        ("add_module", signal.SIGSTOP),
     ],
 )
 def test_a_learner_that_dies_or_stands_still_is_no_fault_of_the_caller(
@@ -110,9 +110,11 @@ def test_a_learner_that_dies_or_stands_still_is_no_fault_of_the_caller(
         faulty.add_module(module_id="p1", module_spec=SPEC)
     faulty.update(ppo_batch(64))
     os.kill(pids(faulty)[0], what)  # learner 0: the one that is asked for what all have
+    start = time.perf_counter()
     CALLS[call](faulty, tmp_path)
+    assert time.perf_counter() - start < 30  # not build_timeout_s: no slow one is waited for
     (result, _) = faulty.update(ppo_batch(64))
-    assert P in result
+    assert result[P]["weights_seq_no"] == (3 if call == "update" else 2)
     assert ("p1" in faulty.get_weights()) == (call == "add_module")
     assert len(set(faulty.foreach_learner(digest_of))) == 1
     if call == "save":
@@ -196,6 +198,7 @@ def test_a_group_may_go_on_with_fewer_learners(cluster: None) -> None:
     with config.build_learner_group() as group:
         both(group, one)
         os.kill(pids(group)[0], signal.SIGKILL)
+        assert len(pids(group)) == 2
         both(group, one, seed=1)
         assert_whole(group, one, 2)
         os.kill(pids(group)[1], signal.SIGKILL)
@@ -205,6 +208,8 @@ def test_a_group_may_go_on_with_fewer_learners(cluster: None) -> None:
         for _ in range(2):
             with pytest.raises(LearnerGroupDeadError, match="learner 0 died"):
                 group.update(ppo_batch(64))
+            with pytest.raises(LearnerGroupDeadError, match="learner 0 died"):
+                pids(group)
 
 
 def test_a_group_that_must_not_go_on_says_so_and_can_still_be_saved(cluster: None, tmp_path: Any) -> None:
@@ -217,6 +222,44 @@ def test_a_group_that_must_not_go_on_says_so_and_can_still_be_saved(cluster: Non
                 group.update(ppo_batch(64))
         group.save_to_path(tmp_path)
     assert Learner.from_checkpoint(tmp_path).counters["weights_seq_no"] == 1
+
+
+def test_one_that_has_not_got_the_state_yet_is_no_survivor(cluster: None) -> None:
+    with group_config("torch").learners(num_learners=2).build_learner_group() as group:
+        group.update(ppo_batch(64))
+        first, second = pids(group)
+        os.kill(second, signal.SIGKILL)
+        ticket = group.submit(ppo_batch(64))
+        time.sleep(0.3)  # the new one imports torch still
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(LearnerGroupDeadError, match="no other has its state"):
+            ticket.result(60)
+        for call in (group.get_state, lambda: group.update(ppo_batch(64))):
+            with pytest.raises(LearnerGroupDeadError, match="no other has its state"):
+                call()
+
+
+class NeedsAFile(Learner):
+    def build(self) -> None:
+        Path(self.config.env_config["file"]).read_text()
+        super().build()
+
+
+def test_a_learner_that_cannot_be_built_again_is_said_so_and_the_state_can_be_saved(
+    cluster: None, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    config = group_config("numpy").environment(env_config={"file": str(tmp_path / "file")})
+    with config.learners(num_learners=2, learner_class=NeedsAFile).build_learner_group() as group:
+        group.update(ppo_batch(64))
+        (tmp_path / "file").unlink()
+        os.kill(pids(group)[0], signal.SIGKILL)
+        with pytest.raises(FileNotFoundError, match="file"):
+            group.update(ppo_batch(64))
+        with pytest.raises(LearnerGroupDeadError, match=r"could not be replaced \(FileNotFoundError"):
+            group.update(ppo_batch(64))
+        state = group.get_state("counters")
+    assert state["learner"]["counters"]["weights_seq_no"] == 1
 
 
 def test_one_that_stands_still_is_named_in_time_and_shutdown_ends_it(cluster: None) -> None:

@@ -39,6 +39,7 @@ class Members:
         self.is_connected = False
         self.digest = ""
         self._processes: dict[int, Process] = {}
+        self._blank: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -47,6 +48,11 @@ class Members:
     def ranks(self) -> list[int]:
         """Of those that are there, ascending."""
         return sorted(self._processes)
+
+    @property
+    def informed(self) -> list[int]:
+        """Ranks of those that have the group's state: all but those that were started and have not adopted it."""
+        return [rank for rank in self.ranks if rank not in self._blank]
 
     def ask(
         self, method: str, *args: Any, ranks: Iterable[int] | None = None, timeout_s: float | None = None
@@ -93,6 +99,8 @@ class Members:
     def start(self, ranks: Iterable[int]) -> list[Lost]:
         """New learners in these places; returns those that did not come up.
 
+        The first of all have the state that the group begins with, later ones none.
+
         Raises:
             Exception: what building raised.
         """
@@ -107,6 +115,7 @@ class Members:
         threads = max(1, int(config.num_cpus_per_learner))
         made = start(self.ray, LearnerActor, [(rank, threads, sys.path) for rank in ranks], options)
         new = dict(zip(ranks, made, strict=True))
+        self._blank |= set(ranks if self._processes else ())
         self._processes |= new
         places = answers(self.ray, {rank: new[rank].find() for rank in ranks}, config.build_timeout_s)
         lost = [place for place in places.values() if isinstance(place, Lost)]
@@ -123,7 +132,9 @@ class Members:
 
     def bury(self, lost: Lost) -> None:
         """Take one out of the group, and make sure that it has ended."""
-        self._processes.pop(lost.rank).kill()
+        self._blank.discard(lost.rank)
+        if process := self._processes.pop(lost.rank, None):  # none is left in a group that is being shut down
+            process.kill()
         self.is_connected = False
 
     def close_ranks(self, first: int) -> None:
@@ -137,8 +148,8 @@ class Members:
             self.abort("the group is shut down")
             self.ask("run", None, SHUTDOWN_S, "shutdown", (), {}, True, timeout_s=SHUTDOWN_S)
         finally:
-            end_all(self._processes.values(), SHUTDOWN_S)
-            self._processes = {}
+            processes, self._processes = self._processes, {}
+            end_all(processes.values(), SHUTDOWN_S)
 
     # --- what they have in common -------------------------------------------------------------------------------
 
@@ -187,4 +198,5 @@ class Members:
         replies, lost = self.ask("adopt", given, ranks=others, timeout_s=timeout_s)
         if not lost:
             raise_failures(replies)
+            self._blank = set()
         return lost

@@ -88,23 +88,24 @@ class RemoteLearners:
         return values
 
     def each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """See `Learners`. On a learner that was restarted meanwhile the method may run again."""
+        """See `Learners`. On learners that met a fault meanwhile the method may run again."""
         replies: Replies = {}
-        while set(replies) != set(self._members.ranks):
-            self._check_alive()
-            missing = [rank for rank in self._members.ranks if rank not in replies]
+        self._check_alive()
+        while missing := [rank for rank in self._members.ranks if rank not in replies]:
             new, lost = self._run(None, method, args, kwargs, missing)
             replies |= new
             self._recover(lost)
+            if lost and self.config.on_failure == "shrink":
+                replies = {}  # those that are left have other ranks now
         raise_failures(replies)
         return [replies[rank].value for rank in sorted(replies)]
 
     def one(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See `Learners`. Also a group that has lost learners for good can be asked, while one is left."""
         while True:
-            if not len(self._members):
+            if not self._members.informed:
                 self._check_alive()
-            first = self._members.ranks[0]
+            first = self._members.informed[0]
             replies, lost = self._run(None, method, args, kwargs, [first])
             if not lost:
                 raise_failures(replies)
@@ -140,6 +141,8 @@ class RemoteLearners:
         number = self._last_number
         while True:
             self._come_together()
+            if patience() > self.config.timeout_s:  # not for those that stand still already
+                self._recover(self._members.ask("look")[1])
             given = payload()
             if not self._members.is_connected:  # a learner was lost over that
                 continue
@@ -236,7 +239,7 @@ class RemoteLearners:
             self._part_with(lost)
             replies, lost = self._members.ask("look")
             if not lost:
-                source = min(replies, key=lambda rank: (-replies[rank].committed, rank))
+                source = min(self._members.informed, key=lambda rank: (-replies[rank].committed, rank))
                 lost = self._fill_up(source)
                 self._committed = replies[source].committed
                 self._members.digest = replies[source].digest
@@ -247,9 +250,11 @@ class RemoteLearners:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
             self._members.bury(each)
         self._members.abort(str(lost[0]))
+        self._check_alive()  # a group that was shut down meanwhile stays so
         if self.config.on_failure == "raise":
             self._die(lost[0], "on_failure='raise'")
-        if not len(self._members):
+        if not self._members.informed:
+            self._members.end()
             self._die(lost[0], "no other has its state: restore a checkpoint in a new group")
         if self.config.on_failure == "restart":
             self._restarts_left -= len(lost)
@@ -262,7 +267,12 @@ class RemoteLearners:
             self._members.close_ranks(source)
             return self._members.copy_from(0)
         missing = [rank for rank in range(self.config.num_learners) if rank not in self._members.ranks]
-        return self._members.start(missing) or self._members.copy_from(source)
+        try:
+            return self._members.start(missing) or self._members.copy_from(source)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self._dead = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
+            raise
 
     def _die(self, lost: Lost, why: str) -> NoReturn:
         self._dead = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
