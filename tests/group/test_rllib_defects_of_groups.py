@@ -53,6 +53,14 @@ def test_23_a_batch_reaches_all_learners_or_none(cluster: None) -> None:
         assert stats["submitted"] == 30 - refused
         assert counted == [30 - refused] * 2
         assert len(set(group.foreach_learner(digest_of))) == 1
+        assert group.update(ppo_batch(64), async_update=True) == []
+        group.get_weights()
+        long = group.submit(ppo_batch(2048))
+        with pytest.raises(QueueFullError):
+            group.update(ppo_batch(64), async_update=True)
+        long.result(60)
+        (result, _) = group.update(ppo_batch(64), async_update=True)  # who was refused took none with it
+        assert result[P]["weights_seq_no"] == 31 - refused
 
 
 def test_25_a_module_that_is_missing_from_a_share_hangs_nobody(groups: Groups, backend: str) -> None:

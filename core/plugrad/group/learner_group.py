@@ -5,6 +5,7 @@ Knows learners through `plugrad.group.learners`, no framework; Ray is imported o
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
@@ -109,9 +110,11 @@ class LearnerGroup(LegacyLearnerGroup):
         work = partial(self._update, batch, episodes, settings, return_state)
         if not async_update:
             return self._requests.run(work)
-        done = self._take_done()
+        done = self._done()
         self._unread.append(self._requests.submit(work))
-        return done
+        del self._unread[: len(done)]  # only now: a batch that is refused takes no results with it
+        outcomes = [ticket.result() for ticket in done]
+        return [each for outcome in outcomes if not isinstance(outcome, Dropped) for each in outcome]
 
     def submit(
         self,
@@ -144,15 +147,12 @@ class LearnerGroup(LegacyLearnerGroup):
             results[0][STATE_AFTER_UPDATE] = self._learners.one("get_state", COMPONENT_RL_MODULE)
         return results
 
-    def _take_done(self) -> Results:
-        """Results of the tickets that are done, in order; of a failed one the error, and the later ones stay."""
-        results: Results = []
-        while self._unread and self._unread[0].done:
-            if self._unread[0].state == "failed" and results:
-                break  # what was applied is told first
-            outcome = self._unread.pop(0).result()
-            results += [] if isinstance(outcome, Dropped) else outcome
-        return results
+    def _done(self) -> list[Ticket]:
+        """The first tickets, as far as they are done and did not fail; if the very first failed, its error."""
+        done = list(takewhile(lambda ticket: ticket.state in ("applied", "dropped"), self._unread))
+        if not done and self._unread and self._unread[0].state == "failed":
+            self._unread.pop(0).result()
+        return done
 
     # --- learners and modules -----------------------------------------------------------------------------------
 
