@@ -1,10 +1,13 @@
 """One Ray and a few groups for all tests here; nothing of them may stay behind."""
 
 import os
-import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from glob import glob
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from groups import Groups
@@ -16,25 +19,35 @@ if find_spec("ray") is None and not os.environ.get("PLUGRAD_TEST_RAY"):
     collect_ignore_glob = ["test_*.py"]
 
 
-def leftovers() -> list[str]:
-    """Ray's processes below this one, and memory of ours."""
-    table = subprocess.run(["ps", "-eo", "ppid=,args="], capture_output=True, text=True, check=True).stdout
-    mine = [line for line in table.splitlines() if line.split()[0] == str(os.getpid())]
+def leftovers(folder: str) -> list[str]:
+    """Processes that hold a file in this folder, as all of Ray's do whoever their parent is now; memory of ours."""
     memory = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return [line for line in mine if "/ray/" in line] + [
-        name for name in memory if name.startswith("plugrad-")
+    return [name for name in memory if name.startswith("plugrad-")] + [
+        Path(process, "cmdline").read_text().replace("\0", " ")
+        for process in glob("/proc/[0-9]*")
+        if any(target.startswith(folder) for target in open_files(process))
     ]
+
+
+def open_files(process: str) -> Iterator[str]:
+    for file in glob(f"{process}/fd/*") if process != f"/proc/{os.getpid()}" else []:
+        with suppress(OSError):  # closed, ended or another user's
+            yield os.readlink(file)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def rays_files() -> Iterator[None]:
     """A folder for the files of every Ray of these tests; its name is short because sockets lie in it."""
     with (
-        tempfile.TemporaryDirectory(prefix="plugrad-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="plugrad-") as folder,
         pytest.MonkeyPatch.context() as environment,
     ):
         environment.setenv("RAY_TMPDIR", folder)
         yield
+        deadline = time.monotonic() + 10
+        while leftovers(folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert leftovers(folder) == []
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +66,6 @@ def cluster(rays_files: None) -> Iterator[None]:
     )
     yield
     ray.shutdown()
-    assert leftovers() == []
 
 
 @pytest.fixture(scope="module")

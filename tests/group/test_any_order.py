@@ -25,7 +25,13 @@ from hypothesis.stateful import (
 from learning import largest_difference, ppo_batch
 
 from plugrad import DEFAULT_MODULE_ID, LearnerGroup, RLModuleSpec
-from plugrad.errors import LearnerGroupDeadError, NonFiniteError, QueueFullError, RestoreMismatchError
+from plugrad.errors import (
+    LearnerGroupDeadError,
+    LearnerTimeoutError,
+    NonFiniteError,
+    QueueFullError,
+    RestoreMismatchError,
+)
 from plugrad.group import Dropped, Ticket
 from plugrad.learner.digest import digest as digest_of
 
@@ -33,6 +39,7 @@ P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [1]})
 PATIENCE_S = 60
 LIMIT = 2
+DEATHS = (LearnerGroupDeadError, LearnerTimeoutError)
 OUTCOMES = ("applied", "failed", "dropped")
 
 
@@ -74,7 +81,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.group = in_time(config.build_learner_group)
         self.one = config.learners(num_learners=0).build_learner()
         self.tickets: list[Ticket] = []
-        self.unsettled: list[tuple[Ticket, Any]] = []  # in the order of submission
+        self.polled, self.told, self.to_be_told = 0, [], []
+        self.unsettled: list[tuple[Ticket | None, Any]] = []  # in the order of submission
         self.saved: list[tuple[Any, set[str]]] = []
         self.timers: list[Timer] = []
         self.folder = tempfile.TemporaryDirectory()
@@ -92,7 +100,7 @@ class AnyOrder(RuleBasedStateMachine):
         """What a call answers, which is after everything that was submitted before; None if the group died of it."""
         try:
             answer = in_time(call)
-        except LearnerGroupDeadError:
+        except DEATHS:
             assert self.may_die
             self.dead = True
             return None
@@ -102,11 +110,16 @@ class AnyOrder(RuleBasedStateMachine):
     def settle(self) -> None:
         """Let the model do what the learners have done."""
         for ticket, batch in self.unsettled:
-            assert ticket.done
-            self.do_too(ticket, batch)
+            if ticket is not None:
+                self.do_too(ticket, batch)
+            else:
+                if not is_bad(batch):
+                    self.one.update(batch)
+                self.to_be_told.append(None if is_bad(batch) else self.one.counters["weights_seq_no"])
         self.unsettled = []
 
     def do_too(self, ticket: Ticket, batch: Any) -> None:
+        assert ticket.done
         if ticket.state == "dropped":
             assert isinstance(ticket.result(), Dropped)
             assert self.config.on_full.startswith("drop")
@@ -143,6 +156,26 @@ class AnyOrder(RuleBasedStateMachine):
         self.tickets.append(ticket)
         self.unsettled.append((ticket, batch))
 
+    @precondition(lambda self: not self.dead and self.config.on_full in ("block", "raise"))
+    @precondition(lambda self: self.config.on_failure == "restart")
+    @rule(seed=st.integers(0, 9), good=st.sampled_from([True, True, True, False]))
+    def poll(self, seed: int, good: bool) -> None:
+        """Results and errors of earlier calls; a call that raises one has not taken its own batch."""
+        batch = self.batch(seed, good)
+        try:
+            results = in_time(lambda: self.group.update(batch, async_update=True))
+        except QueueFullError:
+            assert self.config.on_full == "raise"
+        except NonFiniteError:
+            self.told.append(None)
+        except DEATHS:
+            assert self.may_die
+            self.dead = True
+        else:
+            self.told += [each[P]["weights_seq_no"] for each in results[::2]]
+            self.polled += 1
+            self.unsettled.append((None, batch))
+
     @precondition(lambda self: not self.dead)
     @rule(seed=st.integers(0, 9), good=st.booleans())
     def update(self, seed: int, good: bool) -> None:
@@ -168,7 +201,7 @@ class AnyOrder(RuleBasedStateMachine):
             in_time(lambda: ticket.result(PATIENCE_S))
         except NonFiniteError:
             pass
-        except LearnerGroupDeadError:
+        except DEATHS:
             assert self.may_die
             self.dead = True
 
@@ -211,9 +244,9 @@ class AnyOrder(RuleBasedStateMachine):
         saved, modules = data.draw(st.sampled_from(self.saved))
         back = self.group.restore_from_path if isinstance(saved, str) else self.group.set_state
         if modules != set(self.one.module):
-            with pytest.raises((RestoreMismatchError, LearnerGroupDeadError)) as raised:
+            with pytest.raises((RestoreMismatchError, *DEATHS)) as raised:
                 in_time(lambda: back(saved))
-            self.dead = isinstance(raised.value, LearnerGroupDeadError)
+            self.dead = isinstance(raised.value, DEATHS)
             assert self.may_die or not self.dead
             return
         self.ask(lambda: back(saved))
@@ -244,6 +277,7 @@ class AnyOrder(RuleBasedStateMachine):
         )
         if self.dead:
             return
+        assert self.told == self.to_be_told[: len(self.told)]
         self.pids, self.size, self.struck = [pid for pid, _ in found], len(found), 0
         assert len({digest for _, digest in found}) == 1
         assert len(found) == len(self.group)
@@ -261,11 +295,10 @@ class AnyOrder(RuleBasedStateMachine):
         self.dead = True
         states = [ticket.state for ticket in self.tickets]
         stats = self.group.get_stats()
-        assert stats == {
-            "submitted": len(states),
-            **{each: states.count(each) for each in OUTCOMES},
-            "in_flight": 0,
-        }
+        assert stats["in_flight"] == 0
+        unseen = [stats[each] - states.count(each) for each in OUTCOMES]
+        assert min(unseen) >= 0
+        assert sum(unseen) == self.polled
         for call in (self.group.update, self.group.submit, self.group.get_state):
             with pytest.raises(LearnerGroupDeadError, match="shut down"):
                 in_time(call)
@@ -291,9 +324,9 @@ class AnyOrder(RuleBasedStateMachine):
         before = sum(not ticket.done for ticket in self.tickets)
         stats = self.group.get_stats()
         after = sum(not ticket.done for ticket in self.tickets)
-        assert after <= stats["in_flight"] <= min(before, LIMIT)
+        assert after <= stats["in_flight"] <= min(before + self.polled, LIMIT)
         outcomes = sum(stats[each] for each in OUTCOMES)
-        assert stats["submitted"] == outcomes + stats["in_flight"] == len(self.tickets)
+        assert stats["submitted"] == outcomes + stats["in_flight"] == len(self.tickets) + self.polled
 
     def end(self) -> None:
         in_time(self.group.shutdown)

@@ -6,7 +6,7 @@ from groups import Groups, group_config
 from learning import flat, largest_difference, ppo_batch, with_modules
 from threads import on_all
 
-from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerGroup, RLModuleSpec
 from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
@@ -38,9 +38,10 @@ def close(found, expected):
             np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [2, 3])
 def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) -> None:
     group, one = groups.get(backend, size), group_config(backend).build_learner()
+    assert_same_gradients(group, one)
     for n, make in enumerate(BATCHES.values()):
         batch, settings = make(n)
         expected = one.update(batch, timesteps=CLOCK, **settings)
@@ -54,6 +55,36 @@ def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) 
     state = group.get_state()["learner"]
     assert state["counters"] == one.get_state()["counters"]
     assert state["streams"] == one.get_state()["streams"]
+
+
+def assert_same_gradients(group: LearnerGroup, one: Learner) -> None:
+    """After so long a step weights are gradients to the last digit; one module has 255 rows, the other 1."""
+    begin = group.get_state()
+    for each in (group, one):
+        each.add_module(module_id="p1", module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [8]}))
+    group.set_state({"learner": one.get_state()})
+    group.foreach_learner(take_long_steps)
+    take_long_steps(one)
+    batch = {P: ppo_batch(255), "p1": ppo_batch(1)}
+    for each in (group, one):
+        each.update(batch, minibatch_size=15, num_total_minibatches=1)
+    found, expected = flat(group.get_weights()), flat(one.get_weights())
+    for name, values in expected.items():
+        largest = np.abs(values).max()
+        assert largest > 1e-5 * STEP, name
+        assert np.abs(found[name] - values).max() < 1e-6 * largest, name
+    for each in (group, one):
+        each.remove_module("p1")
+    group.set_state(begin)
+    one.set_state(begin["learner"])
+
+
+STEP = 1e6
+
+
+def take_long_steps(learner: Learner) -> None:
+    for _, optimizer in learner.get_optimizers_for_module():
+        learner._set_optimizer_lr(optimizer, STEP)
 
 
 @pytest.mark.parametrize("size", [2, 3])
