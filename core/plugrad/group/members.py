@@ -65,15 +65,29 @@ class Members:
             rank: self._processes[rank].call(method, *args)
             for rank in (self.ranks if ranks is None else ranks)
         }
-        return self._replies(refs, (timeout_s or self.config.timeout_s) + GRACE_S)
+        return self._read(self._wait(refs, timeout_s or self.config.timeout_s))
 
     def ask_for_batch(self, episodes: Any, timeout_s: float) -> tuple[Replies, list[Lost], Any]:
         """Let learner 0 run the connectors: its reply, itself if it is lost, and the reference to the batch."""
         reply, batch = self._processes[0].call("prepare", episodes, num_returns=2)
-        return *self._replies({0: reply}, timeout_s + GRACE_S), batch
+        return *self._read(self._wait({0: reply}, timeout_s)), batch
 
-    def _replies(self, refs: Mapping[int, Any], timeout_s: float) -> tuple[Replies, list[Lost]]:
-        found = answers(self.ray, refs, timeout_s, self._tell_others)
+    def _wait(self, refs: Mapping[int, Any], timeout_s: float, waited_s: float = 0.0) -> dict[int, Any]:
+        """The answers. Who has longer than usual, to compile, must give a sign of life in the usual time."""
+        usual_s = self.config.timeout_s
+        if timeout_s <= usual_s:
+            return answers(self.ray, refs, timeout_s + GRACE_S, self._tell_others, waited_s)
+        signs = {rank: self._processes[rank].call("show_sign_of_life", control=True) for rank in refs}
+        found = answers(self.ray, refs, usual_s + GRACE_S, self._tell_others, waited_s)
+        silent = {rank for rank, each in found.items() if isinstance(each, Lost) and not each.died}
+        shown = answers(self.ray, {rank: signs[rank] for rank in silent}, 0.0)
+        stopped = {rank for rank in silent if isinstance(shown[rank], Lost)}
+        for rank in stopped:
+            self._tell_others(found[rank])
+        busy = {rank: refs[rank] for rank in silent - stopped}
+        return found | (self._wait(busy, timeout_s - usual_s, waited_s + usual_s) if busy else {})
+
+    def _read(self, found: Mapping[int, Any]) -> tuple[Replies, list[Lost]]:
         replies: Replies = {}
         for rank, answer in found.items():
             if isinstance(answer, Exception):  # Ray could not even call it
@@ -123,9 +137,10 @@ class Members:
             return lost
         for rank, place in places.items():
             new[rank].place = place
-        replies, lost = self.ask(
-            "build", cloudpickle.dumps(config), ranks=ranks, timeout_s=config.build_timeout_s
-        )
+        refs = {rank: new[rank].call("build", cloudpickle.dumps(config)) for rank in ranks}
+        replies, lost = self._read(
+            answers(self.ray, refs, config.build_timeout_s)
+        )  # an import silences all threads
         if not lost:
             raise_failures(replies)
         return lost
@@ -180,7 +195,7 @@ class Members:
             for rank, process in self._processes.items()
         }
         self.is_connected = True
-        replies, lost = self._replies(refs, self.config.timeout_s + GRACE_S)
+        replies, lost = self._read(self._wait(refs, self.config.timeout_s))
         if not lost:
             raise_failures(replies)
         return lost
@@ -189,7 +204,7 @@ class Members:
         """Give the state of one learner to all others; returns those that were lost over that."""
         given = self._processes[source].call("give")
         timeout_s = self.config.build_timeout_s
-        found = answers(self.ray, {source: given}, timeout_s)[source]
+        found = self._wait({source: given}, timeout_s)[source]
         if isinstance(found, Lost):
             return [found]
         if isinstance(found, Exception):

@@ -138,7 +138,11 @@ def start(
 
 
 def answers(
-    ray: Any, refs: Mapping[int, Any], timeout_s: float, on_lost: Callable[[Lost], None] | None = None
+    ray: Any,
+    refs: Mapping[int, Any],
+    timeout_s: float,
+    on_lost: Callable[[Lost], None] | None = None,
+    waited_s: float = 0.0,
 ) -> dict[int, Any]:
     """What actors answer, by rank; for those that died or say nothing `Lost`, for an error of Ray's the error.
 
@@ -147,6 +151,7 @@ def answers(
         refs: `{rank: reference}`.
         timeout_s: seconds for all of them together.
         on_lost: called as soon as one is found dead, while others are still waited for.
+        waited_s: how long they were waited for before; `Lost` tells it.
     """
     ranks = {ref: rank for rank, ref in refs.items()}
     found: dict[int, Any] = {}
@@ -155,7 +160,7 @@ def answers(
         waiting = [ref for rank, ref in refs.items() if rank not in found]
         done, _ = ray.wait(waiting, num_returns=1, timeout=max(0.0, deadline - monotonic()))
         if not done:
-            silent = f"did not answer in {timeout_s:g} s"
+            silent = f"did not answer in {waited_s + timeout_s:g} s"
             found |= {ranks[ref]: Lost(ranks[ref], False, silent) for ref in waiting}
         for ref in done:
             found[ranks[ref]] = _answer(ray, ranks[ref], ref)

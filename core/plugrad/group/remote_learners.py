@@ -141,8 +141,6 @@ class RemoteLearners:
         number = self._last_number
         while True:
             self._come_together()
-            if patience() > self.config.timeout_s:  # not for those that stand still already
-                self._recover(self._members.ask("look")[1])
             given = payload()
             if not self._members.is_connected:  # a learner was lost over that
                 continue
