@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
 from plugrad.types import ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
@@ -29,33 +29,31 @@ def differentiate(
                 flat.attach()
         losses, aux = loss_fn()
     gradients = learner.compute_gradients(losses, variables=flats, leaves=leaves)
-    return {module_id: loss.detach() for module_id, loss in losses.items()}, aux, gradients
+    return {module_id: ops.stop_gradient(loss) for module_id, loss in losses.items()}, aux, gradients
 
 
 def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """Sum the losses once, go backward once.
+    """Go backward once, from all losses: the gradient of their sum.
 
     Inside an eager step the result is the live buffer, inside a traced one (`leaves`) a tracer; called by a user it
     is a copy, over all parameters.
     """
     flats: Sequence[FlatParameters] | None = kwargs.get("variables")
     leaves = kwargs.get("leaves")
-    with torch.enable_grad():
-        total: Any = sum(loss_per_module.values())
+    losses = [loss for loss in loss_per_module.values() if loss.requires_grad]
     if flats is not None and leaves is not None:
-        slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
+        slopes = torch.autograd.grad(losses, leaves, materialize_grads=True)
         return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])
     if flats is not None:
-        return FlatGradients(ops, _backward(total, flats))
+        return FlatGradients(ops, _backward(losses, flats))
     flats = [each.parameters for each in learner.registered_optimizers.values()]
     for flat in flats:
         flat.attach()
-    return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(total, flats)])
+    return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(losses, flats)])
 
 
-def _backward(total: Any, flats: Sequence[FlatParameters]) -> list[tuple[Any, Tensor]]:
+def _backward(losses: Sequence[Tensor], flats: Sequence[FlatParameters]) -> list[tuple[Layout, Tensor]]:
     for flat in flats:
         flat.gradient.zero_()
-    if isinstance(total, Tensor) and total.requires_grad:
-        total.backward()  # type: ignore[no-untyped-call]
+    torch.autograd.backward(losses)
     return [(flat.layout, flat.gradient) for flat in flats]

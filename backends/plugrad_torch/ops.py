@@ -72,7 +72,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def isfinite(x: Tensor) -> Tensor:
-    return torch.isfinite(x)
+    return x * 0 == 0  # torch.isfinite is five kernels
 
 
 def logical_and(x: Tensor, y: Tensor) -> Tensor:
@@ -244,11 +244,12 @@ def asarray(x: Any, dtype: str | None = None) -> Tensor:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    return x.to(getattr(torch, dtype))
+    wanted = getattr(torch, dtype)
+    return x if x.dtype is wanted else x.to(wanted)
 
 
 def stop_gradient(x: Tensor) -> Tensor:
-    return x.detach()
+    return x.detach() if x.requires_grad else x
 
 
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:

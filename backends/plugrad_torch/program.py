@@ -95,7 +95,7 @@ class CompiledUpdate(Program):
         if key not in self._compiled:
             log.info("compiling the update for torch: the first one takes some seconds")
             try:
-                self._compiled[key] = CompiledStep(self._step, self._variables, minibatch, {})
+                self._compiled[key] = CompiledStep(self._step, self._variables, minibatch)
             except PlugradError:
                 raise
             except Exception as error:

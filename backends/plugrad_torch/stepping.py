@@ -32,7 +32,6 @@ def _can_fuse(learner: Any, optimizer: Optimizer) -> bool:
     return type(optimizer) is Adam and not traced and not learner.is_guarded
 
 
-@torch.no_grad()
 def fused_adam(adam: Adam, gradient: Tensor) -> None:
     """One kernel for moments and parameters, in place."""
     slots = {name: slot.read() for name, slot in adam.slots.items()}

@@ -23,6 +23,10 @@ from plugrad_torch.variables import FlatParameters, TensorVariable
 log = logging.getLogger("plugrad")
 Place = tuple[ModuleID, str]
 
+ON_CPU = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
+"""Options of inductor: a step is some 90 small kernels, and calling them from C++ spares a fifth of its time. Headers
+that are compiled beforehand cost more than they save, since there is one program."""
+
 
 class CompiledStep:
     """One step for minibatches of one signature.
@@ -31,7 +35,6 @@ class CompiledStep:
         step: the core's step.
         variables: what it reads and assigns.
         minibatch: an example; only its shapes and dtypes count.
-        options: of inductor.
     """
 
     def __init__(
@@ -39,7 +42,6 @@ class CompiledStep:
         step: Callable[[ModuleBatches], dict[str, Tensor]],
         variables: Sequence[Variable],
         minibatch: ModuleBatches,
-        options: dict[str, Any],
     ) -> None:
         self.names: list[str] = []
         self._step = step
@@ -56,6 +58,7 @@ class CompiledStep:
         self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
         self._captured: CapturedStep | None = None
         self._can_capture = True
+        options = ON_CPU if state[0].device.type == "cpu" else {}
         self._function: Any = torch._inductor.compile(graph, [inputs[n] for n in used], options=options)
 
     def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:

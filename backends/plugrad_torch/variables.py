@@ -82,11 +82,13 @@ class FlatParameters:
     def _adopt(self) -> None:
         self._flat = torch.cat([param.detach().reshape(-1) for param in self._params])
         self.gradient = torch.zeros_like(self._flat)
+        self._places: list[tuple[torch.nn.Parameter, int, Tensor]] = []
         for param, view, slope in zip(
             self._params, self._views(self._flat), self._views(self.gradient), strict=True
         ):
             param.data = view
             param.grad = slope
+            self._places.append((param, view.data_ptr(), slope))
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         parts = torch.split(flat, list(self.layout.sizes))
@@ -99,12 +101,10 @@ class FlatParameters:
 
     def attach(self) -> None:
         """Take the parameters back if somebody gave them another storage (`module.to(...)`, `zero_grad()`)."""
-        start, slope = self._flat.data_ptr(), self.gradient.data_ptr()
-        for param, size in zip(self._params, self.layout.sizes, strict=True):
-            if param.data_ptr() != start or param.grad is None or param.grad.data_ptr() != slope:
+        for param, start, slope in self._places:
+            if param.data_ptr() != start or param.grad is not slope:
                 self._adopt()
                 return
-            start, slope = start + 4 * size, slope + 4 * size
 
     @contextmanager
     def leaf(self) -> Iterator[Tensor]:

@@ -90,7 +90,6 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         self._ops = ops
         self._sources = sources
         self._flats = dict(buffers)
-        self._owner = {ref: layout for layout, _ in buffers for ref in layout.refs}
         self._views: dict[Layout, dict[ParamRef, Tensor]] = {}
         self._edited: set[Layout] = set()
 
@@ -114,7 +113,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         return iter(self._owner)
 
     def __len__(self) -> int:
-        return len(self._owner)
+        return sum(len(layout.refs) for layout in self._flats)
 
     def flat(self, layout: Layout) -> Tensor:
         """The flat gradient [size] of one optimizer, with all edits."""
@@ -134,6 +133,10 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     def layouts(self) -> tuple[Layout, ...]:
         """The optimizers' layouts, in registration order."""
         return tuple(self._flats)
+
+    @cached_property
+    def _owner(self) -> dict[ParamRef, Layout]:
+        return {ref: layout for layout in self._flats for ref in layout.refs}
 
     def _cut(self, layout: Layout) -> dict[ParamRef, Tensor]:
         if layout not in self._views:
@@ -156,10 +159,9 @@ def flat_of(ops: Ops, gradients: Gradients, layout: Layout) -> Tensor:
 
 def layouts_in(gradients: Gradients, layouts: Sequence[Layout]) -> list[Layout]:
     """Those layouts of which `gradients` has at least one entry that is not None."""
-    if isinstance(
-        gradients, FlatGradients
-    ):  # asked for by name, since a part of an optimizer's has its own layout
-        return [layout for layout in layouts if any(ref in gradients for ref in layout.refs)]
+    if isinstance(gradients, FlatGradients):
+        whole = gradients.layouts  # a part of an optimizer's has its own layout, and is found by name
+        return [each for each in layouts if each in whole or any(ref in gradients for ref in each.refs)]
     return [layout for layout in layouts if any(gradients.get(ref) is not None for ref in layout.refs)]
 
 

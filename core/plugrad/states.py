@@ -34,6 +34,8 @@ def named(column: str, state: Mapping[str, Any]) -> dict[str, Any]:
 
 def state_names(columns: Mapping[str, Any], column: str) -> list[str]:
     """The names of the state that lies in columns `<column>/<name>`."""
+    if column not in STATE_COLUMNS:
+        return []
     return [path.removeprefix(f"{column}/") for path in columns if path.startswith(f"{column}/")]
 
 

@@ -194,6 +194,8 @@ def registration_of(learner: Any, optimizer: Any) -> RegisteredOptimizer:
 
 def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
     """Several optimizers' gradients as one mapping, flat where all are."""
+    if len(parts) == 1:
+        return parts[0]
     if all(isinstance(part, FlatGradients) for part in parts):
         flats = [as_flat(learner.ops, part) for part in parts]
         return joined(learner.ops, [(part, each) for part in flats for each in part.layouts])

@@ -131,16 +131,16 @@ def _all_finite(
     something of them that is not known to be finite with them.
     """
     ops = learner.ops
-    total: Tensor = sum(losses.values())
+    terms = list(losses.values())
     for layout in learner.layouts:
         came = flat_of(ops, raw, layout) if layouts_in(raw, [layout]) else None
         goes = flat_of(ops, gradients, layout) if layouts_in(gradients, [layout]) else None
         made_of = gradients.source(layout) if isinstance(gradients, FlatGradients) else None
         if came is not None:
-            total = total + ops.norm(came)
+            terms.append(ops.norm(came))
         if goes is not None and (came is None or (goes is not came and made_of is not came)):
-            total = total + ops.norm(goes)
-    return ops.isfinite(total)
+            terms.append(ops.norm(goes))
+    return ops.isfinite(sum(terms[1:], terms[0]))
 
 
 @hookimpl
