@@ -72,7 +72,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def isfinite(x: Tensor) -> Tensor:
-    return x * 0 == 0  # torch.isfinite is five kernels
+    return torch.abs(x) < torch.inf  # two kernels; torch.isfinite is five
 
 
 def logical_and(x: Tensor, y: Tensor) -> Tensor:

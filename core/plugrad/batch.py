@@ -283,11 +283,11 @@ class Rows(Mapping[str, Tensor]):
         return self.taken[column]
 
     def _taken(self, column: str) -> Tensor:
-        if column in self._columns:
-            return self._take(self._columns[column])
         if names := state_names(self._columns, column):
             return {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
-        raise missing_column(self._module_id, column, self._columns)
+        if column not in self._columns:
+            raise missing_column(self._module_id, column, self._columns)
+        return self._take(self._columns[column])
 
     def __contains__(self, column: object) -> bool:
         return column in self._columns or bool(state_names(self._columns, str(column)))
