@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from plugrad.errors import (
     LearnerGroupDeadError,
     LearnerTimeoutError,
     QueueFullError,
+    RestoreMismatchError,
     UnknownModuleError,
 )
 from plugrad.group import Dropped
@@ -121,6 +123,10 @@ def test_state_and_weights_go_in_and_out(group):
     group.set_state(before)
     assert digest(group.get_state()) == digest(before)
     assert group.get_state(not_components="streams")["learner"].keys().isdisjoint({"streams"})
+    with pytest.raises(RestoreMismatchError, match=r"under 'learner'.* found: \['rl_module'\]"):
+        group.set_state({"rl_module": weights})
+    with pytest.raises(UnknownModuleError, match=f"no module 'nobody'; there are: {P}"):
+        group.get_weights([P, "nobody"])
 
 
 def test_a_module_spec_replaces_the_configs_and_functions_run_on_the_learner():
@@ -229,9 +235,15 @@ def test_calls_wait_for_what_was_submitted_before_them():
 
 
 def test_closing_fails_what_waits():
-    requests, gate = queue("block")
+    requests, gate = queue("block", limit=1)
     ticket = requests.submit(gate.update(0))
-    requests.close()
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(requests.submit, gate.update(1)), threads.submit(requests.run, list)]
+        assert gate.begun.wait(10)
+        requests.close()
+        for each in waiting:
+            with pytest.raises(LearnerGroupDeadError):
+                each.result(10)
     gate.open.set()
     with pytest.raises(LearnerGroupDeadError):
         ticket.result(10)

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Thread, Timer
 from typing import Any
 
@@ -263,7 +264,7 @@ class AnyOrder(RuleBasedStateMachine):
         victim = data.draw(st.integers(0, len(self.pids) - 1))
         what = data.draw(st.sampled_from(self.signals))
         self.struck += 1
-        self.timers.append(Timer(after_s, os.kill, (self.pids.pop(victim), what)))
+        self.timers.append(Timer(after_s, send, (self.pids.pop(victim), what)))
         self.timers[-1].start()
 
     @precondition(lambda self: not self.dead)
@@ -346,6 +347,11 @@ class AnyOrder(RuleBasedStateMachine):
                 self.look()
         finally:
             self.end()
+
+
+def send(pid: int, what: int) -> None:
+    with suppress(ProcessLookupError):  # the group ended it before
+        os.kill(pid, what)
 
 
 def is_bad(batch: Any) -> bool:

@@ -184,6 +184,8 @@ def test_bad_batches_and_states_harm_no_learner(pair: LearnerGroup) -> None:
     before, processes = digest(pair.get_state()), pids(pair)
     with pytest.raises(BatchError, match="nobody"):
         pair.update({"nobody": ppo_batch(4)})
+    with pytest.raises(BatchError, match="minibatch_size=16 is above the 4 rows"):
+        pair.update(ppo_batch(4))
     with pytest.raises(NonFiniteError, match="advantages"):
         pair.update({**ppo_batch(4), "advantages": np.full(4, np.nan)}, minibatch_size=4)
     with pytest.raises(RestoreMismatchError, match="missing"):

@@ -1,5 +1,6 @@
 """RLlib's defects of groups, by their numbers there; and its own tests of groups, asked of remote learners."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def _mean_weight(learner: Any) -> float:
 
 
 def test_what_an_async_update_reports_is_what_the_learners_have(pair: LearnerGroup) -> None:
-    tickets = [pair.submit(ppo_batch(64, seed=seed)) for seed in range(5)]
-    (last, _) = tickets[-1].result(60)
-    assert last[P]["weights_seq_no"] == 5
+    tickets = [pair.submit(ppo_batch(64, seed=seed), return_state=True) for seed in range(5)]
+    states = [ticket.result(60)[0]["_rl_module_state_after_update"]["rl_module"] for ticket in tickets]
+    assert digest(states[-1]) == digest(pair.get_weights())
+    assert all(digest(one) != digest(other) for one, other in pairwise(states))
     assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 5

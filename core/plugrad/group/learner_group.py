@@ -10,6 +10,7 @@ from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
 
+from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.learners import Learners, LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.requests import QueuedRequests, Requests
@@ -197,14 +198,26 @@ class LearnerGroup(LegacyLearnerGroup):
         Raises:
             RestoreMismatchError: it does not fit.
         """
+        if COMPONENT_LEARNER not in state:
+            raise RestoreMismatchError(
+                f"a group's state is under {COMPONENT_LEARNER!r}, as get_state() gives it; found: {list(state)}. "
+                "Nothing was changed."
+            )
         self._change("set_state", state[COMPONENT_LEARNER])
 
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
-        """Weights of all modules or of those named."""
-        weights = self._requests.run(lambda: self._learners.one("get_weights"))
-        return {
-            module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)
-        }
+        """Weights of all modules or of those named.
+
+        Raises:
+            UnknownModuleError: one that is named is not there.
+        """
+        weights: dict[ModuleID, dict[str, Array]] = self._requests.run(
+            lambda: self._learners.one("get_weights")
+        )
+        for module_id in module_ids or ():
+            if module_id not in weights:
+                raise UnknownModuleError(f"no module {module_id!r}; there are: {', '.join(weights)}")
+        return weights if module_ids is None else {module_id: weights[module_id] for module_id in module_ids}
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
         """Set every learner's weights, or raise and set none."""
