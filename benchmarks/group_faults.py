@@ -129,7 +129,6 @@ def main() -> None:
     )
     names = list(calls(None, "", Path()))
     rows, wrong, start = [], 0, perf_counter()
-    os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")  # else every death is told between the lines here
     print(machine())
     for fault in given.fault or FAULTS:
         row = [fault]

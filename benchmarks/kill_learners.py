@@ -39,7 +39,6 @@ def main() -> None:
         num_learners=given.learners, max_restarts=10 * given.kills, timeout_s=3 if given.stop else 60
     )
     what, start = signal.SIGSTOP if given.stop else signal.SIGKILL, perf_counter()
-    os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")  # else every death is told between the lines here
     print(machine())
     with config.build_learner_group() as group:
         found = recoveries(group, given.kills, what, given.seed)

@@ -63,16 +63,17 @@ ON_FULL = st.sampled_from(["block", "raise", "drop_oldest", "drop_newest"])
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Two learners against a model: one learner in this process that gets what was not dropped, in order."""
+    """Some learners against a model: one learner in this process that gets what was not dropped, in order."""
 
     backend = "numpy"
+    learners = 2
     signals = (signal.SIGKILL,)
     group: LearnerGroup | None = None
 
     @initialize(on_failure=ON_FAILURE, on_full=ON_FULL)
     def begin(self, on_failure: str, on_full: str) -> None:
         config = group_config(self.backend).learners(
-            num_learners=2,
+            num_learners=self.learners,
             on_failure=on_failure,
             on_full=on_full,
             max_requests_in_flight_per_learner=LIMIT,
@@ -87,7 +88,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.saved: list[tuple[Any, set[str]]] = []
         self.timers: list[Timer] = []
         self.folder = tempfile.TemporaryDirectory()
-        self.dead = False
+        self.dead, self.struck = False, 0
         self.look()
 
     # --- what it is compared with -------------------------------------------------------------------------------
@@ -125,10 +126,13 @@ class AnyOrder(RuleBasedStateMachine):
             assert isinstance(ticket.result(), Dropped)
             assert self.config.on_full.startswith("drop")
         elif ticket.state == "failed":
-            with pytest.raises(NonFiniteError, match="advantages"):
+            with pytest.raises((NonFiniteError, *DEATHS)) as raised:
                 ticket.result(0)
-            assert is_bad(batch)
+            died = isinstance(raised.value, DEATHS)
+            assert self.may_die if died else is_bad(batch) and not self.dead
+            self.dead = died
         else:
+            assert not self.dead
             self.one.update(batch)
             self.assert_same_step(ticket.result(0))
 
@@ -173,7 +177,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.may_die
             self.dead = True
         else:
-            self.told += [each[P]["weights_seq_no"] for each in results[::2]]
+            self.told += [each[P]["weights_seq_no"] for each in results[:: self.learners]]
             self.polled += 1
             self.unsettled.append((None, batch))
 
@@ -282,7 +286,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.pids, self.size, self.struck = [pid for pid, _ in found], len(found), 0
         assert len({digest for _, digest in found}) == 1
         assert len(found) == len(self.group)
-        assert len(self.group) in ((1, 2) if self.config.on_failure == "shrink" else (2,))
+        assert len(self.group) == self.learners or self.config.on_failure == "shrink"
         state, expected = self.ask(self.group.get_state)["learner"], self.one.get_state()
         assert largest_difference(state["rl_module"], expected["rl_module"]) < 1e-6
         assert state["counters"] == expected["counters"]
@@ -382,6 +386,10 @@ def test_any_order_of_calls_and_deaths(cluster: None) -> None:
     play(AnyOrder, examples=6, steps=14)
 
 
+class OfThree(AnyOrder):
+    learners = 3
+
+
 class OnTorch(AnyOrder):
     backend = "torch"
 
@@ -396,9 +404,7 @@ class Stopped(AnyOrder):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("machine", "examples"),
-    [(AnyOrder, 60), (Stopped, 20), (OnTorch, 20), (OnTf2, 6)],
-    ids=lambda each: each.__name__ if isinstance(each, type) else "",
+    ("machine", "examples"), [(AnyOrder, 60), (OfThree, 20), (OnTorch, 20), (OnTf2, 6), (Stopped, 20)]
 )
 def test_many_orders_of_calls_and_deaths(cluster: None, machine: type[AnyOrder], examples: int) -> None:
     play(machine, examples, steps=30)

@@ -133,17 +133,14 @@ class Members:
         self._processes |= new
         places = answers(self.ray, {rank: new[rank].find() for rank in ranks}, config.build_timeout_s)
         lost = [place for place in places.values() if isinstance(place, Lost)]
-        if lost:
-            return lost
-        for rank, place in places.items():
-            new[rank].place = place
-        refs = {rank: new[rank].call("build", cloudpickle.dumps(config)) for rank in ranks}
-        replies, lost = self._read(
-            answers(self.ray, refs, config.build_timeout_s)
-        )  # an import silences all threads
-        if not lost:
-            raise_failures(replies)
-        return lost
+        there = [rank for rank in ranks if not isinstance(places[rank], Lost)]
+        for rank in there:
+            new[rank].place = places[rank]
+        refs = {rank: new[rank].call("build", cloudpickle.dumps(config)) for rank in there}
+        # without signs of life: while a framework is imported no other thread may speak
+        replies, others = self._read(answers(self.ray, refs, config.build_timeout_s))
+        raise_failures(replies)
+        return lost + others
 
     def bury(self, lost: Lost) -> None:
         """Take one out of the group, and make sure that it has ended."""
