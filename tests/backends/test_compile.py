@@ -226,3 +226,14 @@ def test_tf2_asks_xla_for_operations_in_order_on_one_thread_only_and_never_again
     monkeypatch.setenv("XLA_FLAGS", said)
     built(config("tf2", "auto", num_epochs=1)).update(make_batch(64))
     assert os.environ["XLA_FLAGS"] == expected
+
+
+def test_an_update_of_many_epochs_is_as_many_of_few(backend):
+    """Its table of row numbers goes to the program in pieces; two half as long ones fit into one each."""
+    settings = {"minibatch_size": 512, "shuffle_batch_per_epoch": False, "use_kl_loss": False}
+    short, long = (built(config(backend, "auto", **settings)) for _ in "12")
+    batch = make_batch(512)
+    means = [short.update(batch, num_epochs=260)["default_policy"]["total_loss"] for _ in range(2)]
+    found = long.update(batch, num_epochs=520)["default_policy"]["total_loss"]
+    assert np.array_equal(flat_weights(long), flat_weights(short))
+    assert found == pytest.approx(np.mean(means), rel=1e-5)

@@ -9,8 +9,6 @@ from numbers import Real
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from plugrad import batch as batches
 from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
@@ -19,6 +17,7 @@ from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.minibatches import Cut, evened, indices, on_host, units
 from plugrad.learner.nonfinite import NONFINITE
+from plugrad.learner.padding import padded, pieces
 from plugrad.learner.sharing import agree, share, summed
 from plugrad.learner.step import Reads, make_step
 from plugrad.learner.undo import Undo, state_variables
@@ -141,9 +140,21 @@ class UpdateCall:
             columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
         if program.static_minibatches:
             columns, order = evened(columns, order, cut.accumulate)
-        num_steps = _length(order)
-        means = program.run(*self._convert(columns, order, program), num_steps)
-        return summed(learner, learner._convert_to_numpy(means))
+        return summed(learner, self._means(program, columns, order))
+
+    def _means(
+        self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]
+    ) -> dict[str, Array]:
+        learner, num_steps = self._learner, _length(order)
+        if program.static_shapes:
+            hosted = _on_host(learner, columns)
+            columns = {m: {c: padded(values) for c, values in each.items()} for m, each in hosted.items()}
+        converted, means = learner._convert_batch_type(columns), dict[str, Array]()
+        for piece, steps in pieces(order) if program.static_shapes else [(order, num_steps)]:
+            found = program.run(converted, learner._convert_batch_type(piece), steps)
+            for name, mean in learner._convert_to_numpy(found).items():
+                means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
+        return means
 
     def _finite_minibatches(
         self,
@@ -175,16 +186,6 @@ class UpdateCall:
             return nonfinite.parameters_in(self._run(program, cut, columns, order))
         finally:
             learner.names_parameters = False
-
-    def _convert(
-        self, columns: batches.Batch, order: Mapping[ModuleID, Array], program: Program
-    ) -> tuple[Any, Any]:
-        learner = self._learner
-        if program.static_shapes:
-            hosted = _on_host(learner, columns)
-            columns = {m: {c: _pad(values) for c, values in each.items()} for m, each in hosted.items()}
-            order = {module_id: _pad(each) for module_id, each in order.items()}
-        return learner._convert_batch_type(columns), learner._convert_batch_type(order)
 
     def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
         """The program for such columns, and what it reads of them, which is known once it was run."""
@@ -267,16 +268,6 @@ def _check_timesteps(timesteps: Any) -> None:
 def _length(order: Mapping[ModuleID, Array]) -> int:
     """How many minibatches."""
     return len(next(iter(order.values())))
-
-
-def _pad(values: Array) -> Array:
-    """Rows up to the next power of two (at least 16): a changing number of rows does not recompile a program."""
-    rows = max(16, 1 << (len(values) - 1).bit_length())
-    if rows == len(values):
-        return values
-    padded = np.zeros((rows, *values.shape[1:]), values.dtype)
-    padded[: len(values)] = values
-    return padded
 
 
 class _Clock:

@@ -7,7 +7,7 @@ from plugrad.hooks.backend_spec import Program
 from plugrad.learner.call import UpdateCall
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.step import Reads
-from plugrad.types import ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 Results = dict[ModuleID, dict[str, Any]]
 
@@ -24,12 +24,12 @@ class _OneByOne(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
         """See `Program`."""
-        self.metrics = []
         for step in range(num_steps):
             order = {module_id: each[step : step + 1] for module_id, each in indices.items()}
             self.metrics.append(self._within.run(columns, order, 1))
         self.mode, self.reason = self._within.mode, self._within.reason
-        return {name: sum(each[name] for each in self.metrics) / num_steps for name in self.metrics[0]}
+        own = self.metrics[-num_steps:]
+        return {name: sum(each[name] for each in own) / num_steps for name in own[0]}
 
 
 class _CallOneByOne(UpdateCall):
@@ -39,6 +39,10 @@ class _CallOneByOne(UpdateCall):
         program, reads = super()._program(columns, naming=naming)
         self.program = _OneByOne(program)
         return self.program, reads
+
+    def _means(self, program: Any, columns: Any, order: Any) -> dict[str, Array]:
+        program.metrics.clear()
+        return super()._means(program, columns, order)
 
 
 def results_of_minibatches(learner: Any, update: Callable[[], Results]) -> list[Results]:
