@@ -188,11 +188,12 @@ def exchanged(ops: Ops, gradients: Gradients, exchange: Callable[[Tensor], Tenso
     """The gradients after `exchange` of all their entries as one flat tensor: one message whatever the optimizers."""
     flats = as_flat(ops, gradients)
     parts = [flats.flat(layout) for layout in flats.layouts]
-    if not parts:
-        return flats
-    bucket = exchange(parts[0] if len(parts) == 1 else ops.concat(parts, 0))
-    pieces = ops.split(bucket, [layout.size for layout in flats.layouts], 0)
-    return FlatGradients(ops, list(zip(flats.layouts, pieces, strict=True)))
+    if len(parts) > 1:
+        bucket = exchange(ops.concat(parts, 0))
+        parts = list(ops.split(bucket, [layout.size for layout in flats.layouts], 0))
+    elif parts:
+        parts = [exchange(parts[0])]
+    return FlatGradients(ops, list(zip(flats.layouts, parts, strict=True)))
 
 
 def clip_gradients(

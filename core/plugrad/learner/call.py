@@ -140,7 +140,7 @@ class UpdateCall:
             columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
         if program.static_minibatches:
             columns, order = evened(columns, order, cut.accumulate)
-        return summed(learner, self._means(program, columns, order))
+        return summed(learner, self._means(program, columns, order), columns)
 
     def _means(
         self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]

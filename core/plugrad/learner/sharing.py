@@ -76,9 +76,7 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 def weighing(learner: Any, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
     """While it lasts `learner.weights` are those of this minibatch, if it has any; yields the rows alone. Traced."""
     rows = {module_id: each for module_id, each in minibatch.items() if module_id != WEIGHTS}
-    if WEIGHTS in minibatch:
-        carried, ops = minibatch[WEIGHTS], learner.ops
-        learner.weights = {each: ops.reshape(carried[each], ()) for each in (*rows, ALL_MODULES)}
+    learner.weights = minibatch.get(WEIGHTS)
     try:
         yield rows
     finally:
@@ -89,17 +87,31 @@ def weighed(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tens
     """This learner's part of each loss. Traced."""
     if learner.weights is None:
         return losses
-    return {module_id: loss * learner.weights[module_id] for module_id, loss in losses.items()}
+    return {
+        module_id: loss * learner.ops.reshape(learner.weights[module_id], ())
+        for module_id, loss in losses.items()
+    }
 
 
-def weighed_metrics(learner: Any, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-    """This learner's part of each metric; the losses have their weight already. Traced."""
-    if learner.weights is None:
+def weighed_metrics(learner: Any, metrics: dict[str, Tensor], minibatch: ModuleBatches) -> dict[str, Tensor]:
+    """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
+    if learner.weights is None or not _change(minibatch):
         return metrics
+    scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
+    return _weighed(metrics, scalars)
+
+
+def _change(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
+    """Whether a learner's weights change from step to step: all have as many rows, but some may be hidden."""
+    return any(Columns.LOSS_MASK in each for each in columns.values())
+
+
+def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
+    """Metrics times the weight of their module; the losses have it already."""
     found = {}
     for name, value in metrics.items():
         module_id, key = name.split(SEPARATOR)
-        weight = learner.weights.get(module_id, learner.weights[ALL_MODULES])
+        weight = weights.get(module_id, weights[ALL_MODULES])
         found[name] = value if key == TOTAL_LOSS_KEY else value * weight
     return found
 
@@ -128,10 +140,18 @@ def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
     return exchanged(learner.ops, gradients, exchange)
 
 
-def summed(learner: Any, numbers: Mapping[str, Array]) -> dict[str, Array]:
-    """The numbers of all learners added up, after a program: what hooks and schedules read is the same on all."""
+def summed(learner: Any, numbers: Mapping[str, Array], columns: Batch) -> dict[str, Array]:
+    """The means of all learners' metrics added up, after a program: what hooks and schedules read is the same on all.
+
+    Args:
+        learner: with its own part of each.
+        numbers: its metrics.
+        columns: that they are of, of all learners.
+    """
     if learner.collective is None:
         return dict(numbers)
+    if not _change(columns):
+        numbers = _weighed(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
     total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
     return dict(zip(numbers, total, strict=True))
 

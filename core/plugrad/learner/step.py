@@ -43,7 +43,7 @@ def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str,
             if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
                 losses = weighed(learner, losses)
                 _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
-            return weighed_metrics(learner, metrics)
+            return weighed_metrics(learner, metrics, rows)
 
     return step
 
