@@ -103,7 +103,7 @@ def weighed_metrics(learner: Any, metrics: dict[str, Tensor], minibatch: ModuleB
 
 def _change(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
     """Whether a learner's weights change from step to step: all have as many rows, but some may be hidden."""
-    return any(Columns.LOSS_MASK in each for each in columns.values())
+    return any(Columns.LOSS_MASK in each for module_id, each in columns.items() if module_id != WEIGHTS)
 
 
 def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
@@ -118,14 +118,15 @@ def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dic
 
 def marked(learner: Any, losses: Mapping[ModuleID, Tensor], gradients: Gradients) -> Gradients:
     """Gradients that are not finite if a loss is not: so the learners that reduce them learn of it. Traced."""
-    flats = as_flat(learner.ops, gradients)
-    if learner.weights is None or not flats.layouts:
+    if learner.weights is None or not losses:
         return gradients
-    mark = 0.0 * sum(losses.values())
-    first, *others = flats.layouts
-    return FlatGradients(
-        learner.ops, [(first, flats.flat(first) + mark), *((each, flats.flat(each)) for each in others)]
-    )
+    flats = as_flat(learner.ops, gradients)
+    first, *others = losses.values()
+    total = sum(others, first)
+    mark = total - total  # 0, or no number
+    buffers = [(layout, flats.flat(layout)) for layout in flats.layouts]
+    buffers[:1] = [(layout, flat + mark) for layout, flat in buffers[:1]]
+    return FlatGradients(learner.ops, buffers)
 
 
 @hookimpl
