@@ -7,6 +7,7 @@ from learning import flat, largest_difference, ppo_batch, with_modules
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerGroup, RLModuleSpec
+from plugrad.errors import NonFiniteError
 from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
@@ -98,6 +99,21 @@ def test_modules_that_are_in_some_shares_only(size: int) -> None:
             close(found, expected)
     assert len({digest_of(each) for each in learners}) == 1
     assert largest_difference(learners[0].get_weights(), one.get_weights()) < 1e-6
+
+
+class InfiniteOnOne(Learner):
+    """Its loss is infinite on one learner only, and its gradients are what they were."""
+
+    def compute_loss_for_module(self, **given):
+        loss = super().compute_loss_for_module(**given)
+        return loss + np.inf if self.collective.rank == 1 else loss
+
+
+def test_a_loss_that_is_infinite_on_one_learner_is_an_error_on_all() -> None:
+    config = group_config("torch").learners(learner_class=InfiniteOnOne)
+    learners = [config.build_learner() for _ in range(3)]
+    found = on_all(learners, lambda learner: learner.update(ppo_batch(64)))
+    assert [type(each) for each in found] == [NonFiniteError] * 3
 
 
 SEQUENCES = RLModuleSpec(
