@@ -383,7 +383,7 @@ def play(machine: type[AnyOrder], examples: int, steps: int) -> None:
 
 
 def test_any_order_of_calls_and_deaths(cluster: None) -> None:
-    play(AnyOrder, examples=6, steps=14)
+    play(AnyOrder, examples=5, steps=14)
 
 
 class OfThree(AnyOrder):

@@ -153,8 +153,9 @@ def test_an_algorithm_trains_on_remote_learners_and_resumes(cluster: None, tmp_p
     local.stop()
 
 
+@pytest.mark.parametrize("what", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
-    cluster: None, tmp_path: Path
+    cluster: None, tmp_path: Path, what: int
 ) -> None:
     from plugrad_ppo import PPOConfig
 
@@ -164,6 +165,7 @@ def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
         .training(train_batch_size=256, minibatch_size=64, num_epochs=2)
         .debugging(seed=3)
         .env_runners(num_env_runners=2, num_envs_per_env_runner=4, normalize_observations=True)
+        .learners(timeout_s=5)
     )
     algorithm = config.build_algo()
     for _ in range(2):
@@ -181,8 +183,10 @@ def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
     algorithm.restore_from_path(tmp_path)
     again = algorithm.train()
     assert again["learners"][f"{P}/total_loss"] == first["learners"][f"{P}/total_loss"]
-    os.kill(algorithm.env_runner._processes[1].place[1], signal.SIGKILL)
+    os.kill(algorithm.env_runner._processes[1].place[1], what)
+    start = time.perf_counter()
     assert algorithm.train()["env_runners/num_env_steps_sampled"] == 256
+    assert time.perf_counter() - start < 30  # not build_timeout_s
     algorithm.stop()
 
 

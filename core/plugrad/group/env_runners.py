@@ -15,7 +15,7 @@ import numpy as np
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group.env_runner_actor import EnvRunnerActor
-from plugrad.group.processes import Lost, Process, answers, end_all, start
+from plugrad.group.processes import Lost, Process, answers, end_all, patient_answers, start
 from plugrad.group.ray_start import ray_for, reserved
 from plugrad.sampling.episode_metrics import WINDOW, summary
 from plugrad.sampling.normalization import ObservationNormalizer
@@ -149,7 +149,9 @@ class RemoteEnvRunners:
             refs = {
                 rank: each.call(method, *args) for rank, each in self._processes.items() if rank not in found
             }
-            new = answers(self._ray, refs, self.config.build_timeout_s)
+            new = patient_answers(
+                self._ray, self._processes, refs, self.config.build_timeout_s, self.config.timeout_s
+            )
             lost = [answer for answer in new.values() if isinstance(answer, Lost)]
             found |= {rank: answer for rank, answer in new.items() if not isinstance(answer, Lost)}
             if lost:

@@ -127,9 +127,6 @@ class LearnerActor:
         if self._collective is not None:
             self._collective.abort(reason)
 
-    def show_sign_of_life(self) -> None:
-        """Answered from another thread, also while the learner computes or compiles; not by a stopped process."""
-
     def look(self) -> Reply:
         """How far it is."""
         return self._reply(lambda: None)

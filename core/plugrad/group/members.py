@@ -12,7 +12,7 @@ from typing import Any
 from plugrad.collective import SHARED_MEMORY, SOCKETS
 from plugrad.collective.shared_memory import path_of
 from plugrad.group.learner_actor import LearnerActor
-from plugrad.group.processes import Lost, Process, answers, end_all, start
+from plugrad.group.processes import Lost, Process, answers, end_all, patient_answers, start
 from plugrad.group.ray_start import reserved
 from plugrad.group.replies import Replies, Reply, failure_of, raise_failures
 
@@ -72,20 +72,11 @@ class Members:
         reply, batch = self._processes[0].call("prepare", episodes, num_returns=2)
         return *self._read(self._wait({0: reply}, timeout_s)), batch
 
-    def _wait(self, refs: Mapping[int, Any], timeout_s: float, waited_s: float = 0.0) -> dict[int, Any]:
-        """The answers. Who has longer than usual, to compile, must give a sign of life in the usual time."""
-        usual_s = self.config.timeout_s
-        if timeout_s <= usual_s:
-            return answers(self.ray, refs, timeout_s + GRACE_S, self._tell_others, waited_s)
-        signs = {rank: self._processes[rank].call("show_sign_of_life", control=True) for rank in refs}
-        found = answers(self.ray, refs, usual_s + GRACE_S, self._tell_others, waited_s)
-        silent = {rank for rank, each in found.items() if isinstance(each, Lost) and not each.died}
-        shown = answers(self.ray, {rank: signs[rank] for rank in silent}, 0.0)
-        stopped = {rank for rank in silent if isinstance(shown[rank], Lost)}
-        for rank in stopped:
-            self._tell_others(found[rank])
-        busy = {rank: refs[rank] for rank in silent - stopped}
-        return found | (self._wait(busy, timeout_s - usual_s, waited_s + usual_s) if busy else {})
+    def _wait(self, refs: Mapping[int, Any], timeout_s: float) -> dict[int, Any]:
+        usual_s = self.config.timeout_s + GRACE_S
+        return patient_answers(
+            self.ray, self._processes, refs, timeout_s + GRACE_S, usual_s, self._tell_others
+        )
 
     def _read(self, found: Mapping[int, Any]) -> tuple[Replies, list[Lost]]:
         replies: Replies = {}

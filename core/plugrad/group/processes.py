@@ -61,6 +61,10 @@ class Process:
         """Reference to its place."""
         return self._handle.__ray_call__.remote(_place)
 
+    def ask_for_sign_of_life(self) -> Any:
+        """Reference to nothing: a thread beside the busy one answers, but no process that stands still."""
+        return self._handle.__ray_call__.options(concurrency_group=CONTROL).remote(_say_nothing)
+
     def call(self, method: str, *args: Any, control: bool = False, num_returns: int = 1) -> Any:
         """Ask for something; returns Ray's reference to the answer."""
         remote = getattr(self._handle, method).options(
@@ -123,6 +127,10 @@ def _place(actor: Any) -> tuple[str, int]:
     return ray.get_runtime_context().get_node_id(), os.getpid()
 
 
+def _say_nothing(actor: Any) -> None:
+    pass
+
+
 def _end(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
@@ -167,6 +175,37 @@ def answers(
             if on_lost is not None and isinstance(found[ranks[ref]], Lost):
                 on_lost(found[ranks[ref]])
     return dict(sorted(found.items()))
+
+
+def patient_answers(
+    ray: Any,
+    processes: Mapping[int, Process],
+    refs: Mapping[int, Any],
+    timeout_s: float,
+    usual_s: float,
+    on_lost: Callable[[Lost], None] | None = None,
+    waited_s: float = 0.0,
+) -> dict[int, Any]:
+    """`answers` of those that may take long, to compile say, but must give a sign of life in the usual time.
+
+    Args: as `answers`, and
+        processes: by rank.
+        usual_s: seconds after which one that has given no sign of life is lost.
+    """
+    if timeout_s <= usual_s:
+        return answers(ray, refs, timeout_s, on_lost, waited_s)
+    signs = {rank: processes[rank].ask_for_sign_of_life() for rank in refs}
+    found = answers(ray, refs, usual_s, on_lost, waited_s)
+    silent = {rank for rank, each in found.items() if isinstance(each, Lost) and not each.died}
+    seen = answers(ray, {rank: signs[rank] for rank in silent}, 0.0)
+    busy = {rank: refs[rank] for rank in silent if not isinstance(seen[rank], Lost)}
+    for rank in silent - busy.keys():
+        if on_lost is not None:
+            on_lost(found[rank])
+    if not busy:
+        return found
+    later = patient_answers(ray, processes, busy, timeout_s - usual_s, usual_s, on_lost, waited_s + usual_s)
+    return found | later
 
 
 def _answer(ray: Any, rank: int, ref: Any) -> Any:
