@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-import json, logging, ray
+import json, logging, ray, torch
 from ray.cluster_utils import Cluster
 from groups import group_config
 from learning import largest_difference, ppo_batch
@@ -17,6 +17,10 @@ ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
 config = group_config("torch").learners(num_learners=3, num_cpus_per_learner=1, on_failure="shrink")
 one = config.learners(num_learners=0).build_learner()
 node = lambda learner: ray.get_runtime_context().get_node_id()
+wish = config.learners(num_learners=1, num_cpus_per_learner=2, custom_resources_per_learner={"far": 1})
+with wish.build_learner_group() as group:
+    placed = group.foreach_learner(lambda learner: [node(learner), torch.get_num_threads()])
+    placed = placed == [[far.node_id, 2]]
 with config.build_learner_group() as group:
     kinds = group.foreach_learner(lambda learner: type(learner.collective).__name__)
     nodes = len(set(group.foreach_learner(node)))
@@ -26,7 +30,7 @@ with config.build_learner_group() as group:
     cluster.remove_node(far)
     one.update(ppo_batch(64, seed=2)), group.update(ppo_batch(64, seed=2))
     after = largest_difference(one.get_weights(), group.get_weights())
-    print(json.dumps([kinds, nodes, before, after, len(group)]))
+    print(json.dumps([placed, kinds, nodes, before, after, len(group)]))
 ray.shutdown()
 cluster.shutdown()
 """
@@ -43,7 +47,8 @@ def test_a_group_on_two_nodes_trains_and_loses_one_without_losing_the_run() -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    kinds, nodes, before, after, left = json.loads(done.stdout.splitlines()[-1])
+    placed, kinds, nodes, before, after, left = json.loads(done.stdout.splitlines()[-1])
+    assert placed
     assert (kinds, nodes) == (["Star"] * 3, 2)
     assert max(before, after) < 1e-6
     assert 1 <= left < 3
