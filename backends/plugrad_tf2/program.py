@@ -1,7 +1,7 @@
 """An update as a program: every minibatch in one `tf.function`, compiled by XLA where it can be."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2.clusters import APPLY, DIFFERENTIATE, clusters
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
 
@@ -40,19 +41,31 @@ class TracedStep:
 
     def __init__(self, learner: Any, step: Step) -> None:
         self.names: list[str] = []
+        self.clusters: Collection[str] = ()
         self._learner = learner
         self._step = step
         self.function = tf.function(self._vector, autograph=False)
 
     def _vector(self, columns: ModuleBatches, indices: Indices) -> Any:
+        graph = tf.compat.v1.get_default_graph()
+
+        def take(rows: Any, column: Any) -> Any:
+            with graph.as_default():  # not in a part that is compiled: the next part may ask for it too
+                return tf.gather(column, rows)
+
         minibatch = {
-            module_id: Rows(module_id, columns[module_id], partial(tf.gather, indices=rows))
+            module_id: Rows(module_id, columns[module_id], partial(take, rows))
             for module_id, rows in indices.items()
         }
-        with _naming(self._learner):
+        with _naming(self._learner), clusters(self._learner, self.clusters):
             metrics = self._step(minibatch)
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
+
+    def keep_clusters(self, parts: Collection[str]) -> None:
+        """Trace anew, with only these of the compiled parts."""
+        self.clusters = [each for each in self.clusters if each in parts]
+        self.function = tf.function(self._vector, autograph=False)
 
     def named(self, vector: Any) -> dict[str, Any]:
         """`{metric: scalar}` of a vector."""
@@ -146,15 +159,15 @@ class WholeUpdate(Program):
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
         self._traced = TracedStep(learner, step)
         self._flats = flats
+        self._collective = learner.collective
         self._widths: set[tuple[int, ...]] = set()
         self._xla = tf.function(self._loop, autograph=False, jit_compile=True)
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
         self._program = self._xla
         if learner.collective is not None:
-            self._program = self._graph
-            self.reason = (
-                "the whole update as one graph without XLA, which cannot let learners exchange gradients"
-            )
+            self._traced.clusters = (DIFFERENTIATE, APPLY)
+            self._program = self._xla = tf.function(self._loop, autograph=False)
+            self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program`."""
@@ -164,7 +177,8 @@ class WholeUpdate(Program):
             try:
                 vector = self._program(columns, indices, steps)
             except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-                if self._program is self._graph:
+                failed = self._collective is not None and self._collective.failure is not None
+                if failed or self._program is self._graph:
                     raise
                 self._leave_xla(f"XLA refuses it: {str(error).strip().splitlines()[0]}")
                 vector = self._program(columns, indices, steps)
@@ -176,13 +190,16 @@ class WholeUpdate(Program):
             return
         self._widths.add(width)
         if len(self._widths) > MOST_WIDTHS:
-            self._leave_xla("the size of the minibatches keeps changing")
+            self._leave_xla("the size of the minibatches keeps changing", keep=(APPLY,))
         else:
             log.info("compiling the update for tf2: the first one takes some seconds")
 
-    def _leave_xla(self, why: str) -> None:
+    def _leave_xla(self, why: str, keep: Collection[str] = ()) -> None:
         self._program = self._graph
-        self.reason = f"the whole update as one graph without XLA, because {why}"
+        # Learners whose shares have other sizes go on in XLA: what is applied must be the same bits on all.
+        self._traced.keep_clusters(keep)
+        but = " but for the optimizers" if self._traced.clusters else ""
+        self.reason = f"the whole update as one graph without XLA{but}, because {why}"
         log.warning("update mode %s: %s", self.mode, self.reason)
 
     def _loop(self, columns: ModuleBatches, indices: Indices, num_steps: Any) -> Any:

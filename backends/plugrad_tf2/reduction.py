@@ -1,6 +1,6 @@
 """Gradients of all learners of a group added up, through the host: a function in Python that the graph calls.
 
-XLA takes no such function, so that programs of a group are graphs without it.
+XLA takes no such function, so that programs of a group are graphs with XLA before and after it (`clusters`).
 """
 
 from typing import Any

@@ -1,0 +1,59 @@
+"""XLA for the parts of a step between which learners exchange gradients: XLA itself takes no call of the host.
+
+Losses with their gradients are one part, the optimizers another. What lies between them stays in the graph around.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from plugrad.gradients import FlatGradients, Gradients, as_flat
+from plugrad_tf2 import ops
+
+DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"
+
+
+@contextmanager
+def clusters(learner: Any, parts: Collection[str]) -> Iterator[None]:
+    """What is traced meanwhile has these parts compiled: `DIFFERENTIATE`, `APPLY`."""
+    fronts = {name: vars(learner)[name] for name in parts if name in vars(learner)}
+    compiled: dict[str, Callable[..., Any]] = {
+        DIFFERENTIATE: partial(_differentiate, learner),
+        APPLY: _apply_gradients,
+    }
+    for name in parts:
+        setattr(learner, name, partial(compiled[name], getattr(learner, name)))
+    try:
+        yield
+    finally:
+        for name in parts:
+            delattr(learner, name)
+        vars(learner).update(fronts)
+
+
+def _compiled(part: Callable[[], Any]) -> Any:
+    # Made anew for each trace: it captures the tensors of that trace.
+    return tf.function(part, autograph=False, jit_compile=True)()
+
+
+def _differentiate(learner: Any, differentiate: Callable[..., Any], variables: Any, loss_fn: Any) -> Any:
+    """Losses, outputs and gradients; metrics that a loss registers come out of the part with them."""
+    layouts: list[Any] = []
+
+    def part() -> Any:
+        losses, outputs, gradients = differentiate(variables, loss_fn)
+        flats = as_flat(ops, gradients)
+        layouts[:] = flats.layouts
+        return losses, outputs, [flats.flat(each) for each in layouts], dict(metrics)
+
+    with learner.metrics.step() as metrics:
+        losses, outputs, flats, registered = _compiled(part)
+        metrics.update(registered)
+    return losses, outputs, FlatGradients(ops, list(zip(layouts, flats, strict=True)))
+
+
+def _apply_gradients(apply: Callable[[Gradients], None], gradients_dict: Gradients) -> None:
+    _compiled(partial(apply, gradients_dict))
