@@ -52,6 +52,9 @@ def use_one_thread(backend: str) -> None:
 
         torch.set_num_threads(1)
     else:
+        import plugrad_tf2  # noqa: F401  (first, as in a learner's process: TensorFlow reads what it sets)
+
+        # isort: split
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(1)
