@@ -35,19 +35,22 @@ def ppo_loss(
     past_logp, advantages, targets = _checked(ops, module_id, batch, fwd_out, logp)
     surrogate = _surrogate(ops, ops.exp(logp - past_logp), advantages, config.clip_param)
     value_error = ops.square(fwd_out[Columns.VF_PREDS] - targets)
-
-    policy_loss = -mean_over_rows(ops, surrogate, batch)
-    vf_loss = mean_over_rows(ops, ops.minimum(value_error, config.vf_clip_param), batch)
-    entropy = mean_over_rows(ops, present.entropy(), batch)
-    loss = policy_loss + config.vf_loss_coeff * vf_loss - config.entropy_coeff * entropy
-    metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, "entropy": entropy}
-    metrics["vf_loss_unclipped"] = mean_over_rows(ops, value_error, batch)
+    rows = {
+        "policy_loss": -surrogate,
+        "vf_loss": ops.minimum(value_error, config.vf_clip_param),
+        "vf_loss_unclipped": value_error,
+        "entropy": present.entropy(),
+    }
+    loss = (
+        rows["policy_loss"] + config.vf_loss_coeff * rows["vf_loss"] - config.entropy_coeff * rows["entropy"]
+    )
     if config.use_kl_loss:
         past = dist_class.from_logits(batch[Columns.ACTION_DIST_INPUTS])
-        metrics[KL_KEY] = mean_over_rows(ops, past.kl(present), batch)
-        loss = loss + config.kl_coeff * metrics[KL_KEY]
-    learner.register_metrics(module_id, metrics)
-    return loss
+        rows[KL_KEY] = past.kl(present)
+        loss = loss + config.kl_coeff * rows[KL_KEY]
+    for name, values in rows.items():
+        learner.register_metric(module_id, name, mean_over_rows(ops, ops.stop_gradient(values), batch))
+    return mean_over_rows(ops, loss, batch)
 
 
 def _checked(
