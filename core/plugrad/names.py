@@ -6,9 +6,15 @@ resolved where they are used, never while a file is read.
 
 import importlib
 import sys
+from types import ModuleType
 from typing import Any
 
 from plugrad.errors import ConfigError, did_you_mean
+
+_WHERE_PYTHON_LOOKS = (
+    "; the current directory is searched only with PYTHONPATH=., and for environments and classes that are settings "
+    "on the command line. Is it installed?"
+)
 
 
 def importable_name(value: Any) -> str | None:
@@ -37,7 +43,7 @@ def resolve_name(name: str, *, where: str = "name") -> Any:
         raise ConfigError(
             f'{where}: {name!r} names nothing importable; write "package.module:Name"', name=name
         )
-    found: Any = _import(module_name, name, where)
+    found: Any = import_named(module_name, name, where=where)
     for part in qualname.split("."):
         if not hasattr(found, part):
             hint = did_you_mean(part, vars(found))
@@ -46,10 +52,26 @@ def resolve_name(name: str, *, where: str = "name") -> Any:
     return found
 
 
-def _import(module_name: str, name: str, where: str) -> Any:
+def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
+    """Import the module of a name.
+
+    Args:
+        module_name: the part of `name` before the colon.
+        name: the whole name, for the error.
+        where: the setting that holds the name, for the error.
+
+    Raises:
+        ConfigError: it is no module's name, such as a file's path, or it cannot be imported.
+    """
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise ConfigError(
+            f'{where}: {name!r}: {module_name!r} is not the name of a module; write "package.module:Name", '
+            'such as "myenvs:Name" for a file myenvs.py',
+            name=name,
+        )
     try:
         return importlib.import_module(module_name)
     except ImportError as error:
         lost = isinstance(error, ModuleNotFoundError) and error.name == module_name.split(".")[0]
-        hint = "; the current directory is searched only with PYTHONPATH=." if lost else ""
+        hint = _WHERE_PYTHON_LOOKS if lost else ""
         raise ConfigError(f"{where}: {name!r} cannot be imported: {error}{hint}", name=name) from error

@@ -67,7 +67,16 @@ def test_a_class_within_a_class_can_be_named():
         ("CartPole-v7", {}, r"no environment 'CartPole-v7'.*Did you mean 'CartPole-v1'\?"),
         ("qqq", {}, "no environment 'qqq'.*Is the package that registers it imported"),
         ("gymnasium:CartPol-v1", {}, r"Did you mean 'CartPole-v1'\?"),
-        ("no_such_package.envs:Env-v0", {}, "cannot import 'no_such_package.envs'.*Is it installed"),
+        (
+            "no_such_package.envs:Env-v0",
+            {},
+            "'no_such_package.envs:Env-v0' cannot be imported.*Is it installed",
+        ),
+        ("./myenvs.py:Simple", {}, r"'./myenvs.py' is not the name of a module; write .*\"myenvs:Name\""),
+        (".myenvs:Simple", {}, "'.myenvs' is not the name of a module"),
+        (":Simple", {}, "'' is not the name of a module"),
+        ("Arcade/Pong-v5", {}, "No imported package registers ids Arcade/.*'package:Arcade/Pong-v5'"),
+        ("ALE/Pong-v5", {}, "No imported package registers ids ALE/.*'ale_py:ALE/Pong-v5'"),
         (
             "gymnasium.envs.classic_control:CartPolEnv",
             {},

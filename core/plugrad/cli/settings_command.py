@@ -10,6 +10,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
 from plugrad.cli.run_directory import saying_what_a_run_needs
+from plugrad.cli.typed_names import look_in_current_folder
 from plugrad.hooks.registry import get_algorithm
 from plugrad.hooks.unpackaged import whole_name
 
@@ -33,10 +34,18 @@ class Chosen:
     options: list[SettingOption]
 
     def split(self, arguments: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-        """The texts that were typed for settings, by field name, and the command's own arguments."""
+        """The texts that were typed for settings, by field name, and the command's own arguments.
+
+        Environments and classes among them are looked up in the current folder too.
+        """
         names = {option.name for option in self.options}
         own = {name: value for name, value in arguments.items() if name not in names}
-        return given_settings(self.options, arguments), own
+        if own.get("env") is not None:
+            own["env"] = look_in_current_folder(own["env"])
+        settings = given_settings(self.options, arguments)
+        importable = [option.info.name for option in self.options if option.info.importable]
+        settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}
+        return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
         """Which values of `--plugin` are listeners', as a config names them."""

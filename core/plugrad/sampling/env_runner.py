@@ -62,7 +62,7 @@ class EnvRunner:
 
     Args:
         config: see `SamplingConfig`; also `vectorization_mode` ("sync", the default, or
-            "vector_entry_point") if the config has it: see `plugrad.environments.make_vector_env`.
+            "vector_entry_point") if the config has it: see `plugrad.sampling.environments.make_vector_env`.
         act: the policy; the columns that it returns beside the actions become `extra_model_outputs`.
         initial_state: of a stateful policy, `{name: array}`, for one environment at the start of an episode; the states
             are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.carried_state`).
@@ -70,7 +70,7 @@ class EnvRunner:
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
 
     Raises:
-        ConfigError: see `plugrad.environments.make_vector_env`.
+        ConfigError: see `plugrad.sampling.environments.make_vector_env`.
     """
 
     def __init__(

@@ -3,7 +3,6 @@
 Knows Gymnasium; knows nothing of policies, episodes or learners.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -13,11 +12,15 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.names import import_named
 from plugrad.sampling.repeatable import RepeatableEnv
 from plugrad.types import Array
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
 """A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
+
+NAMESPACE_PACKAGES = {"ALE": "ale_py"}
+"""Which package registers the ids of a namespace, where the two have different names."""
 
 VECTORIZATION_MODES = ("sync", "vector_entry_point")
 
@@ -204,13 +207,7 @@ def _import_attribute(env: str) -> Callable[..., Any] | None:
     module_name, colon, attribute = env.partition(":")
     if not colon:
         return None
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(
-            f"environment {env!r}: cannot import {module_name!r}: {error}. Is it installed?",
-            env=env,
-        ) from error
+    module = import_named(module_name, env, where="environment")
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
@@ -231,11 +228,18 @@ def _is_id(name: str) -> bool:
 
 def _unknown(env: str, error: Exception) -> ConfigError:
     env_id = env.rpartition(":")[2]
-    hint = (
-        did_you_mean(env_id, gym.registry)
-        or " Is the package that registers it imported? 'package.module:Id-v0'"
-    )
+    hint = _whose_namespace(env_id) or did_you_mean(env_id, gym.registry)
+    hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
     return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
+
+
+def _whose_namespace(env_id: str) -> str:
+    """What to type for `"ALE/Pong-v5"` while nothing has registered an id that begins with `ALE/`."""
+    namespace, slash, _ = env_id.partition("/")
+    if not slash or any(known.startswith(f"{namespace}/") for known in gym.registry):
+        return ""
+    package = NAMESPACE_PACKAGES.get(namespace, "package")
+    return f" No imported package registers ids {namespace}/...: name the one that does, as in '{package}:{env_id}'."
 
 
 def _name(env: object) -> str:
