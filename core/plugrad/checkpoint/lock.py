@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from plugrad.checkpoint import strict_json
 from plugrad.checkpoint.disk import disk_errors, make_directory
@@ -32,12 +32,19 @@ _guard = threading.Lock()
 _holdings: dict[str, _Holding] = {}
 
 
+WRITTEN: Final = "{path} is being written by {holder}; give each run a directory of its own"
+
+
 @contextmanager
-def writer_lock(path: StrPath) -> Iterator[threading.Lock]:
+def writer_lock(path: StrPath, refusal: str = WRITTEN) -> Iterator[threading.Lock]:
     """Keep every other process from saving to `path`.
 
     A process may enter again, from any thread: `save_checkpoint` does so by itself for each save, a program
     that keeps a directory for itself does so once around its whole run.
+
+    Args:
+        path: of what is locked; the lock's file is `<path>.lock`.
+        refusal: the error's sentence, with `{path}` and `{holder}` to be filled in.
 
     Yields:
         The mutex by which the threads of this process take turns.
@@ -48,17 +55,17 @@ def writer_lock(path: StrPath) -> Iterator[threading.Lock]:
     """
     name = os.path.realpath(path) + ".lock"
     with disk_errors("lock", name):
-        holding = _enter(name)
+        holding = _enter(name, refusal)
     try:
         yield holding.turn
     finally:
         _leave(name, holding)
 
 
-def _enter(name: str) -> _Holding:
+def _enter(name: str, refusal: str) -> _Holding:
     with _guard:
         if name not in _holdings:
-            _holdings[name] = _Holding(_acquire(name))
+            _holdings[name] = _Holding(_acquire(name, refusal))
         _holdings[name].users += 1
         return _holdings[name]
 
@@ -73,7 +80,7 @@ def _leave(name: str, holding: _Holding) -> None:
             _release(holding.fd)
 
 
-def _acquire(name: str) -> int:
+def _acquire(name: str, refusal: str) -> int:
     make_directory(Path(name).parent)
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
@@ -82,9 +89,9 @@ def _acquire(name: str) -> int:
     except BlockingIOError:
         holder = _holder(fd)
         os.close(fd)
-        raise CheckpointLockedError(
-            _sentence(name, holder), path=name.removesuffix(".lock"), **holder
-        ) from None
+        path = name.removesuffix(".lock")
+        message = refusal.format(path=path, holder=_in_words(holder))
+        raise CheckpointLockedError(message, path=path, **holder) from None
     except BaseException:
         os.close(fd)
         raise
@@ -116,9 +123,8 @@ def _holder(fd: int) -> dict[str, Any]:
         return {}  # It has the lock and has not signed yet.
 
 
-def _sentence(name: str, holder: dict[str, Any]) -> str:
-    who = "process {pid} on {host} since {start}".format(**holder) if holder else "another process"
-    return f"{name.removesuffix('.lock')} is being written by {who}; give each run a directory of its own"
+def _in_words(holder: dict[str, Any]) -> str:
+    return "process {pid} on {host} since {start}".format(**holder) if holder else "another process"
 
 
 def _forget() -> None:

@@ -1,6 +1,7 @@
 """Exit codes, and errors as one clear line.
 
-0 done, 1 failed, 2 usage (an unknown backend, algorithm, environment or setting), 130 and 143 on signals.
+0 done, 1 failed, 2 usage (an unknown backend, algorithm, environment or setting, a run that another process trains),
+130 and 143 on signals.
 """
 
 import traceback
@@ -12,6 +13,7 @@ import click
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
+    CheckpointLockedError,
     ConfigError,
     MissingFrameworkError,
     PlugradError,
@@ -48,7 +50,7 @@ def exit_code(error: Exception) -> int:
     """2 if the user named something that is not there or cannot be, else 1."""
     if isinstance(error, MissingFrameworkError):
         return FAILED
-    usage = (ConfigError, BackendNotFoundError, AlgorithmNotFoundError)
+    usage = (ConfigError, BackendNotFoundError, AlgorithmNotFoundError, CheckpointLockedError)
     return USAGE if isinstance(error, usage) else FAILED
 
 

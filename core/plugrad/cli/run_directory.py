@@ -4,6 +4,7 @@ config.toml        every setting
 metrics.jsonl      one row per iteration; metrics.csv is the same as a table
 checkpoints/last   to resume from; checkpoints/best: of the best mean return
 summary.json       what the run came to, written when it ends
+train.lock         names the process that trains in the directory, as long as it does
 """
 
 import json
@@ -11,17 +12,19 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.checkpoint import load_checkpoint
+from plugrad.checkpoint import load_checkpoint, writer_lock
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
 from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
 from plugrad.learner.provenance import saying_who_had_it
 
 RUNS = Path("runs")
+LOCK = "train.lock"
 
 
 class RunDirectory:
@@ -35,7 +38,11 @@ class RunDirectory:
         self.path = path
         self.last = path / "checkpoints" / "last"
         self.best = path / "checkpoints" / "best"
-        self.metrics = MetricsFiles(path)
+
+    @cached_property
+    def metrics(self) -> MetricsFiles:
+        """Its metrics, read when they are asked for first."""
+        return MetricsFiles(self.path)
 
     @classmethod
     def create(cls, path: Path, config: AlgorithmConfig) -> "RunDirectory":
@@ -44,10 +51,8 @@ class RunDirectory:
         Raises:
             ConfigError: there is something in it already.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ConfigError(
-                f"--out: {path} is not empty; go on with --resume {path}, or give another directory"
-            )
+        if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
+            raise _not_empty(path)
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         run = cls(path)
         run.write_config(config)
@@ -99,6 +104,35 @@ class RunDirectory:
         raise ConfigError(f"{self.path} has no checkpoint yet")
 
 
+def _not_empty(path: Path) -> ConfigError:
+    return ConfigError(f"--out: {path} is not empty; go on with --resume {path}, or give another directory")
+
+
+@contextmanager
+def training_lock(path: Path) -> Iterator[None]:
+    """Keep every other process from training in a run directory; who only reads it needs no lock.
+
+    The kernel releases the lock when this process ends, however it ends.
+
+    Args:
+        path: the run directory, made if it is missing.
+
+    Raises:
+        ConfigError: it is no directory, or one with files in it that is no run directory.
+        CheckpointLockedError: another process trains there; names its pid and host, and since when.
+    """
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is not a directory")
+    names = {each.name for each in path.iterdir()} if path.exists() else set()
+    if names and not names & {LOCK, "config.toml"}:
+        raise _not_empty(path)
+    refusal = (
+        f"{path} is being trained by {{holder}}: wait until it ends, or train in another directory with --out"
+    )
+    with writer_lock(path / LOCK.removesuffix(".lock"), refusal):
+        yield
+
+
 @contextmanager
 def saying_what_a_run_needs(run: Path | None) -> Iterator[None]:
     """Within it, the error that a plugin is missing says whose it is, which the run's last checkpoint knows."""
@@ -113,13 +147,17 @@ def saying_what_a_run_needs(run: Path | None) -> Iterator[None]:
 
 
 def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
-    """`runs/<algorithm>-<env>-<backend>-s<seed>-<time>`, one that does not exist yet."""
+    """Make `runs/<algorithm>-<env>-<backend>-s<seed>-<time>`, a directory that did not exist before."""
     name = "offline" if config.env is None else str(config.env)
     env = re.sub(r"[^A-Za-z0-9_.-]", "_", name.rpartition(":")[2].rpartition("/")[2])
     stamp = time.strftime("%Y%m%d-%H%M%S")
     first = RUNS / f"{algorithm}-{env}-{config.backend}-s{config.seed}-{stamp}"
     path, number = first, 1
-    while path.exists():
-        number += 1
-        path = first.with_name(f"{first.name}-{number}")
-    return path
+    while True:
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            path = first.with_name(f"{first.name}-{number}")
+        else:
+            return path

@@ -12,7 +12,7 @@ from plugrad.cli.display import open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
 from plugrad.cli.resume import resume
-from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_run_needs
+from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_run_needs, training_lock
 from plugrad.cli.settings_command import SettingsCommand, chosen
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import arena, print_summary, summary_of
@@ -96,15 +96,19 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     request = _request(ctx, arguments)
     if request.tensorboard:
         require_tensorboard()
-    with StopSignals() as signals:
+    with StopSignals() as signals, ExitStack() as locked:
         atexit.register(signals.skip_teardown)  # comes after what frameworks and plugins will register
         run = RunDirectory.open(request.resume) if request.resume else None
+        if run is not None:
+            locked.enter_context(training_lock(run.path))
         config = request.resumed_config(run) if run else request.fresh_config()
         with saying_what_a_run_needs(request.resume):
             algorithm = config.build_algo()
         try:
             if run is None:
-                run = RunDirectory.create(request.out or default_path(config, request.algorithm), config)
+                path = request.out or default_path(config, request.algorithm)
+                locked.enter_context(training_lock(path))
+                run = RunDirectory.create(path, config)
             else:
                 resume(algorithm, run, request.whose_hyperparameters)
                 run.write_config(algorithm.config)

@@ -1,0 +1,41 @@
+"""Trainings of a moment in processes of their own, on the numpy backend."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from plugrad.cli.metrics_files import read_rows
+
+TINY = [
+    "--backend=numpy",
+    "--training.train_batch_size=8",
+    "--training.minibatch_size=none",
+    "--training.num_epochs=1",
+    "--rl_module.model_config={fcnet_hiddens = [1]}",
+    "--env_runners.num_envs_per_env_runner=2",
+    "--evaluation.evaluation_num_episodes=1",
+]
+FOR_EVER = "--stop-timesteps=1e12"
+
+
+def start(command: str, *arguments: object, **settings: Any) -> subprocess.Popen[str]:
+    """`plugrad COMMAND` in a process of its own."""
+    code = [sys.executable, "-c", "from plugrad.cli import main; main()", command]
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
+    return subprocess.Popen([*code, *map(str, arguments)], **settings)
+
+
+def iterations(run: Path) -> list[float]:
+    """What the metrics of a run count."""
+    return [row["training_iteration"] for row in read_rows(run / "metrics.jsonl")]
+
+
+def wait_for_iterations(run: Path, process: subprocess.Popen[str], number: int = 1) -> None:
+    """Until a process has done so many iterations."""
+    deadline = time.monotonic() + 60
+    while len(iterations(run)) < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
