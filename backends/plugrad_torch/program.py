@@ -14,6 +14,7 @@ from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.gathering import minibatches
+from plugrad_torch.inductor import NotCompiled, why_not
 from plugrad_torch.native import NativeOptimizer
 from plugrad_torch.tracing import CompiledStep, signature
 
@@ -104,16 +105,20 @@ class CompiledUpdate(Program):
         return self._compiled[key]
 
     def _fall_back(self, error: Exception) -> None:
+        self._eager = EagerUpdate(self._step)
+        self.mode, self.reason = "none", f"eager, because {self._why(error)}"
+        log.warning("update mode %s: %s", self.mode, self.reason)
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, NotCompiled):  # it was traced, so the loss is not to blame
+            return str(error)
         loss = f"the loss of {type(self._learner).__name__} with {type(self._learner.config).__name__}"
         first_line = (str(error).strip() or "no message").splitlines()[0]
-        self._eager = EagerUpdate(self._step)
-        self.mode = "none"
-        self.reason = f"eager, because {loss} cannot be compiled: {type(error).__name__}: {first_line}"
-        log.warning("update mode %s: %s", self.mode, self.reason)
+        return f"{loss} cannot be compiled: {type(error).__name__}: {first_line}"
 
 
 class CompiledForward(EagerUpdate):
-    """The eager loop with each module's forward pass compiled by `torch.compile`."""
+    """The eager loop with each module's forward pass compiled by `torch.compile`; eager where that fails."""
 
     def __init__(self, learner: Any, step: Step) -> None:
         super().__init__(step)
@@ -121,12 +126,14 @@ class CompiledForward(EagerUpdate):
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
         self.static_minibatches = True
         self._modules = [learner.module[module_id] for module_id in learner.trainable_module_ids]
-        self._forwards = [_compiled_forward(module) for module in self._modules]
+        self._forwards = [self._compiled_forward(module) for module in self._modules]
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
         """See `Program`."""
+        if self.mode == "none":
+            return super().run(columns, indices, num_steps)
         for module, forward in zip(self._modules, self._forwards, strict=True):
             module.forward_train = forward
         try:
@@ -135,18 +142,28 @@ class CompiledForward(EagerUpdate):
             for module in self._modules:
                 del module.forward_train
 
+    def _compiled_forward(self, module: Any) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
+        """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from its first call."""
+        compiled: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = torch.compile(module._forward_train)
+        read: list[str] = []
 
-def _compiled_forward(module: Any) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
-    """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from its first call."""
-    compiled: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = torch.compile(module._forward_train)
-    read: list[str] = []
+        def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            if self.mode == "none":
+                plain: dict[str, Tensor] = module._forward_train(batch)
+                return plain
+            if not read:
+                seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
+                outputs: dict[str, Tensor] = module._forward_train(seen)
+                read.extend(seen.taken)
+                return outputs
+            try:
+                return compiled({column: batch[column] for column in read})
+            except torch._dynamo.exc.BackendCompilerFailed as error:
+                self._fall_back(error)
+                return forward_train(batch)
 
-    def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if not read:
-            seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
-            outputs: dict[str, Tensor] = module._forward_train(seen)
-            read.extend(seen.taken)
-            return outputs
-        return compiled({column: batch[column] for column in read})
+        return forward_train
 
-    return forward_train
+    def _fall_back(self, error: Exception) -> None:
+        self.mode, self.reason = "none", f"eager, because {why_not(error)}"
+        log.warning("update mode %s: %s", self.mode, self.reason)

@@ -18,14 +18,11 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.capture import CapturedStep
 from plugrad_torch.gathering import tuples
+from plugrad_torch.inductor import compile_graph
 from plugrad_torch.variables import FlatParameters, TensorVariable
 
 log = logging.getLogger("plugrad")
 Place = tuple[ModuleID, str]
-
-ON_CPU = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
-"""Options of inductor: a step is some 90 small kernels, and calling them from C++ spares a fifth of its time. Headers
-that are compiled beforehand cost more than they save, since there is one program."""
 
 
 class CompiledStep:
@@ -35,6 +32,9 @@ class CompiledStep:
         step: the core's step.
         variables: what it reads and assigns.
         minibatch: an example; only its shapes and dtypes count.
+
+    Raises:
+        NotCompiled: inductor does not compile what was traced.
     """
 
     def __init__(
@@ -58,8 +58,7 @@ class CompiledStep:
         self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
         self._captured: CapturedStep | None = None
         self._can_capture = True
-        options = ON_CPU if state[0].device.type == "cpu" else {}
-        self._function: Any = torch._inductor.compile(graph, [inputs[n] for n in used], options=options)
+        self._function: Any = compile_graph(graph, [inputs[n] for n in used], state[0].device.type)
 
     def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """New values of the variables that changed, and the metrics as one vector, from variables and columns."""

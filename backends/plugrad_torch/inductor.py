@@ -1,0 +1,63 @@
+"""Inductor, torch's compiler: the options that it gets, and in words why it did not compile."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+ON_CPU = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
+"""A step is some 90 small kernels, and calling them from C++ spares a fifth of its time. Headers that are compiled
+beforehand cost more than they save, since there is one program."""
+
+
+class NotCompiled(Exception):
+    """Inductor did not compile a graph that torch had traced; the message says why."""
+
+
+def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], device: str) -> Any:
+    """The graph as a compiled function.
+
+    Args:
+        graph: what to compile.
+        inputs: examples of its arguments.
+        device: the type of device that it runs on.
+
+    Raises:
+        NotCompiled: inductor refuses.
+    """
+    try:
+        return torch._inductor.compile(graph, list(inputs), options=options_for(device))
+    except Exception as error:
+        raise NotCompiled(why_not(error)) from error
+
+
+def options_for(device: str) -> dict[str, Any]:
+    """The options for a type of device, without those that this version of torch does not have."""
+    wanted = ON_CPU if device == "cpu" else {}
+    known = torch._inductor.list_options() if wanted else ()
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def why_not(error: BaseException) -> str:
+    """Why inductor did not compile: what this machine lacks, or else what inductor says."""
+    from torch._inductor.exc import InvalidCxxCompiler  # brings in half of inductor
+
+    if any(isinstance(each, InvalidCxxCompiler) for each in _causes(error)):
+        return f'no C++ compiler was found (inductor looked for {_compiler()}): install g++ or set compile="none"'
+    first_line = (str(error).strip() or "no message").splitlines()[0]
+    return f"torch's inductor does not compile it here: {type(error).__name__}: {first_line}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = getattr(cause, "inner_exception", None) or cause.__cause__ or cause.__context__
+
+
+def _compiler() -> str:
+    """What inductor looks for: the environment variable CXX, or g++ (clang++ on macOS)."""
+    configured = torch._inductor.config.cpp.cxx
+    names = configured if isinstance(configured, list | tuple) else [configured]
+    return ", ".join(str(name) for name in names if name)

@@ -1,0 +1,68 @@
+"""What torch's compiler lacks on a machine is named as such, and what its version lacks is done without."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UPDATE = """
+import json, sys
+import gymnasium as gym
+import numpy as np
+from plugrad_bc import BCConfig
+
+def mode_after_an_update(compile):
+    spaces = {"default_policy": (gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Discrete(2))}
+    config = BCConfig().framework("torch", compile=compile).training(minibatch_size=4, num_epochs=2)
+    learner = config.rl_module(model_config={"fcnet_hiddens": [4]}).debugging(seed=0).build_learner(spaces=spaces)
+    before = learner.get_weights()
+    learner.update({"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)})
+    after = learner.get_weights()
+    assert any((after["default_policy"][n] != w).any() for n, w in before["default_policy"].items())
+    return learner.update_mode
+"""
+
+EACH_MODE = "print(json.dumps([mode_after_an_update(each) for each in sys.argv[1:]]))"
+
+WITHOUT_AN_OPTION = """
+import torch._inductor.config as options
+name = "cpp_cache_precompile_headers"
+del options._config[name]
+object.__setattr__(options, name, False)  # inductor's own code reads it
+try:
+    options.patch({name: False}).__enter__()
+except AttributeError:
+    pass
+else:
+    raise AssertionError("this version still has the option: the test shows nothing")
+"""
+
+
+def modes(code: str, *arguments: str, **environment: str) -> list[str]:
+    """What `update_mode` says after one update in each mode, in a process of its own."""
+    own = {name: value for name, value in os.environ.items() if name != "CXX"} | environment
+    command = [sys.executable, "-c", UPDATE + code, *arguments]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "bin").mkdir()
+    nothing_there = {"PATH": str(tmp_path / "bin"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    found = modes(EACH_MODE, "complete_update", "forward_train", **nothing_there)
+    for each in found:
+        assert each.startswith("none: eager, because no C++ compiler was found (inductor looked for "), each
+        assert each.endswith('): install g++ or set compile="none"')
+        assert "loss" not in each
+
+
+def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    found = modes(WITHOUT_AN_OPTION + EACH_MODE, "complete_update")
+    assert found == ["complete_update: each step one compiled function (inductor)"]
