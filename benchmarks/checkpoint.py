@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import record
 from race import Runner, median_ratio, runners
 from report import machine, table
 from workload import SAVED
@@ -67,6 +68,7 @@ def main() -> None:
     )
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="on the disk to be measured; default: the temporary one")
+    record.add_options(parser)
     options = parser.parse_args()
     with (
         runners(list(TITLES), SAVED, seed=0, peers=options.peers, core=options.core) as started,
@@ -80,6 +82,12 @@ def main() -> None:
     header = ["who", "save ms", "best", "of it fsync", "restore ms", "best", "MB on disk"]
     print(table(header, [_line(name, figures) for name, figures in found.items()]), "\n")
     _print_ratios(found)
+    figures = {
+        f"{name} {what} ms": 1e3 * median(each[what])
+        for name, each in found.items()
+        for what in ("save", "restore")
+    }
+    record.save(options.save, "saving", figures, options.peers)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
+import record
 from alone import run_alone
 from report import machine, table
 
@@ -30,6 +31,7 @@ from plugrad.testing.tiny_learners import digest
 
 BACKENDS = ("torch", "tf2")
 FAILURES = ("unreadable", "mixed", "acknowledged and lost", "leftovers")
+COUNTED = ("kills", "kills within a save", "saves that returned", *FAILURES)
 
 
 def capture(backend: str, path: Path) -> None:
@@ -128,7 +130,7 @@ class Victim:
         self._last = found["step"]
 
 
-def measure(kills: int, states: Sequence[Path], folder: Path) -> list[list[object]]:
+def measure(kills: int, states: Sequence[Path], folder: Path) -> list[list[Any]]:
     """The kills, shared out over the states: a row each."""
     rows = []
     for number, path in enumerate(states):
@@ -136,10 +138,7 @@ def measure(kills: int, states: Sequence[Path], folder: Path) -> list[list[objec
         for _ in range(kills // len(states)):
             victim.kill_one()
         victim.end()
-        counted = [
-            victim.count[name] for name in ("kills", "kills within a save", "saves that returned", *FAILURES)
-        ]
-        rows.append([path.name, f"{1e3 * victim.seconds:.1f}", *counted])
+        rows.append([path.name, f"{1e3 * victim.seconds:.1f}", *(victim.count[name] for name in COUNTED)])
     return rows
 
 
@@ -157,6 +156,7 @@ def main() -> int:
     )
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--capture", nargs=2, metavar=("BACKEND", "PATH"), help="capture one in this process")
+    record.add_options(parser)
     options = parser.parse_args()
     if options.capture:
         capture(options.capture[0], Path(options.capture[1]))
@@ -167,8 +167,9 @@ def main() -> int:
         rows = measure(options.kills, options.state or _captured(folder, options.core), folder)
     assert not {"torch", "tensorflow"} & sys.modules.keys(), "a process that forks must have no framework"
     print(machine(), "\n")
-    header = ["state of", "ms per save", "kills", "within a save", "saves that returned", *FAILURES]
-    print(table(header, rows))
+    print(table(["state of", "ms per save", *COUNTED], rows))
+    sums = zip(COUNTED, zip(*(row[2:] for row in rows), strict=True), strict=True)
+    record.save(options.save, "crash_save", {name: sum(each) for name, each in sums})
     return int(any(each for row in rows for each in row[-len(FAILURES) :]))
 
 

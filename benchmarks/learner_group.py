@@ -16,6 +16,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import record
 from alone import HERE, environment
 from contestant_plugrad import make_config, use_one_thread
 from race import median_ratio
@@ -34,13 +35,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--backend", action="append", choices=("torch", "tf2"))
     parser.add_argument("--cell", action="append", choices=CELLS)
+    record.add_options(parser)
     given = parser.parse_args()
+    figures: dict[str, float] = {"rounds": given.rounds}
     print(machine())
     for backend in given.backend or ("torch", "tf2"):
         use_one_thread(backend)
         for cell in [CELLS[name] for name in given.cell or USUAL]:
             print(f"\n### {backend}, {cell.name}\n")
-            print(race(backend, cell, given.rounds))
+            text, found = race(backend, cell, given.rounds)
+            print(text)
+            figures |= {f"{backend} {cell.name}, {name}": value for name, value in found.items()}
     if given.peers:
         for name in given.cell or USUAL:
             arguments = [str(given.peers), str(HERE / "peers_rllib_group.py"), name, str(given.rounds)]
@@ -48,10 +53,11 @@ def main() -> None:
             print(f"\n### RLlib, {name}\n\n{done.stdout.strip().splitlines()[-1]}")
     else:
         print("\nRLlib left out: no --peers")
+    record.save(given.save, "learner group", figures)
 
 
-def race(backend: str, cell: Cell, rounds: int) -> str:
-    """The table of one size of work on one backend."""
+def race(backend: str, cell: Cell, rounds: int) -> tuple[str, dict[str, float]]:
+    """The table of one size of work on one backend, and its figures."""
     config = make_config(cell, 0, backend, "auto")
     with ExitStack() as stack:
         updates: dict[str, Update] = {}
@@ -91,7 +97,11 @@ def race(backend: str, cell: Cell, rounds: int) -> str:
         ]
         for name, each in seconds.items()
     ]
-    return table(["learners", "median ms", "best ms", "of local", "seconds to build", "mode"], rows)
+    figures = {f"{name} ms": 1e3 * median(each) for name, each in seconds.items()} | {
+        f"{name} of local": median_ratio(each, seconds["local"]) for name, each in seconds.items()
+    }
+    text = table(["learners", "median ms", "best ms", "of local", "seconds to build", "mode"], rows)
+    return text, figures
 
 
 def timed(updates: dict[str, Update], batches: list[Any], current: list[Any]) -> dict[str, list[float]]:

@@ -3,10 +3,8 @@
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-PACKAGES = ("plugrad", "torch", "tensorflow-cpu", "tensorflow", "numpy", "gymnasium")
+from record import installed, processor
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -21,23 +19,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def machine() -> str:
     """Date, processor and versions, in one line."""
     date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return f"{date}; {_processor()}; Python {platform.python_version()}, {', '.join(_versions())}"
-
-
-def _versions() -> list[str]:
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()
+    versions = ", ".join(f"{name} {each}" for name, each in installed().items())
+    return f"{date}; {processor()}; Python {platform.python_version()}, {versions}"

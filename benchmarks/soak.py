@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import memory
+import record
 from alone import run_alone
 from report import machine, table
 from workload import SMALL, make_batch
@@ -52,12 +53,18 @@ def _line(mode: str, found: dict[str, Any]) -> list[str]:
     return [f"{mode} ({found['mode']})", f"{found['us_per_update']:.0f}", *mib, f"{growth:+.2%}", verdict]
 
 
+def _figures(mode: str, found: dict[str, Any]) -> dict[str, float]:
+    name, (start, *_, end) = mode.replace(":", " "), found["resident"]
+    return {f"{name} us": found["us_per_update"], f"{name} growth": end / start - 1.0}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--warmup", type=int, default=1_000)
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    record.add_options(parser)
     parser.add_argument("--measure", metavar="MODE", help="measure one mode in this process and print JSON")
     options = parser.parse_args()
     if options.measure:
@@ -78,6 +85,8 @@ def main() -> int:
         "< 1 %",
     ]
     print(table(header, lines))
+    figures = {name: value for mode, each in found.items() for name, value in _figures(mode, each).items()}
+    record.save(options.save, "soak", {"updates": options.updates, **figures})
     return int(any(line[-1] == "MISSED" for line in lines))
 
 

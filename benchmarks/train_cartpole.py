@@ -3,6 +3,7 @@
 `python benchmarks/train_cartpole.py --peers PYTHON [--seeds 5]`. Each run has a pinned process, with one thread.
 """
 
+from cartpole import GOAL
 from training_runs import compare
 
 SB3 = "stable-baselines3, rl-zoo settings"
@@ -15,4 +16,5 @@ RUNS = {
 }
 
 if __name__ == "__main__":
-    compare(__doc__, RUNS, peer=SB3, note="Targets: torch 1.0, tf2 0.5 of stable-baselines3's seconds.")
+    note = "Targets: torch 1.0, tf2 0.5 of stable-baselines3's seconds."
+    compare(__doc__, RUNS, peer=SB3, note=note, section="cartpole", goal=GOAL)

@@ -3,6 +3,7 @@
 `python benchmarks/train_dqn.py --peers PYTHON [--seeds 5]`. Each run has a pinned process, with one thread.
 """
 
+from dqn import GOAL
 from training_runs import compare
 
 SB3 = "stable-baselines3, rl-zoo settings"
@@ -15,4 +16,4 @@ RUNS = {
 }
 
 if __name__ == "__main__":
-    compare(__doc__, RUNS, peer=SB3, note="Time without evaluations.")
+    compare(__doc__, RUNS, peer=SB3, note="Time without evaluations.", section="dqn", goal=GOAL)

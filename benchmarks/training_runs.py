@@ -1,21 +1,28 @@
 """Compares trainings: every kind of run with every seed, each in a pinned process; medians beside those of a peer."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from math import inf
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+import record
 from alone import run_alone
 from report import machine, table
 
 Found = dict[str, list[dict[str, Any]]]
 
 
-def compare(about: str | None, runs: Mapping[str, Sequence[str]], *, peer: str | None, note: str) -> None:
+def compare(
+    about: str | None,
+    runs: Mapping[str, Sequence[str]],
+    *,
+    peer: str | None,
+    note: str,
+    section: str,
+    goal: float,
+) -> None:
     """Run everything that the command line asks for and print the table.
 
     Args:
@@ -24,6 +31,8 @@ def compare(about: str | None, runs: Mapping[str, Sequence[str]], *, peer: str |
             solved, seconds, learning (part of the seconds), steps, mode.
         peer: the run that needs the peers' interpreter, and that the others are compared with; None: there is none.
         note: printed under the table.
+        section: of results.json.
+        goal: mean return at which a run is solved; saved with the figures.
     """
     options = _options(about)
     print(machine(), "\n")
@@ -36,8 +45,8 @@ def compare(about: str | None, runs: Mapping[str, Sequence[str]], *, peer: str |
         )
     )
     print(f"\n{note}")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine(), "runs": found}, indent=1))
+    figures = {"goal": goal, "seeds": options.seeds, **_figures(found)}
+    record.save(options.save, section, figures, options.peers if peer else None)
 
 
 def _options(about: str | None) -> argparse.Namespace:
@@ -47,7 +56,7 @@ def _options(about: str | None) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N-1")
     parser.add_argument("--core", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    record.add_options(parser)
     return parser.parse_args()
 
 
@@ -83,6 +92,17 @@ def _lines(found: Found, peer: str | None) -> list[list[str]]:
             ]
         )
     return lines
+
+
+def _figures(found: Found) -> dict[str, float]:
+    """Medians over seeds, by the name of the run; a time that is infinite has no figure."""
+    figures: dict[str, float] = {}
+    for name, results in found.items():
+        figures[f"{name} solved"] = sum(each["solved"] for each in results)
+        for key, unit in (("seconds", "s"), ("learning", "learning s"), ("steps", "steps")):
+            if (value := _median(results, key)) < inf:
+                figures[f"{name} {unit}"] = value
+    return figures
 
 
 def _in_words(result: Mapping[str, Any]) -> str:

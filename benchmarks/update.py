@@ -1,13 +1,11 @@
 """One PPO update: plugrad beside hand-written loops and peers. `python benchmarks/update.py --help`."""
 
 import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
+import record
 from contestants import ENTRIES
 from race import Runner, median_ratio, rounds, runners
 from report import machine, table
@@ -36,8 +34,8 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
 """`(ours, theirs, the ratio that we aim at)`."""
 
 
-def compare(options: argparse.Namespace, cell: Cell) -> dict[str, Any]:
-    """Paired rounds of everybody."""
+def compare(options: argparse.Namespace, cell: Cell) -> dict[str, float]:
+    """Paired rounds of everybody; what is to be saved."""
     names = options.only or list(ENTRIES)
     with runners(names, cell, seed=options.seed, peers=options.peers, core=options.core) as started:
         if len(started) < len(names):
@@ -50,7 +48,19 @@ def compare(options: argparse.Namespace, cell: Cell) -> dict[str, Any]:
     _print_times(seconds, agreement)
     print()
     ratios = _ratios(seconds, TARGETS[cell.name])
-    return {"seconds": seconds, "weights_differ_by": agreement, "ratios": ratios}
+    return {**_settings(cell, options.rounds), **_times(seconds), **ratios}
+
+
+def _settings(cell: Cell, number: int) -> dict[str, float]:
+    return {"steps": cell.num_steps, "rows of a minibatch": cell.minibatch_size, "rounds": number}
+
+
+def _times(seconds: dict[str, list[float]]) -> dict[str, float]:
+    found = {}
+    for name, each in seconds.items():
+        found[f"{name} ms"] = 1e3 * median(each)
+        found[f"{name} best ms"] = 1e3 * min(each)
+    return found
 
 
 def _first_updates(started: dict[str, Runner]) -> dict[str, float | None]:
@@ -90,13 +100,15 @@ def _ratios(seconds: dict[str, list[float]], targets: list[tuple[str, str, float
     return found
 
 
-CELL_FUNCTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
-    "small": lambda options: compare(options, CELLS["small"]),
-    "wide": lambda options: compare(options, CELLS["wide"]),
-    "rows": rows,
-    "growth": growth,
-    "first": first,
+Measure = Callable[[argparse.Namespace], dict[str, float]]
+CELL_FUNCTIONS: dict[str, tuple[str, Measure]] = {
+    "small": ("update small", lambda options: compare(options, CELLS["small"])),
+    "wide": ("update wide", lambda options: compare(options, CELLS["wide"])),
+    "rows": ("changing rows", rows),
+    "growth": ("growing batches", growth),
+    "first": ("first update", first),
 }
+"""`{cell: (section of results.json, what measures it)}`."""
 
 
 def parse() -> argparse.Namespace:
@@ -111,19 +123,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=list(ENTRIES), metavar="NAME", help=", ".join(ENTRIES))
     parser.add_argument("--core", type=int, default=0, help="the core that all are pinned to")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    record.add_options(parser)
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
     print(machine())
-    figures: dict[str, Any] = {"machine": machine()}
     for cell in options.cell or ["small", "wide"]:
         print(f"\n## {cell}\n", flush=True)
-        figures[cell] = CELL_FUNCTIONS[cell](options)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+        section, measure = CELL_FUNCTIONS[cell]
+        record.save(options.save, section, measure(options), options.peers)
 
 
 if __name__ == "__main__":
