@@ -1,4 +1,4 @@
-"""The README: its code runs, its table is that of the installed plugins, and its figures are those of RESULTS.md.
+"""The README: its code runs, and its table is that of the installed plugins. Its figures: tests/core/test_figures.py.
 
 `python tests/backends/test_readme.py` writes the table anew.
 """
@@ -12,7 +12,6 @@ from plugrad import list_plugins
 from plugrad.hooks.registry import load_backend
 
 README = Path(__file__).parents[2] / "README.md"
-RESULTS = README.parent / "benchmarks/RESULTS.md"
 MARKS = re.compile(r"(?<=test_readme.py` -->\n)(.*?)(?=\n<!-- end -->)", re.DOTALL)
 
 ALGORITHMS = {
@@ -57,14 +56,6 @@ def test_the_table_is_that_of_the_installed_plugins() -> None:
     found = MARKS.search(README.read_text())
     assert found is not None
     assert found[0] == table(), f"write it anew: python {Path(__file__).name}"
-
-
-def test_the_figures_are_those_of_the_results() -> None:
-    section = README.read_text().split("## Beside others")[1].split("![")[0]
-    figures = re.findall(r"\d+\.\d+", section)
-    assert len(figures) >= 8
-    results = RESULTS.read_text()
-    assert [figure for figure in figures if figure not in results] == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["simulator", "plugin"])
