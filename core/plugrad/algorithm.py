@@ -28,7 +28,7 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.whole_episodes import first_episodes
-from plugrad.streams import fresh_seed
+from plugrad.streams import fresh_seed, stream
 from plugrad.training import ModuleResults, Training
 from plugrad.types import DEFAULT_MODULE_ID, Array
 
@@ -156,7 +156,8 @@ class Algorithm:
 
         Args:
             num_episodes: default `config.evaluation_num_episodes`.
-            seed: of the environments; default: the config's, so that evaluations are comparable.
+            seed: the same seed and policy give the same episodes; default: the config's, so that evaluations are
+                comparable. Training never plays these episodes: evaluation has a random stream of its own.
 
         Raises:
             ConfigError: the config names no environment.
@@ -166,9 +167,7 @@ class Algorithm:
         if self.env_runner is not None and self.env_runner.normalizer is not None:
             self._evaluator.normalizer = self.env_runner.normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
-        found = evaluate(
-            self._evaluator, num_episodes=number, seed=self.config.seed if seed is None else seed
-        )
+        found = evaluate(self._evaluator, num_episodes=number, seed=self._env_seed("evaluation", seed))
         return {
             "episode_return_mean": sum(found.returns) / number,
             "episode_return_min": min(found.returns),
@@ -184,7 +183,8 @@ class Algorithm:
 
         Args:
             num_episodes: how many, >= 1.
-            seed: of the environments; default: the config's.
+            seed: the same seed and policy give the same episodes; default: the config's. Neither training nor
+                evaluation plays these episodes.
             explore: act as while training, not greedily.
 
         Raises:
@@ -197,13 +197,18 @@ class Algorithm:
         runner = self._make_env_runner(act, normalize_observations=False)
         try:
             episodes = first_episodes(
-                runner, num_episodes=num_episodes, seed=self.config.seed if seed is None else seed
+                runner, num_episodes=num_episodes, seed=self._env_seed("recording", seed)
             )
         finally:
             runner.close()
         return EpisodeData(
             episodes=episodes, observation_space=runner.observation_space, action_space=runner.action_space
         )
+
+    def _env_seed(self, purpose: str, seed: int | None) -> int:
+        """A seed of environments for one purpose, from the given seed or the config's."""
+        chosen = self.config.seed if seed is None else seed
+        return int(stream(chosen, "environments", purpose).integers(2**63))
 
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner, training and counters as one checkpoint; returns `path`.

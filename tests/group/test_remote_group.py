@@ -236,3 +236,20 @@ def test_a_ray_of_our_own_is_closed_to_others(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "authentication: token, no dashboard" in done.stderr
+
+
+def test_evaluation_repeats_no_episode_of_remote_env_runners(cluster: None) -> None:
+    from plugrad_ppo import PPOConfig
+
+    config = PPOConfig().environment("CartPole-v1").framework("numpy").debugging(seed=3)
+    config = config.rl_module(model_config={"fcnet_hiddens": [1]})
+    algorithm = config.env_runners(num_env_runners=1, num_envs_per_env_runner=4).build_algo()
+    played = {row.tobytes() for episode in algorithm.sample(100) for row in episode.observations}
+    algorithm.evaluate(num_episodes=4)
+    begun = [episode.observations[0].tobytes() for episode in algorithm.record(8).episodes]
+    evaluator = algorithm._evaluator
+    evaluator.reset(algorithm._env_seed("evaluation", None))
+    begun += [episode.observations[0].tobytes() for episode in evaluator.sample(1)]
+    algorithm.stop()
+    assert len(begun) == 12
+    assert not played & set(begun)

@@ -8,12 +8,13 @@ import click
 from plugrad.cli.exits import debug_option
 from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
+from plugrad.streams import stream
 
 
 @click.command(name="eval", short_help="How good a trained policy is, without exploration.")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--episodes", type=click.IntRange(1), metavar="N", help="Default: as the run's config says.")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environments; default: the run's.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Which episodes; default: others than the run's own evaluations.")
 @click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @plugin_option
@@ -21,10 +22,14 @@ from plugrad.cli.trained import open_trained
 def evaluate(run: Path, episodes: int | None, seed: int | None, backend: str | None, as_json: bool) -> None:
     """Mean return of whole episodes of RUN's policy, acting greedily.
 
-    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint.
+    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The same command gives the same
+    episodes. They are not those of training; nor, without --seed, those of the run's own evaluations, which may have
+    chosen the best checkpoint.
     """
     algorithm, path = open_trained(run, backend)
     try:
+        if seed is None:
+            seed = int(stream(algorithm.config.seed, "plugrad eval").integers(2**63))
         result = {"checkpoint": str(path), **algorithm.evaluate(num_episodes=episodes, seed=seed)}
     finally:
         algorithm.stop()
