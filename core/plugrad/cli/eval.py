@@ -14,7 +14,12 @@ from plugrad.streams import stream
 @click.command(name="eval", short_help="How good a trained policy is, without exploration.")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--episodes", type=click.IntRange(1), metavar="N", help="Default: as the run's config says.")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Which episodes; default: others than the run's own evaluations.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Which episodes; default: not those of the run's evaluations.",
+)
 @click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @plugin_option
