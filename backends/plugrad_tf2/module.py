@@ -78,7 +78,11 @@ class Tf2Model(Tf2RLModule):
     """
 
     def __init__(self, spec: RLModuleSpec, model: Any) -> None:
-        super().__init__(observation_space=spec.observation_space, action_space=spec.action_space)
+        super().__init__(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+        )
         self.model = model
         space: Any = spec.observation_space
         model(tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name))

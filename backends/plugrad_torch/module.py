@@ -69,7 +69,11 @@ class TorchModel(TorchRLModule):
     """
 
     def __init__(self, spec: RLModuleSpec, model: torch.nn.Module) -> None:
-        super().__init__(observation_space=spec.observation_space, action_space=spec.action_space)
+        super().__init__(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+        )
         self.model = model
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:

@@ -33,7 +33,9 @@ class RLModuleSpec:
     """One module.
 
     Args:
-        module_class: your own module class of the backend's framework; None builds the backend's network.
+        module_class: a class of your own, or its name "package.module:Name": an `RLModule` of the backend's framework,
+            or a model (`torch.nn.Module`, Keras model), which is called with those of `observation_space`,
+            `action_space` and `model_config` that its signature names. None builds the backend's network.
         observation_space: of one observation, without batch dimension.
         action_space: of one action.
         model_config: settings of the networks, merged over `MODEL_CONFIG`; passed as given to a `module_class`.

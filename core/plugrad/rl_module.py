@@ -32,6 +32,8 @@ class RLModule(LegacyRLModule):
     ops: ClassVar[Ops]
     network: Network | None = None
     """The neutral network behind this module, if it has one: acting may then run it in numpy."""
+    _made_by: Any = None
+    """The `module_class` that made the model in this module, if it is a model that was adopted."""
 
     def __init__(
         self,

@@ -91,9 +91,7 @@ def noise_and_signal(small: float, big: float, rows_small: float, rows_big: floa
 
 def _gradients(learner: Any, batch: ModuleBatches) -> Gradients:
     variables = [
-        each.optimizer.parameters
-        for each in learner.registered_optimizers.values()
-        if each.modules & set(batch)
+        each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
     ]
     gradients: Gradients = learner._differentiate(variables, partial(_losses, learner, batch))[2]
     return gradients

@@ -110,6 +110,36 @@ def test_every_backend_measures_the_same_noise(backend):
         np.testing.assert_allclose(learner.get_weights()[P][name], weight, atol=1e-6)
 
 
+class WithNative(Learner):
+    """Its optimizer is the framework's own."""
+
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        self.register_optimizer(
+            module_id=module_id, optimizer=_native(self.config.backend, params), params=params
+        )
+
+
+def _native(backend, params):
+    if backend == "torch":
+        import torch
+
+        return torch.optim.SGD(params, 0.01)
+    import tensorflow as tf
+
+    return tf.keras.optimizers.SGD(0.01)
+
+
+def test_the_noise_scale_is_the_same_with_a_frameworks_own_optimizer(backend):
+    settings = {"lr": 0.01, "optimizer": {"type": "sgd"}}
+    results = []
+    for learner_class in (WithNative, None):
+        config = ppo_config(backend, **settings).framework(backend, compile="none")
+        learner = built(config.learners(learner_class=learner_class), GradientNoiseScale())
+        results.append(learner.update(with_signal(), minibatch_size=8)[P]["gradient_noise_scale"])
+    assert results[0] == pytest.approx(results[1], rel=1e-5)
+
+
 def test_estimates_are_those_of_two_batch_sizes_without_bias():
     """With E|G_B|^2 = |G|^2 + tr(Sigma) / B put in, the two come out."""
     noise, signal = noise_and_signal(3.0 + 5.0 / 4, 3.0 + 5.0 / 16, 4, 16)

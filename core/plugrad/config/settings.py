@@ -124,7 +124,9 @@ class Settings(DocumentConfig):
     )
 
     policies: Any = field(
-        None, section="multi_agent", help="module ids, or {module_id: RLModuleSpec or None}"
+        None,
+        section="multi_agent",
+        help="module ids, or {module_id: its RLModuleSpec, or None for the common one}",
     )
     agent_to_module: Any = field(
         None,

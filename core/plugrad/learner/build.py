@@ -14,8 +14,8 @@ from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
+from plugrad.learner.own_models import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.names import resolve_name
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
 from plugrad.sampling.environments import get_spaces, stored_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
@@ -80,7 +80,7 @@ def make_modules(
     """Finished modules, else those of the spec, else of the config's spec, else of the algorithm's."""
     if module is not None:
         return _given_modules(learner, module)
-    specs = _specs(learner, learner.config.rl_module_spec if spec is None else spec)
+    specs = _specs(learner, spec)
     if not specs:
         raise ConfigError("a learner has at least one module: policies or rl_module_spec names none")
     return MultiRLModule(
@@ -106,13 +106,43 @@ def _adopted(learner: Any, module_id: ModuleID, module: Any) -> RLModule:
 
 
 def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
+    """Complete specs by id: those given to the learner, else those that its config names."""
+    named: Mapping[ModuleID, RLModuleSpec | None]
     if isinstance(given, MultiRLModuleSpec):
-        return {
-            module_id: fill_spec(learner, module_id, each)
-            for module_id, each in given.rl_module_specs.items()
-        }
-    ids = [DEFAULT_MODULE_ID] if learner.config.policies is None else list(learner.config.policies)
-    return {module_id: fill_spec(learner, module_id, given) for module_id in ids}
+        named = given.rl_module_specs
+    else:
+        named = specs_in(learner.config)
+        named = named if given is None else dict.fromkeys(named, given)
+    return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
+
+
+def specs_in(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
+    """The spec of each module that `rl_module_spec` or `policies` names; None where neither says what it is.
+
+    `policies={id: spec}` is a module's own spec, `rl_module_spec=RLModuleSpec(...)` that of the modules without one.
+
+    Raises:
+        ConfigError: a module has two different specs.
+    """
+    common = config.rl_module_spec
+    own = common.rl_module_specs if isinstance(common, MultiRLModuleSpec) else {}
+    others = _policies(config, not own)
+    for module_id, spec in others.items():
+        if None not in (spec, own.get(module_id)) and spec != own[module_id]:
+            raise ConfigError(
+                f"module {module_id!r} has two specs: policies says {spec!r:.200} and rl_module_spec "
+                f"{own[module_id]!r:.200}; give one of them",
+                module_id=module_id,
+            )
+    default = None if isinstance(common, MultiRLModuleSpec) else common
+    return {**{module_id: default if spec is None else spec for module_id, spec in others.items()}, **own}
+
+
+def _policies(config: Any, is_alone: bool) -> dict[ModuleID, RLModuleSpec | None]:
+    """`policies` as a dict; the default module if nothing else names one."""
+    if config.policies is None:
+        return {DEFAULT_MODULE_ID: None} if is_alone else {}
+    return dict(config.policies) if isinstance(config.policies, Mapping) else dict.fromkeys(config.policies)
 
 
 def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
@@ -141,13 +171,7 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
     """
     check_spec_spaces(spec.observation_space, spec.action_space, module_id)
     if spec.module_class is not None:
-        module: RLModule = _class_of(spec)(
-            observation_space=spec.observation_space,
-            action_space=spec.action_space,
-            model_config=spec.model_config,
-            inference_only=spec.inference_only,
-        )
-        return module
+        return build_own_module(learner, module_id, spec)
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
     weights = network.initial_weights(learner.stream(module_id, "weights"))
@@ -157,11 +181,6 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
     return built
 
 
-def _class_of(spec: RLModuleSpec) -> Any:
-    chosen = spec.module_class
-    return resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
-
-
 def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> Any:
     """The config with the spaces of an environment, or those given by module id, written into it.
 
@@ -169,15 +188,36 @@ def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> A
         ConfigError: neither the arguments nor the config say what to act in.
     """
     if spaces is not None:
-        specs = {
-            module_id: RLModuleSpec(observation_space=observation, action_space=action)
-            for module_id, (observation, action) in spaces.items()
-        }
-        return config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        return _with_specs(config, spaces)
     if env is not None or (config.observation_space is None and config.env is not None):
         observation, action = _spaces_of(config, env)
         return config.environment(config.env, observation_space=observation, action_space=action)
     return config
+
+
+def _with_specs(config: Any, spaces: Spaces) -> Any:
+    """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
+    named = specs_in(config) if _names_modules(config) else {}
+    common = config.rl_module_spec if isinstance(config.rl_module_spec, RLModuleSpec) else None
+    specs = {
+        module_id: replace(
+            named.get(module_id) or common or RLModuleSpec(),
+            observation_space=observation,
+            action_space=action,
+        )
+        for module_id, (observation, action) in spaces.items()
+    }
+    others = {
+        module_id: spec or RLModuleSpec() for module_id, spec in named.items() if module_id not in specs
+    }
+    config = config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={**others, **specs}))
+    if isinstance(config.policies, Mapping):
+        config = config.multi_agent(policies=dict.fromkeys(config.policies))
+    return config
+
+
+def _names_modules(config: Any) -> bool:
+    return config.policies is not None or isinstance(config.rl_module_spec, MultiRLModuleSpec)
 
 
 def _spaces_of(config: Any, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:

@@ -14,6 +14,7 @@ from plugrad.config import Config
 from plugrad.errors import CheckpointError, ConfigError, PlugradError
 from plugrad.hooks.registry import check_installed, get_algorithm
 from plugrad.learner.provenance import describe, saying_who_had_it
+from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
 
 StrPath = str | PathLike[str]
@@ -107,6 +108,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         _refuse_own_modules(config.rl_module_spec)
+        _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
     return config.plugins()  # a checkpoint never loads a listener
 
 
@@ -114,6 +116,10 @@ def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
     for name, info in config_class.fields().items():
         if info.importable and ":" in str(data.get(name)):
             raise _code_refused(name, data[name])
+
+
+def _policies(config: Any) -> Mapping[str, Any]:
+    return config.policies if isinstance(config.policies, Mapping) else {}
 
 
 def _refuse_own_modules(spec: Any) -> None:

@@ -131,7 +131,7 @@ def _settle(learner: Any, trained: Collection[ModuleID] | None) -> None:
 def _spec_of(module: RLModule) -> RLModuleSpec:
     """What builds a module like this one: a module with a neutral network needs no class."""
     return RLModuleSpec(
-        module_class=None if module.network is not None else type(module),
+        module_class=None if module.network is not None else module._made_by or type(module),
         observation_space=module.observation_space,
         action_space=module.action_space,
         model_config=deepcopy(module.model_config),
@@ -142,7 +142,8 @@ def _spec_of(module: RLModule) -> RLModuleSpec:
 def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
     if former is None:
         return None
-    return {each: former.get(each) for each in specs} if isinstance(former, Mapping) else list(specs)
+    # What they are stands in rl_module_spec.
+    return dict.fromkeys(specs) if isinstance(former, Mapping) else list(specs)
 
 
 def _to_train(learner: Any, trained: Collection[ModuleID] | None) -> Any:

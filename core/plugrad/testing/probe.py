@@ -88,7 +88,7 @@ class Probe(Learner):
         probe.network = FunctionNetwork(function, arrays)
         probe.build()
         (each,) = probe.registered_optimizers.values()
-        probe.network.dtype = str(probe._convert_to_numpy(each.optimizer.parameters.read()).dtype)
+        probe.network.dtype = str(probe._convert_to_numpy(each.parameters.read()).dtype)
         return probe
 
     def _build_network(self, **arguments: Any) -> Network:
@@ -135,7 +135,7 @@ class Probe(Learner):
             columns = self.module[DEFAULT_MODULE_ID].forward_train(batch)
             return {DEFAULT_MODULE_ID: columns.pop(_LOSS)}, list(columns.values())
 
-        variables = [each.optimizer.parameters for each in self.registered_optimizers.values()]
+        variables = [each.parameters for each in self.registered_optimizers.values()]
         _, results, gradients = self._differentiate(variables, loss_fn)
         return results, list(gradients.values())
 

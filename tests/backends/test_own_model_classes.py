@@ -1,0 +1,93 @@
+"""Classes of models in `module_class`: called with what their signatures have of the spec."""
+
+import model_classes
+import pytest
+from learning import digest, ppo_batch, ppo_config, quick
+
+from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, RLModuleSpec
+from plugrad.errors import ConfigError
+from plugrad_ppo import PPOLearner
+
+P = DEFAULT_MODULE_ID
+PREFIX = {"torch": "Torch", "tf2": "Tf2"}
+
+
+def class_of(backend, kind):
+    return getattr(model_classes, f"{PREFIX[backend]}{kind}")
+
+
+def config_of(backend, module_class, **model_config):
+    spec = RLModuleSpec(module_class=module_class, model_config=model_config)
+    return quick(ppo_config(backend, lr=0.01)).rl_module(rl_module_spec=spec)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_models_class_is_called_with_what_it_names(backend, named):
+    cls = class_of(backend, "Net")
+    learner = config_of(backend, f"model_classes:{cls.__name__}" if named else cls, width=5).build_learner()
+    assert type(learner.module[P].model) is cls
+    assert sum(each.size for each in learner.get_weights()[P].values()) == 3 * 5 + 5 + 5 * 2 + 2 + 5 + 1
+    first = learner.update(ppo_batch(32))[P]["total_loss"]
+    assert [learner.update(ppo_batch(32)) for _ in range(20)][-1][P]["total_loss"] < first
+    assert learner.compute_actions(ppo_batch(4)[Columns.OBS])[Columns.VF_PREDS].shape == (4,)
+
+
+def test_a_models_class_without_arguments_is_called_without(backend):
+    learner = config_of(backend, class_of(backend, "Plain")).build_learner()
+    assert learner.compute_actions(ppo_batch(4)[Columns.OBS])[Columns.ACTION_DIST_INPUTS].shape == (4, 2)
+
+
+def test_a_function_may_make_the_model(backend):
+    cls = class_of(backend, "Net")
+
+    def make(observation_space, action_space):
+        return cls(observation_space, action_space, {"width": 6})
+
+    weights = config_of(backend, make).build_learner().get_weights()[P]
+    assert 6 in {size for weight in weights.values() for size in weight.shape}
+
+
+def test_a_class_that_needs_more_is_refused_by_name(backend):
+    with pytest.raises(
+        ConfigError, match=r"module 'default_policy': .*NeedsMore needs depth, which is not known"
+    ):
+        config_of(backend, class_of(backend, "NeedsMore")).build_learner()
+
+
+@pytest.mark.parametrize("given", [3, "an instance", dict])
+def test_what_is_no_class_of_a_model_is_refused(backend, given):
+    given = class_of(backend, "Plain")() if given == "an instance" else given
+    with pytest.raises(ConfigError, match=r"module 'default_policy': (module_class is a class|expected a)"):
+        config_of(backend, given).build_learner()
+
+
+def test_a_named_class_is_written_into_a_config_and_back(backend):
+    name = f"model_classes:{class_of(backend, 'Net').__name__}"
+    config = config_of(backend, class_of(backend, "Net"), width=5)
+    path_text = config.to_toml()
+    assert name in path_text
+    again = type(config).from_toml(path_text)
+    assert type(again.build_learner().module[P].model) is class_of(backend, "Net")
+
+
+def test_modules_of_such_a_class_come_and_go(backend, tmp_path):
+    cls = class_of(backend, "Net")
+    learner = quick(ppo_config(backend)).build_learner()
+    spec = RLModuleSpec(module_class=cls, model_config={"width": 5})
+    learner.add_module(module_id="own", module_spec=spec)
+    written = learner.config.rl_module_spec.rl_module_specs["own"]
+    assert (written.module_class, dict(written.model_config)) == (cls, {"width": 5})
+    learner.update({P: ppo_batch(), "own": ppo_batch()})
+    learner.save_to_path(tmp_path)
+    with pytest.raises(ConfigError, match="a checkpoint imports no code"):
+        PPOLearner.from_checkpoint(tmp_path)
+    again = PPOLearner.from_checkpoint(tmp_path, module_spec=learner.config.rl_module_spec)
+    assert digest(again.get_state()) == digest(learner.get_state())
+
+
+def test_a_group_builds_a_models_class(backend):
+    config = config_of(backend, class_of(backend, "Net"))
+    assert isinstance(config, AlgorithmConfig)
+    group = config.build_learner_group()
+    assert group.update(ppo_batch(32))
+    group.shutdown()
