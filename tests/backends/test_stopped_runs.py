@@ -61,7 +61,7 @@ class Run:
         """A process that is about to train, with a session and a hash seed of its own."""
         self._starts += 1
         first = [*self.arguments, "--out", str(self.path), "--plugin", str(self._listener)]
-        arguments = ["--resume", str(self.path)] if self.path.exists() else first
+        arguments = ["--resume", str(self.path), "--trust"] if self.path.exists() else first
         arguments += ["--save-every=1", f"--stop-timesteps={BATCH * iterations}", "--quiet"]
         code = "from plugrad.cli import main; print('ready', flush=True); main()"
         with self._errors.open("w") as errors:

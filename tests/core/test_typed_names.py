@@ -77,7 +77,8 @@ def test_what_a_file_names_is_not_looked_up_in_the_current_folder(folder):
     result = plugrad("train", "--config", "mine.toml", *TINY, "--out=run")
     assert result.exit_code == 2
     assert "'envs_here:Simple'" in result.stderr
-    assert "the current directory is searched only with PYTHONPATH=." in result.stderr
+    assert "'envs_here' is in no installed package" in result.stderr
+    assert "--env envs_here:Simple" in result.stderr
     assert "envs_here" not in sys.modules
 
 

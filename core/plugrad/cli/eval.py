@@ -8,6 +8,7 @@ import click
 from plugrad.cli.exits import debug_option
 from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
+from plugrad.cli.trust import Trust, trust_options
 from plugrad.streams import stream
 
 
@@ -22,16 +23,25 @@ from plugrad.streams import stream
 )
 @click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@trust_options
 @plugin_option
 @debug_option
-def evaluate(run: Path, episodes: int | None, seed: int | None, backend: str | None, as_json: bool) -> None:
+def evaluate(
+    run: Path,
+    episodes: int | None,
+    seed: int | None,
+    backend: str | None,
+    as_json: bool,
+    env: str | None,
+    trust: bool,
+) -> None:
     """Mean return of whole episodes of RUN's policy, acting greedily.
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The same command gives the same
     episodes. They are not those of training; nor, without --seed, those of the run's own evaluations, which may have
     chosen the best checkpoint.
     """
-    algorithm, path = open_trained(run, backend)
+    algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
     try:
         if seed is None:
             seed = int(stream(algorithm.config.seed, "plugrad eval").integers(2**63))

@@ -20,11 +20,16 @@ from plugrad.errors import (
 )
 
 FAILED, USAGE = 1, 2
-_DEBUG = "plugrad.debug"
+_DEBUG, _TYPED = "plugrad.debug", "plugrad.typed"
 
 
 class OneLineErrors(click.Group):
     """A command group whose errors are one line on stderr; `--debug` shows where they come from."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember what was typed, for errors that say what to type instead."""
+        ctx.meta[_TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was called."""
@@ -44,6 +49,12 @@ class OneLineErrors(click.Group):
             traceback.print_exc()
         click.echo(f"plugrad: error: {line}", err=True)
         ctx.exit(code)
+
+
+def typed_command() -> list[str]:
+    """The words of the command line; outside of a command `plugrad` and dots."""
+    context = click.get_current_context(silent=True)
+    return ["plugrad", *(context.meta.get(_TYPED, ()) if context is not None else ["..."])]
 
 
 def exit_code(error: Exception) -> int:

@@ -7,6 +7,7 @@ import click
 from plugrad.cli.exits import debug_option
 from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
+from plugrad.cli.trust import Trust, trust_options
 from plugrad.offline import save_episodes
 
 
@@ -19,17 +20,25 @@ from plugrad.offline import save_episodes
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environments; default: the run's.")
 @click.option("--explore", is_flag=True, help="Act as while training, not greedily.")
 @click.option("--backend", metavar="NAME", help="Act on another backend than the run was trained with.")
+@trust_options
 @plugin_option
 @debug_option
 def record(
-    run: Path, episodes: int, out: Path | None, seed: int | None, explore: bool, backend: str | None
+    run: Path,
+    episodes: int,
+    out: Path | None,
+    seed: int | None,
+    explore: bool,
+    backend: str | None,
+    env: str | None,
+    trust: bool,
 ) -> None:
     """Write whole episodes of RUN's policy, for plugrad train bc --training.input_ DIR.
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. A directory that holds episodes
     gets these in addition.
     """
-    algorithm, path = open_trained(run, backend)
+    algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
     try:
         data = algorithm.record(episodes, seed=seed, explore=explore)
     finally:

@@ -36,6 +36,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.config_file = path / "config.toml"
         self.last = path / "checkpoints" / "last"
         self.best = path / "checkpoints" / "best"
 
@@ -65,17 +66,17 @@ class RunDirectory:
         Raises:
             ConfigError: this is no run directory.
         """
-        if not (path / "config.toml").is_file():
+        if not cls(path).config_file.is_file():
             raise ConfigError(f"{path} is no run directory: it has no config.toml")
         return cls(path)
 
     def write_config(self, config: AlgorithmConfig) -> None:
         """Write `config.toml`."""
-        (self.path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+        self.config_file.write_text(config.to_toml(), encoding="utf-8")
 
     def read_config(self) -> AlgorithmConfig:
         """The settings of the run."""
-        return AlgorithmConfig.from_toml((self.path / "config.toml").read_text(encoding="utf-8"))
+        return AlgorithmConfig.from_toml(self.config_file.read_text(encoding="utf-8"))
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""

@@ -40,8 +40,8 @@ class Chosen:
         """
         names = {option.name for option in self.options}
         own = {name: value for name, value in arguments.items() if name not in names}
-        if own.get("env") is not None:
-            own["env"] = look_in_current_folder(own["env"])
+        for name in {"env", "named_env"} & own.keys():
+            own[name] = None if own[name] is None else look_in_current_folder(own[name])
         settings = given_settings(self.options, arguments)
         importable = [option.info.name for option in self.options if option.info.importable]
         settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}

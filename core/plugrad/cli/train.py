@@ -19,6 +19,8 @@ from plugrad.cli.summary import arena, print_summary, summary_of
 from plugrad.cli.tensorboard import TensorBoardRecorder, require_tensorboard
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
+from plugrad.cli.trust import Trust, trust_option
+from plugrad.errors import ConfigError
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 @click.command(cls=SettingsCommand, context_settings={"max_content_width": 110})
 @click.argument("algorithm", required=False)
 @click.argument("env", required=False)
+@click.option(
+    "--env",
+    "named_env",
+    metavar="NAME",
+    help="The same as ENV; with --resume, the run's environment typed again.",
+)
+@trust_option
 @click.option("--backend", metavar="NAME", help="torch, tf2, ...  [default: torch]")
 @click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="Of everything that is random.  [default: 0]"
@@ -122,9 +131,17 @@ def _request(ctx: click.Context, arguments: dict[str, Any]) -> TrainRequest:
     choice = chosen(ctx)
     settings, own = choice.split(arguments)
     own |= {"algorithm": choice.algorithm, "plugins": choice.listeners(own["plugins"])}
+    own |= {"env": _one_env(own.pop("named_env"), own["env"])}
+    own["trust"] = Trust(own["env"], own["trust"], settings=settings, listeners=own["plugins"])
     return TrainRequest(
         config_class=choice.config_class, providers=choice.providers, settings=settings, **own
     )
+
+
+def _one_env(named: str | None, positional: str | None) -> str | None:
+    if None not in (named, positional) and named != positional:
+        raise ConfigError(f"two environments are given: {positional} and --env {named}")
+    return named or positional
 
 
 def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, signals: StopSignals) -> None:

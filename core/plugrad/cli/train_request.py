@@ -7,6 +7,7 @@ from pathlib import Path
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
 from plugrad.learner.hyperparameters import Hyperparameters
 
@@ -28,6 +29,7 @@ class TrainRequest:
     providers: frozenset[str]
     settings: Mapping[str, str]
     env: str | None
+    trust: Trust
     backend: str | None
     seed: int | None
     learners: int | None
@@ -47,7 +49,7 @@ class TrainRequest:
         """The config of a new run: the file of `--config`, then the arguments, then the settings.
 
         Raises:
-            ConfigError: something in it cannot be.
+            ConfigError: something in it cannot be, or the file names code that the user did not type.
         """
         if self.hyperparameters is not None:
             raise ConfigError(
@@ -67,6 +69,7 @@ class TrainRequest:
             ConfigError: the arguments would make another run of it.
         """
         config = run.read_config()
+        self.trust.check(config, run.config_file)
         if not isinstance(config, self.config_class):
             raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")
         self._refuse_another_run(config)
@@ -83,9 +86,11 @@ class TrainRequest:
         text = self.config_file.read_text(encoding="utf-8")
         is_json = self.config_file.suffix == ".json"
         try:
-            return self.config_class.from_json(text) if is_json else self.config_class.from_toml(text)
+            config = self.config_class.from_json(text) if is_json else self.config_class.from_toml(text)
         except ConfigError as error:
             raise ConfigError(f"{self.config_file}: {error}") from error
+        self.trust.check(config, self.config_file)
+        return config
 
     def _apply(self, config: AlgorithmConfig) -> AlgorithmConfig:
         if self.env is not None:

@@ -12,6 +12,7 @@ import gymnasium as gym
 from plugrad.cli.exits import debug_option
 from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
+from plugrad.cli.trust import Trust, trust_options
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import EnvSource, make_env
 from plugrad.types import Array
@@ -32,9 +33,10 @@ FRAMES_PER_SECOND = 30
     help=f"Where to: {', '.join(SUFFIXES)}.  [default: RUN/video.gif]",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Of the environment; default: the run's.")
+@trust_options
 @plugin_option
 @debug_option
-def video(run: Path, episodes: int, out: Path | None, seed: int | None) -> None:
+def video(run: Path, episodes: int, out: Path | None, seed: int | None, env: str | None, trust: bool) -> None:
     """Film whole episodes of RUN's policy, acting greedily.
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The environment must be able to
@@ -48,7 +50,7 @@ def video(run: Path, episodes: int, out: Path | None, seed: int | None) -> None:
     os.environ.setdefault(
         "SDL_VIDEODRIVER", "dummy"
     )  # pygame looks for a screen even where it opens no window
-    algorithm, _ = open_trained(run, None)
+    algorithm, _ = open_trained(run, None, Trust(env=env, everything=trust))
     film = Film(algorithm.config.env)
     algorithm.config = algorithm.config.changed(env=film.make_env, num_envs_per_env_runner=1)
     try:

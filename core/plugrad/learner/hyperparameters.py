@@ -56,7 +56,13 @@ def follow_schedules(learner: Any) -> None:
 
 
 def _names(config: Any) -> list[str]:
-    return [name for name, info in config.fields().items() if info.section == _SECTION or name == _OVERRIDES]
+    # What names code is never taken from a checkpoint.
+    fields = config.fields().items()
+    return [
+        name
+        for name, info in fields
+        if (info.section == _SECTION and not info.importable) or name == _OVERRIDES
+    ]
 
 
 def _with_hyperparameters_of(config: Any, saved: Mapping[str, Any]) -> Any:

@@ -1,0 +1,69 @@
+"""The code that a config names: environments, classes, functions, files of listeners. Imports none of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from plugrad.hooks.unpackaged import is_unpackaged
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
+
+_KINDS = {"env": ENVIRONMENT, "learner_class": LEARNER}
+_MODULE_SETTINGS = ("rl_module_spec", "policies")
+_LISTENERS = "plugin_names"
+
+
+class NamedCode(NamedTuple):
+    """One name of code in a config.
+
+    Args:
+        setting: whose value it is, or is in.
+        name: such as "package.module:Name" or "listener.py".
+        kinds: see `plugrad.trusted_names.reason_against`.
+    """
+
+    setting: str
+    name: str
+    kinds: tuple[str, ...]
+
+
+def named_code(config: Any) -> Iterator[NamedCode]:
+    """Every name of code in a config, by setting."""
+    for setting, info in type(config).fields().items():
+        value = getattr(config, setting)
+        if info.importable and isinstance(value, str):
+            yield NamedCode(setting, value, _KINDS.get(setting, NOTHING))
+    for setting in _MODULE_SETTINGS:
+        for name in _module_classes(getattr(config, setting)):
+            yield NamedCode(setting, name, MODULE)
+    for name in config.plugin_names:
+        if is_unpackaged(name):
+            yield NamedCode(_LISTENERS, name, NOTHING)
+    yield from _in_overrides(config)
+
+
+def untrusted(config: Any) -> Iterator[tuple[NamedCode, str]]:
+    """The names in a config for which the word of a file is not enough, each with the reason.
+
+    Modules of installed packages are imported to see what kind of class they have.
+    """
+    for each in named_code(config):
+        reason = reason_against(each.name, each.kinds) if ":" in each.name or each.kinds else "it is a file"
+        if reason is not None:
+            yield each, reason
+
+
+def _module_classes(value: Any) -> Iterator[str]:
+    if isinstance(value, RLModuleSpec) and isinstance(value.module_class, str):
+        yield value.module_class
+    specs = value.rl_module_specs if isinstance(value, MultiRLModuleSpec) else value
+    if isinstance(specs, Mapping):
+        for each in specs.values():
+            yield from _module_classes(each)
+
+
+def _in_overrides(config: Any) -> Iterator[NamedCode]:
+    fields = type(config).fields()
+    for settings in config.algorithm_config_overrides_per_module.values():
+        for setting, value in settings.items():
+            if fields[setting].importable and isinstance(value, str):
+                yield NamedCode(setting, value, NOTHING)

@@ -1,0 +1,193 @@
+"""What a run directory or a settings file names is called only if it is a class of the right kind that is installed."""
+
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+import tomli_w
+from click.testing import CliRunner, Result
+from gymnasium.envs.classic_control import CartPoleEnv
+from tiny_runs import TINY
+
+from plugrad import Learner, hookimpl
+from plugrad.cli import main
+
+CALLED: list[str] = []
+ENV = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+
+
+class Imported(CartPoleEnv):
+    """An environment in a module that is imported already."""
+
+
+class NoEnvironment:
+    """A class of another kind."""
+
+    def __init__(self, **_: Any) -> None:
+        CALLED.append("class")
+
+
+def make(**_: Any) -> gym.Env[Any, Any]:
+    """A function that makes an environment, as a user's own run may have it."""
+    CALLED.append("function")
+    return CartPoleEnv()
+
+
+@hookimpl
+def update_ended(learner: Learner) -> None:
+    CALLED.append("listener")
+
+
+HERE = """
+from pathlib import Path
+from gymnasium.envs.classic_control import CartPoleEnv
+Path({marker!r}).touch()
+class Mine(CartPoleEnv):
+    pass
+"""
+
+
+def plugrad(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trust") / "run"
+    done = plugrad("train", "ppo", *TINY, "--quiet", "--stop-timesteps=16", "--out", path)
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run in the current folder, in which a module `here_only` lies too, as in a folder that a stranger packed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as with PYTHONPATH=. or python -m
+    (tmp_path / "here_only.py").write_text(HERE.format(marker=str(tmp_path / "marker")))
+    CALLED.clear()
+    yield Path(shutil.copytree(whole, "run"))
+    sys.modules.pop("here_only", None)
+
+
+def name_in(run: Path, section: str, **settings: Any) -> None:
+    config = tomllib.loads((run / "config.toml").read_text())
+    config.setdefault(section, {}).update(settings)
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+
+
+MODULE = {"__spec__": "RLModuleSpec", "module_class": f"{__name__}:NoEnvironment"}
+HOSTILE = {
+    "a program": ("environment", {"env": "subprocess:Popen", "env_config": {"args": ["touch", "marker"]}}),
+    "a function": ("environment", {"env": "os:system", "env_config": {"command": "touch marker"}}),
+    "a function of an imported module": ("environment", {"env": f"{__name__}:make"}),
+    "a class of another kind": ("environment", {"env": f"{__name__}:NoEnvironment"}),
+    "a module in the folder": ("environment", {"env": "here_only:Mine"}),
+    "an id of a module in the folder": ("environment", {"env": "here_only:Mine-v0"}),
+    "the standard library": ("environment", {"env": "antigravity:fly"}),
+    "the main module of a package": ("environment", {"env": "pytest.__main__:Env-v0"}),
+    "an attribute of a class": ("environment", {"env": f"{ENV}.step"}),
+    "a learner of another kind": ("learners", {"learner_class": f"{__name__}:NoEnvironment"}),
+    "connectors": ("learners", {"learner_connector": f"{__name__}:make"}),
+    "a module of another kind": ("rl_module", {"rl_module_spec": MODULE}),
+    "a policy's module": ("multi_agent", {"policies": {"default_policy": MODULE}}),
+}
+LISTENERS = {
+    "a listener's file": ("plugins", {"plugin_names": ["here_only.py"]}),
+    "a listener's module": ("plugins", {"plugin_names": [f"{__name__}:make"]}),
+}
+COMMANDS = {
+    "eval": lambda run: ["eval", run],
+    "record": lambda run: ["record", run],
+    "resume": lambda run: ["train", "--resume", run, "--stop-timesteps=32"],
+    "config": lambda run: [
+        "train",
+        *TINY,
+        "--config",
+        run / "config.toml",
+        "--stop-timesteps=16",
+        "--out=new",
+    ],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_file_leads_to_no_function_and_to_nothing_that_is_not_installed(
+    run: Path, what: str, command: str
+) -> None:
+    section, settings = HOSTILE[what]
+    name_in(run, section, **settings)
+    done = plugrad(*COMMANDS[command](run))
+    assert done.exit_code == 2, done.output
+    assert re.search(
+        rf"config.toml: {next(iter(settings))} names '.*a file's word is not enough", done.stderr
+    )
+    assert done.stderr.count("\n") == 1
+    assert not CALLED
+    assert not list(Path().rglob("marker"))
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("command", ["resume", "config"])
+@pytest.mark.parametrize("what", LISTENERS)
+def test_a_file_loads_no_listener_that_is_not_installed(run: Path, what: str, command: str) -> None:
+    section, settings = LISTENERS[what]
+    name_in(run, section, **settings)
+    done = plugrad(*COMMANDS[command](run))
+    assert done.exit_code == 2, done.output
+    assert "a file's word is not enough" in done.stderr
+    assert not Path("marker").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("env", [ENV, f"{__name__}:Imported", "gymnasium.envs.classic_control:CartPole-v1"])
+def test_an_environment_of_an_installed_or_imported_package_needs_no_word(
+    run: Path, env: str, command: str
+) -> None:
+    name_in(run, "environment", env=env)
+    done = plugrad(*COMMANDS[command](run))
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("env", [f"{__name__}:make", "here_only:Mine"])
+def test_the_command_that_the_error_prints_works(run: Path, env: str, command: str) -> None:
+    name_in(run, "environment", env=env)
+    refused = plugrad(*COMMANDS[command](run))
+    typed = refused.stderr.partition("type: ")[2].strip()
+    words = [str(word) for word in COMMANDS[command](run)]
+    assert shlex.split(typed) == ["plugrad", *words, "--env", env]
+    done = plugrad(*shlex.split(typed)[1:])
+    assert done.exit_code == 0, done.output
+    assert CALLED or Path("marker").exists()
+
+
+def test_trust_calls_what_the_files_name(run: Path) -> None:
+    name_in(run, "environment", env=f"{__name__}:make")
+    assert "--env" in plugrad("eval", run).stderr
+    assert plugrad("eval", run, "--trust").exit_code == 0
+    assert set(CALLED) == {"function"}
+
+
+def test_a_listener_that_is_typed_again_is_loaded(run: Path) -> None:
+    Path("ears.py").write_text(f"from {__name__} import update_ended\n")
+    name_in(run, "plugins", plugin_names=[str(Path("ears.py").resolve())])
+    resume = [*COMMANDS["resume"](run)]
+    refused = plugrad(*resume)
+    assert refused.stderr.strip().endswith(f"--plugin {Path('ears.py').resolve()}")
+    assert plugrad(*resume, "--plugin", "ears.py").exit_code == 0
+    assert "listener" in CALLED
+
+
+def test_a_checkpoint_takes_the_environment_that_is_typed(run: Path) -> None:
+    done = plugrad("eval", run / "checkpoints" / "last", "--env", f"{__name__}:make")
+    assert done.exit_code == 0, done.output
+    assert CALLED
