@@ -5,32 +5,22 @@ A framework is imported by the tests that run on it, never here: tests/core runs
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from needs import backends_under_test
 
 from plugrad.types import Array, Tensor
 
-pytest_plugins = ["plugrad.testing.fixtures"]
+pytest_plugins = ["plugrad.testing.fixtures", "skips"]
 
 collect_ignore_glob = ["author/plugrad-*"]  # a stranger's tests: author/test_stranger.py runs them
-
-FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow"}
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 settings.register_profile("plugrad", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("plugrad")
-
-
-def backends_under_test() -> list[str]:
-    """Those in PLUGRAD_TEST_BACKENDS ("torch,tf2"), even if missing; without it, the installed ones."""
-    requested = os.environ.get("PLUGRAD_TEST_BACKENDS")
-    if requested is not None:
-        return requested.replace(",", " ").split()
-    return [backend for backend, framework in FRAMEWORKS.items() if find_spec(framework)]
 
 
 @pytest.fixture(scope="session", params=backends_under_test())

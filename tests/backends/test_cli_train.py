@@ -2,6 +2,7 @@
 
 import json
 
+import needs
 import pytest
 from click.testing import CliRunner
 from learning import digest
@@ -183,7 +184,7 @@ def test_a_config_file_is_used_and_the_command_line_goes_before_it(backend, fini
 
 
 def test_plot_draws_one_run_and_several(finished, tmp_path):
-    pytest.importorskip("matplotlib")
+    needs.extra("matplotlib")
     assert plugrad("plot", finished).stdout.strip() == str(finished / "curve.png")
     picture = tmp_path / "pictures" / "all.png"
     plugrad("plot", finished, finished, "-o", picture)
@@ -221,8 +222,8 @@ def test_a_save_that_fails_is_said_and_training_goes_on(train, tmp_path, monkeyp
 
 
 def test_video_shows_whole_episodes(finished, tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    pytest.importorskip("pygame")
+    image = needs.extra("PIL.Image")
+    needs.extra("pygame")
     (summary, path) = plugrad("video", finished, "-o", tmp_path / "films" / "one.gif").stdout.splitlines()
     frames = int(summary.split("frames: ")[1].split(",")[0])
     with image.open(path) as film:
@@ -232,7 +233,7 @@ def test_video_shows_whole_episodes(finished, tmp_path):
 
 
 def test_tensorboard_gets_every_row(train, tmp_path):
-    pytest.importorskip("tensorboardX")
+    needs.extra("tensorboardX")
     train("run", "--stop-timesteps=256", "--tensorboard")
     (events,) = (tmp_path / "run").glob("events.out.tfevents.*")
     assert events.read_bytes().count(RETURN.encode()) == 2
@@ -240,7 +241,7 @@ def test_tensorboard_gets_every_row(train, tmp_path):
 
 def test_a_run_goes_on_with_another_backend(finished):
     other = {"torch": "tf2", "tf2": "torch"}[RunDirectory.open(finished).read_config().backend]
-    pytest.importorskip({"torch": "torch", "tf2": "tensorflow"}[other])
+    needs.backend(other)
     plugrad("train", "--resume", finished, "--backend", other, "--stop-timesteps=640")
     assert RunDirectory.open(finished).read_config().backend == other
     assert numbers(finished)[-1][STEPS] == 640

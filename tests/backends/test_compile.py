@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
 
@@ -166,7 +167,7 @@ class BranchesOnTensor(Learner):
 
 
 def test_torch_says_why_a_loss_is_not_compiled_and_trains_eagerly() -> None:
-    pytest.importorskip("torch")
+    needs.backend("torch")
     learner = built(config("torch", "complete_update", num_epochs=1), BranchesOnTensor)
     before = flat_weights(learner)
     learner.update(make_batch(64))
@@ -176,7 +177,7 @@ def test_torch_says_why_a_loss_is_not_compiled_and_trains_eagerly() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_tf2_names_the_learner_whose_loss_cannot_be_traced(mode: str) -> None:
-    pytest.importorskip("tensorflow")
+    needs.backend("tf2")
     learner = built(config("tf2", mode, num_epochs=1), BranchesOnTensor)
     before = flat_weights(learner)
     with pytest.raises(TypeError) as caught:
@@ -186,7 +187,7 @@ def test_tf2_names_the_learner_whose_loss_cannot_be_traced(mode: str) -> None:
 
 
 def test_tf2_compiles_the_whole_update_with_xla_by_itself() -> None:
-    pytest.importorskip("tensorflow")
+    needs.backend("tf2")
     learner = built(config("tf2", "auto", num_epochs=1), CountsTraces)
     assert isinstance(learner, CountsTraces)
     for n in range(20):
@@ -196,7 +197,7 @@ def test_tf2_compiles_the_whole_update_with_xla_by_itself() -> None:
 
 
 def test_tf2_leaves_xla_when_the_size_of_a_minibatch_keeps_changing() -> None:
-    pytest.importorskip("tensorflow")
+    needs.backend("tf2")
     settings = {"num_epochs": 1, "minibatch_size": None}
     auto, plain = built(config("tf2", "auto", **settings)), built(config("tf2", "none", **settings))
     for n in range(6):
@@ -221,7 +222,7 @@ IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler"
 def test_tf2_asks_xla_for_operations_in_order_on_one_thread_only_and_never_against_the_user(
     threads: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("tensorflow", minversion="2.21")
+    needs.backend("tf2")
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", threads)
     monkeypatch.setenv("XLA_FLAGS", said)
     built(config("tf2", "auto", num_epochs=1)).update(make_batch(64))

@@ -1,7 +1,7 @@
 """A checkpoint crosses from one framework to the other in the middle of a training, Adam's moments included."""
 
+import needs
 import pytest
-from conftest import backends_under_test
 from learning import digest, largest_difference, ppo_batch, ppo_config, quick
 
 from plugrad import Learner
@@ -10,9 +10,7 @@ PAIR = ("torch", "tf2")
 UPDATES = 100
 STEPS = 4  # of Adam per update, 16 rows each
 
-pytestmark = pytest.mark.skipif(
-    not set(PAIR) <= set(backends_under_test()), reason="PLUGRAD_TEST_BACKENDS does not ask for torch and tf2"
-)
+pytestmark = needs.backends(*PAIR)
 
 
 def save_after_a_hundred_updates(source, path):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from math import log
 from pathlib import Path
 
+import needs
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -108,7 +109,7 @@ def check_warm_start(lines):
 @pytest.mark.parametrize("example", NEUTRAL)
 def test_an_example_does_what_it_says(example, backend, run):
     if example in NEEDS:
-        pytest.importorskip(NEEDS[example], reason="it is an extra; tox -e both has it")
+        needs.extra(NEEDS[example])
     globals()[f"check_{example}"](run(example, "--backend", backend, *SHORTER.get(example, [])))
 
 

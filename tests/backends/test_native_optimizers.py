@@ -1,5 +1,6 @@
 """Optimizers of the framework itself, given by the user: stepped, clipped, scheduled, remembered and undone as ours."""
 
+import needs
 import numpy as np
 import pytest
 from learning import ValueLearner, digest, ppo_batch, value_config, weights, with_modules
@@ -87,7 +88,7 @@ def test_twenty_steps_are_those_of_the_neutral_optimizer_in_every_mode(backend, 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd", "rmsprop"])
 def test_torchs_own_agree_with_ours(kind):
-    torch = pytest.importorskip("torch")
+    torch = needs.backend("torch")
     hyperparameters = {
         "adam": {"eps": 1e-5},
         "adamw": {"weight_decay": 0.1},
@@ -171,7 +172,7 @@ def test_a_schedule_moves_the_rate_without_a_new_trace(backend):
 
 
 def test_every_param_group_of_torch_gets_it():
-    torch = pytest.importorskip("torch")
+    torch = needs.backend("torch")
 
     class Groups(Native):
         @staticmethod
@@ -188,7 +189,7 @@ def test_every_param_group_of_torch_gets_it():
 
 
 def test_rates_of_param_groups_that_the_user_keeps_are_part_of_the_state():
-    torch = pytest.importorskip("torch")
+    torch = needs.backend("torch")
 
     class Kept(Native):
         def configure_optimizers_for_module(self, module_id, config=None):
@@ -331,7 +332,7 @@ def test_the_optimizer_stays_the_users_own_object(backend):
 
 
 def test_torchs_param_groups_must_be_the_params():
-    torch = pytest.importorskip("torch")
+    torch = needs.backend("torch")
     learner = _bare("torch")
     params = learner.get_parameters(learner.module[P])
     for own in (params[1:], [*params, torch.nn.Parameter(torch.zeros(2))]):
@@ -345,7 +346,7 @@ def test_torchs_param_groups_must_be_the_params():
 
 
 def test_a_keras_optimizer_must_be_new_and_have_a_plain_rate():
-    tf = pytest.importorskip("tensorflow")
+    tf = needs.backend("tf2")
     learner = _bare("tf2")
     params = learner.get_parameters(learner.module[P])
     used = tf.keras.optimizers.SGD(0.1)

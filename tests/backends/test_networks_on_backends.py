@@ -3,9 +3,9 @@
 from functools import cache
 
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
-from conftest import backends_under_test
 from learning import ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, initializers, numpy_ops
@@ -119,9 +119,7 @@ def updated(backend: str, compile: str) -> dict[str, np.ndarray]:
     return learner.get_weights()[P]
 
 
-@pytest.mark.skipif(
-    not {"torch", "tf2"} <= set(backends_under_test()), reason="PLUGRAD_TEST_BACKENDS does not ask for both"
-)
+@needs.backends("torch", "tf2")
 def test_an_update_leaves_the_same_weights_on_both_backends():
     start = built("numpy", False).get_weights()[P]
     one, other = (updated(backend, "auto") for backend in ("torch", "tf2"))

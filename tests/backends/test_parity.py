@@ -6,9 +6,9 @@ does not ask for it; one that is asked for and missing fails.
 
 from functools import cache
 
+import needs
 import numpy as np
 import pytest
-from conftest import backends_under_test
 from learning import flat, largest_difference, ppo_batch, ppo_config
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner
@@ -18,9 +18,7 @@ PAIR = ("torch", "tf2")
 BATCH = ppo_batch(512)
 STEPS = 320
 
-needs_both = pytest.mark.skipif(
-    not set(PAIR) <= set(backends_under_test()), reason="PLUGRAD_TEST_BACKENDS does not ask for torch and tf2"
-)
+needs_both = needs.backends(*PAIR)
 
 
 def config(backend: str, **settings):

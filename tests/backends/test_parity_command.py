@@ -2,17 +2,15 @@
 
 import json
 
+import needs
 import pytest
 from click.testing import CliRunner
-from conftest import backends_under_test
 
 from plugrad.cli import main
 
 PAIR = ["torch", "tf2"]
 TINY = ["--steps=2", "--rl_module.model_config={fcnet_hiddens = [8]}"]
-needs_both = pytest.mark.skipif(
-    not set(PAIR) <= set(backends_under_test()), reason="PLUGRAD_TEST_BACKENDS does not ask for torch and tf2"
-)
+needs_both = needs.backends(*PAIR)
 
 
 def parity(*arguments, code=0):

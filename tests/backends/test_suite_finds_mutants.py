@@ -9,16 +9,14 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import needs
 import pytest
-from conftest import backends_under_test
 
 from plugrad.hooks.manager import implementations, specifications
 from plugrad.hooks.registry import load_backend
 from plugrad.testing.backend_suite.contract import DECLARED, OPS, REQUIRED
 
-pytestmark = pytest.mark.skipif(
-    "torch" not in backends_under_test(), reason="PLUGRAD_TEST_BACKENDS does not ask for torch"
-)
+pytestmark = needs.backends("torch")
 
 CONFTEST = """
 import pytest, torch

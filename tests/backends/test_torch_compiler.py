@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+import needs
 
 UPDATE = """
 import json, sys
@@ -52,7 +52,7 @@ def modes(code: str, *arguments: str, **environment: str) -> list[str]:
 
 
 def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.backend("torch")
     (tmp_path / "bin").mkdir()
     nothing_there = {"PATH": str(tmp_path / "bin"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     found = modes(EACH_MODE, "complete_update", "forward_train", **nothing_there)
@@ -63,6 +63,6 @@ def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tm
 
 
 def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.backend("torch")
     found = modes(WITHOUT_AN_OPTION + EACH_MODE, "complete_update")
     assert found == ["complete_update: each step one compiled function (inductor)"]

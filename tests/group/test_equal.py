@@ -1,5 +1,6 @@
 """n learners are one: whatever the shares, the numbers are those of one learner on the whole batch."""
 
+import needs
 import numpy as np
 import pytest
 from groups import Groups, group_config
@@ -176,7 +177,7 @@ class AsksTheHost(Learner):
 
 @pytest.mark.parametrize("why", ["XLA refuses it", "the size of the minibatches keeps changing"])
 def test_learners_on_tf2_that_leave_xla_go_on_as_one(cluster, why: str) -> None:
-    pytest.importorskip("tensorflow")
+    needs.backend("tf2")
     cls = AsksTheHost if "refuses" in why else Learner
     config = group_config("tf2", minibatch_size=None, num_epochs=1)
     one = config.learners(learner_class=cls).build_learner()

@@ -13,7 +13,7 @@ SOURCE_ROOTS = [ROOT / "core", ROOT / "backends", ROOT / "plugins"]
 
 in_tox = pytest.mark.skipif(
     "TOX_ENV_NAME" not in os.environ,
-    reason="an editable install has the source tree, and entry points of its day",
+    reason="only in tox: an editable install has the source tree, and entry points of its day",
 )
 
 
@@ -101,7 +101,8 @@ def test_the_installed_distribution_declares_the_same_entry_points() -> None:
 
 @in_tox
 def test_tox_tests_the_wheel_and_not_the_source_tree() -> None:
-    plugrad = pytest.importorskip("plugrad")
+    import plugrad
+
     assert Path(plugrad.__file__).parent != ROOT / "core" / "plugrad"
 
 

@@ -1,13 +1,14 @@
 """Minari's data sets as episodes: real ones, made here with Minari itself."""
 
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
 
 from plugrad.errors import ConfigError
 from plugrad.offline import load_episodes
 
-minari = pytest.importorskip("minari", reason="it is an extra; tox -e both has it")
+minari = needs.extra("minari")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:minari")  # no author, no description
 
 

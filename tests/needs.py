@@ -1,0 +1,55 @@
+"""What a test needs and its environment may lack: a backend that nobody asked for, an extra that is not installed.
+
+Write `needs.backend("torch")` or `needs.extra("minari")`, never `pytest.importorskip`: that one also skips what is
+installed and broken. Which reasons may skip a test is said in skips.py.
+"""
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow"}
+NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
+NO_EXTRA = "not installed: "
+
+
+def backends_under_test() -> list[str]:
+    """Those in PLUGRAD_TEST_BACKENDS ("torch,tf2"), even if missing; without it, the installed ones."""
+    requested = os.environ.get("PLUGRAD_TEST_BACKENDS")
+    if requested is not None:
+        return requested.replace(",", " ").split()
+    return [backend for backend, framework in FRAMEWORKS.items() if find_spec(framework)]
+
+
+def backends(*names: str) -> pytest.MarkDecorator:
+    """A mark for tests that need all of these backends."""
+    missing = [name for name in names if name not in backends_under_test()]
+    return pytest.mark.skipif(bool(missing), reason=NO_BACKEND + ", ".join(missing))
+
+
+def backend(name: str) -> Any:
+    """The framework of a backend that is under test; else the running test is skipped.
+
+    Raises:
+        ImportError: the backend is under test and its framework does not import.
+    """
+    if name not in backends_under_test():
+        pytest.skip(NO_BACKEND + name)
+    return import_module(FRAMEWORKS[name])
+
+
+def extra(module: str) -> ModuleType:
+    """A module of an extra; the running test, or file, is skipped if that is not installed.
+
+    With PLUGRAD_TEST_EXTRAS=1 every extra must be there.
+
+    Raises:
+        ImportError: it is installed, or must be there, and does not import.
+    """
+    if find_spec(module.partition(".")[0]) is None and not os.environ.get("PLUGRAD_TEST_EXTRAS"):
+        pytest.skip(NO_EXTRA + module, allow_module_level=True)
+    return import_module(module)

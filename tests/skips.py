@@ -1,0 +1,57 @@
+"""Makes a test that is skipped for a reason which is not listed here fail: a skip must not pass for a pass."""
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from needs import NO_BACKEND, NO_EXTRA
+
+NOT_DECLARED = {"numpy": "complete_update, exact_kinks, fused_step, native_optimizers", "tf2": "fused_step"}
+"""Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
+
+
+def allowed() -> dict[str, str]:
+    """`{beginning of a reason: why it may skip a test}`."""
+    reasons = {
+        NO_BACKEND: "the environments of one framework; `tox -e both` asks for all",
+        NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e both`",
+    }
+    for backend, capabilities in NOT_DECLARED.items():
+        for capability in capabilities.split(", "):
+            reasons[f"not proven: backend {backend!r} does not declare {capability!r}"] = "it has none"
+    tox_env = os.environ.get("TOX_ENV_NAME")
+    if tox_env is None:
+        reasons["only in tox"] = "an editable install has the source tree, and entry points of its day"
+    if tox_env != "package":
+        reasons["only `tox -e package`"] = "it builds wheels"
+    return reasons
+
+
+def pytest_report_header() -> str:
+    """Say that skips are looked at."""
+    return "skips: only for the reasons in tests/skips.py"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Of a test, or of its fixtures."""
+    report = yield
+    return _judged(report)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Of a file that is skipped as a whole."""
+    report = yield
+    return _judged(report)
+
+
+def _judged(report: Any) -> Any:
+    if report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return report
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    if not reason.startswith(tuple(allowed())):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and tests/skips.py does not allow the reason: {reason}"
+    return report
