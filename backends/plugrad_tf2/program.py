@@ -128,7 +128,7 @@ class CompiledForward(PerMinibatch):
     @staticmethod
     def _with_compiled_forwards(learner: Any, step: Step) -> Step:
         def traced(minibatch: ModuleBatches) -> dict[str, Any]:
-            modules = [learner.module[module_id] for module_id in minibatch]
+            modules = [learner.module[each] for each in minibatch if each in learner.module]
             for module in modules:
                 module.forward_train = partial(_compiled_forward, module)
             try:

@@ -120,6 +120,20 @@ def _with_zeros(columns: Mapping[str, Array], hidden: Array) -> Arrays:
     return changed
 
 
+def have_masks(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
+    """Whether any module has a `loss_mask`: else every row counts as much as every other."""
+    return any(Columns.LOSS_MASK in each for each in columns.values())
+
+
+def shown_per_row(columns: Mapping[str, Any]) -> Array:
+    """How much each row or sequence of one module counts, float64 [B]: 1, or the sum of its `loss_mask`."""
+    if Columns.LOSS_MASK not in columns:
+        return np.ones(len(next(iter(columns.values()))))
+    mask: Array = np.asarray(columns[Columns.LOSS_MASK], np.float64)
+    per_row: Array = mask.reshape(len(mask), -1).sum(1)
+    return per_row
+
+
 # --- rows as sequences --------------------------------------------------------------------------------------------
 
 

@@ -61,7 +61,7 @@ class Settings(DocumentConfig):
     accumulate: int = field(
         1,
         minimum=1,
-        help="minibatches per optimizer step: their gradients are averaged, clipped and applied once",
+        help="minibatches per optimizer step: their gradients are averaged over rows, clipped and applied once",
     )
     nonfinite: str = field(
         "raise",

@@ -13,6 +13,7 @@ from plugrad import batch as batches
 from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import nonfinite
+from plugrad.learner.accumulation import with_part_weights
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.minibatches import Cut, evened, indices, on_host, units
@@ -138,6 +139,7 @@ class UpdateCall:
         learner = self._learner
         if learner.collective is not None:
             columns, order = share(learner.collective, _on_host(learner, columns), order, cut.accumulate)
+        columns, order = with_part_weights(columns, order, cut.accumulate)
         if program.static_minibatches:
             columns, order = evened(columns, order, cut.accumulate)
         return summed(learner, self._means(program, columns, order), columns)

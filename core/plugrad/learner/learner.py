@@ -102,6 +102,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.watch = ShapeWatch(self)
         self.collective: Collective | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
+        self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
         self._is_built = False

@@ -73,9 +73,10 @@ def on_host(learner: Any, columns: Mapping[str, Any]) -> dict[str, Array]:
 def indices(
     units: Mapping[ModuleID, Units], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
 ) -> dict[ModuleID, Array]:
-    """Numbers of rows or sequences, `{module_id: int32 [num steps, accumulate * of each minibatch]}`.
+    """Numbers of rows or sequences, `{module_id: int32 [num steps, those of all minibatches of a step]}`.
 
-    The minibatches of a step are interleaved: number i is `[i::accumulate]`.
+    The minibatches of a step are interleaved: number i is `[i::accumulate]`. Without a size a step has each row once,
+    and its minibatches may differ by one row.
 
     Args:
         units: what each module has, at least 1.
@@ -95,19 +96,25 @@ def indices(
             found=units[widest].steps,
         )
     parts = cut.accumulate
-    sizes = {module_id: _size(each, cut) for module_id, each in units.items()}
-    count = cut.num_total_minibatches or (
-        cut.num_epochs * parts
-        if cut.minibatch_size is None
-        else max(ceil(cut.num_epochs * units[module_id].count / size) for module_id, size in sizes.items())
+    if cut.minibatch_size is None:
+        num_steps = ceil(cut.num_total_minibatches / parts) or cut.num_epochs
+        return {module_id: _whole(each.count, num_steps, parts) for module_id, each in units.items()}
+    sizes = {module_id: _size(each, cut.minibatch_size) for module_id, each in units.items()}
+    count = cut.num_total_minibatches or max(
+        ceil(cut.num_epochs * units[module_id].count / size) for module_id, size in sizes.items()
     )
     count = ceil(count / parts) * parts
-    shuffle = cut.shuffle and cut.minibatch_size is not None
     walks = {
-        module_id: _walk(units[module_id].count, count, size, shuffle, streams[module_id])
+        module_id: _walk(units[module_id].count, count, size, cut.shuffle, streams[module_id])
         for module_id, size in sizes.items()
     }
     return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
+
+
+def _whole(rows: int, num_steps: int, parts: int) -> Array:
+    """Every row in every step; in each of the parts if there are fewer rows than parts, which must not be empty."""
+    numbers = np.arange(rows, dtype=np.int32)
+    return np.tile(numbers if rows >= parts else np.repeat(numbers, parts), (num_steps, 1))
 
 
 def _interleaved(walk: Array, parts: int) -> Array:
@@ -115,11 +122,9 @@ def _interleaved(walk: Array, parts: int) -> Array:
     return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
 
-def _size(units: Units, cut: Cut) -> int:
+def _size(units: Units, minibatch_size: int) -> int:
     """`minibatch_size` rows, or as many sequences as have that many steps on average: rounded, at least 1."""
-    if cut.minibatch_size is None:
-        return ceil(units.count / cut.accumulate)
-    return max(1, (2 * cut.minibatch_size * units.count + units.steps) // (2 * units.steps))
+    return max(1, (2 * minibatch_size * units.count + units.steps) // (2 * units.steps))
 
 
 def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
@@ -141,8 +146,8 @@ def evened(
     columns, order = dict(columns), dict(order)
     for module_id, numbers in order.items():
         each = columns[module_id]
-        size = numbers.shape[1] // accumulate
-        missing = accumulate * ((1 << (size - 1).bit_length()) - size)
+        size = ceil(numbers.shape[1] / accumulate)
+        missing = accumulate * (1 << (size - 1).bit_length()) - numbers.shape[1]
         if missing and Columns.LOSS_MASK in each and each[Columns.LOSS_MASK].ndim == 2:
             filling = {c: np.zeros_like(v[:1]) if c == Columns.LOSS_MASK else v[:1] for c, v in each.items()}
             columns[module_id] = {c: np.concatenate([values, filling[c]]) for c, values in each.items()}

@@ -14,10 +14,11 @@ import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.collective import Collective
-from plugrad.columns import Columns
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.accumulation import PART_WEIGHTS, only_modules
 from plugrad.learner.metrics import SEPARATOR
+from plugrad.sequences import have_masks, shown_per_row
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
 WEIGHTS = f"{SEPARATOR}weights"
@@ -33,7 +34,8 @@ def share(
         collective: says which of how many learners this is.
         columns: the whole batch.
         order: rows of the whole minibatches, `{module_id: [num minibatches, minibatch size]}`.
-        accumulate: so many minibatches are interleaved in one of these; a share has equally many rows of each.
+        accumulate: so many minibatches are interleaved in one of these; a share has equally many rows of each, but
+            for what is left over, which the last learner takes.
 
     Returns:
         The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
@@ -41,10 +43,9 @@ def share(
     """
     own, counts = {}, {}
     for module_id, rows in order.items():
-        size = rows.shape[1] // accumulate
-        first, last = (size * rank // collective.size * accumulate for rank in _from_to(collective))
+        first, last = _from_to(collective, rows.shape[1], accumulate)
         own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
-        shown = _shown(columns[module_id])[rows]
+        shown = shown_per_row(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
     counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
     weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
@@ -53,17 +54,11 @@ def share(
     return {**columns, WEIGHTS: weights}, own
 
 
-def _from_to(collective: Collective) -> tuple[int, int]:
-    return collective.rank, collective.rank + 1
-
-
-def _shown(columns: Mapping[str, Any]) -> Array:
-    """How much each row counts: 1, or what `loss_mask` shows of it."""
-    if Columns.LOSS_MASK not in columns:
-        return np.ones(len(next(iter(columns.values()))))
-    mask: Array = np.asarray(columns[Columns.LOSS_MASK], np.float64)
-    rows: Array = mask.reshape(len(mask), -1).sum(1)
-    return rows
+def _from_to(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:
+    """Where this learner's share of a minibatch begins and ends."""
+    rank, size = collective.rank, collective.size
+    first, last = (width // accumulate * each // size * accumulate for each in (rank, rank + 1))
+    return first, width if rank + 1 == size else last
 
 
 def _weights(own: Array, whole: Array, size: int) -> Array:
@@ -74,13 +69,17 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 
 @contextmanager
 def weighing(learner: Any, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
-    """While it lasts `learner.weights` are those of this minibatch, if it has any; yields the rows alone. Traced."""
-    rows = {module_id: each for module_id, each in minibatch.items() if module_id != WEIGHTS}
+    """While it lasts `learner.weights` and `learner.part_weights` are those of this minibatch, if it has any. Traced.
+
+    Yields:
+        The minibatch of the modules alone.
+    """
     learner.weights = minibatch.get(WEIGHTS)
+    learner.part_weights = minibatch.get(PART_WEIGHTS)
     try:
-        yield rows
-    finally:
-        learner.weights = None  # in a traced program they are symbols that mean nothing afterwards
+        yield only_modules(minibatch)
+    finally:  # in a traced program they are symbols that mean nothing afterwards
+        learner.weights = learner.part_weights = None
 
 
 def weighed(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
@@ -95,15 +94,10 @@ def weighed(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tens
 
 def weighed_metrics(learner: Any, metrics: dict[str, Tensor], minibatch: ModuleBatches) -> dict[str, Tensor]:
     """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
-    if learner.weights is None or not _change(minibatch):
+    if learner.weights is None or not have_masks(minibatch):
         return metrics
     scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
     return _weighed(metrics, scalars)
-
-
-def _change(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
-    """Whether a learner's weights change from step to step: all have as many rows, but some may be hidden."""
-    return any(Columns.LOSS_MASK in each for module_id, each in columns.items() if module_id != WEIGHTS)
 
 
 def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
@@ -151,7 +145,7 @@ def summed(learner: Any, numbers: Mapping[str, Array], columns: Batch) -> dict[s
     """
     if learner.collective is None:
         return dict(numbers)
-    if not _change(columns):
+    if not have_masks(only_modules(columns)):
         numbers = _weighed(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
     total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
     return dict(zip(numbers, total, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 from plugrad.errors import LossError
 from plugrad.gradients import Clip, FlatGradients, Gradients, clip_gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.accumulation import Answer, accumulated
+from plugrad.learner.accumulation import Answer, PartWeights, accumulated, weighed_losses
 from plugrad.learner.broadcasting import ShapeWatch
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import merge
@@ -55,8 +55,10 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
     ]
 
-    def differentiate(part: ModuleBatches) -> Answer:
-        answer: Answer = learner._differentiate(variables, partial(_forward_and_losses, learner, part))
+    def differentiate(part: ModuleBatches, weights: PartWeights) -> Answer:
+        answer: Answer = learner._differentiate(
+            variables, partial(_forward_and_losses, learner, part, weights)
+        )
         return answer
 
     with learner.metrics.step() as metrics:
@@ -77,9 +79,11 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
     return fwd_out, dict(losses), metrics
 
 
-def _forward_and_losses(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+def _forward_and_losses(
+    learner: Any, batch: ModuleBatches, weights: PartWeights
+) -> tuple[dict[ModuleID, Tensor], Any]:
     losses, fwd_out = learner.watch.run(partial(_compute, learner), batch)
-    return weighed(learner, losses), fwd_out
+    return weighed_losses(weighed(learner, losses), weights), fwd_out
 
 
 def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
