@@ -11,8 +11,6 @@ from operator import index
 from time import perf_counter
 from typing import Any
 
-import gymnasium as gym
-
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.group.acting import ActingLearner
@@ -25,6 +23,7 @@ from plugrad.offline import EpisodeData
 from plugrad.results import Results, flatten
 from plugrad.sampling.carried_state import Act
 from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.environments import reward_threshold
 from plugrad.sampling.evaluation import evaluate
 from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.whole_episodes import first_episodes
@@ -84,9 +83,7 @@ class Algorithm:
     @property
     def env_spec_reward_threshold(self) -> float | None:
         """The mean return at which the environment counts as solved, if it says so."""
-        env = self.config.env
-        spec = gym.envs.registration.registry.get(env) if isinstance(env, str) else None
-        return None if spec is None else spec.reward_threshold
+        return reward_threshold(self.config.env)
 
     def train(self) -> Results:
         """One iteration: the algorithm's training step, then evaluation if it is time.

@@ -14,7 +14,7 @@ class PPOConfig(AlgorithmConfig):
     lr: float | list[list[float]] = field(
         3e-4, help="learning rate: a float or [[timestep, value], ...]", schedulable=True
     )
-    train_batch_size: int = field(2048, help="environment steps per update")
+    train_batch_size: int = field(2048, help="environment steps per update, at least")
     minibatch_size: int | None = field(64, help="rows per gradient step; none: the whole batch")
     num_epochs: int = field(10, help="passes over each batch")
     grad_clip: float | None = field(0.5, help="limit on the gradient; none: no limit")

@@ -1,6 +1,7 @@
 """An Algorithm, its training and its listeners, on the numpy backend: what is told when, and who may end a run."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,34 @@ def test_a_training_that_keeps_nothing_refuses_what_another_kept():
     training.set_state(training.get_state())
     with pytest.raises(RestoreMismatchError, match="keeps nothing between iterations; unexpected: replay"):
         training.set_state({"replay": {}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_envs", "fragment", "expected", "words"),
+    [
+        (
+            100,
+            8,
+            None,
+            104,
+            "train_batch_size=100, and an update is on 104 environment steps: 13 in each of 8",
+        ),
+        (96, 8, None, 96, None),
+        (3, 8, None, 8, "an update is on 8 environment steps: 1 in each of 8"),
+        (96, 8, 5, 40, "an update is on 40 environment steps: 5 in each of 8 .*rollout_fragment_length"),
+    ],
+)
+def test_an_update_is_on_at_least_train_batch_size_steps_and_other_numbers_are_said_once(
+    settings, num_envs, fragment, expected, words, caplog
+):
+    algorithm = (
+        config()
+        .training(train_batch_size=settings)
+        .env_runners(num_envs_per_env_runner=num_envs, rollout_fragment_length=fragment)
+        .build_algo()
+    )
+    for _ in range(2):
+        assert algorithm.train()["env_runners/num_env_steps_sampled"] == expected
+    said = [record.getMessage() for record in caplog.records if "train_batch_size" in record.getMessage()]
+    assert len(said) == (words is not None)
+    assert words is None or re.search(words, said[0])

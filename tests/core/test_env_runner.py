@@ -227,8 +227,9 @@ def test_discrete_observations_are_one_hot():
     ("settings", "expected"),
     [
         ({"rollout_fragment_length": 7}, 7),
-        ({"rollout_fragment_length": None, "train_batch_size": 64}, 21),
-        ({"rollout_fragment_length": None, "train_batch_size": 64, "num_env_runners": 2}, 10),
+        ({"rollout_fragment_length": None, "train_batch_size": 63}, 21),
+        ({"rollout_fragment_length": None, "train_batch_size": 64}, 22),
+        ({"rollout_fragment_length": None, "train_batch_size": 64, "num_env_runners": 2}, 11),
         ({"rollout_fragment_length": None, "train_batch_size": 2}, 1),
     ],
 )

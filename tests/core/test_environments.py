@@ -18,6 +18,7 @@ from plugrad.sampling.environments import (
     make_vector_env,
     stored_space,
 )
+from plugrad_ppo import PPOConfig
 
 
 class Outer:
@@ -209,3 +210,27 @@ def test_what_cannot_be_vectorised_is_an_error(env, mode, words):
 def test_there_is_at_least_one_environment():
     with pytest.raises(ConfigError, match="num_envs_per_env_runner=0"):
         make_vector_env("CartPole-v1", num_envs=0)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ("CartPole-v1", 475.0),
+        ("CartPole-v0", 195.0),
+        ("CartPole", 475.0),  # Gymnasium makes the newest version of it
+        ("gymnasium:CartPole-v1", 475.0),
+        ("gymnasium.envs.classic_control:CartPole-v0", 195.0),
+        ("gymnasium.envs.classic_control:CartPoleEnv", None),
+        (CartPoleEnv, None),
+        ("Pendulum-v1", None),
+    ],
+)
+def test_the_reward_threshold_is_found_by_every_form_of_an_id(env, expected):
+    algorithm = (
+        PPOConfig()
+        .environment(env)
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [1]})
+        .build_algo()
+    )
+    assert algorithm.env_spec_reward_threshold == expected

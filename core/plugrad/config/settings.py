@@ -52,7 +52,7 @@ class Settings(DocumentConfig):
         check=lambda info, value: merged_optimizer(info.make_default(), value),
         help='"type" (adam, adamw, sgd, rmsprop) and its hyperparameters',
     )
-    train_batch_size: int = field(32, minimum=1, help="environment steps per update")
+    train_batch_size: int = field(32, minimum=1, help="environment steps per update, at least")
     minibatch_size: int | None = field(
         None, minimum=1, help="rows per minibatch and module; None: the whole batch"
     )
@@ -150,7 +150,7 @@ class Settings(DocumentConfig):
         None,
         section="env_runners",
         minimum=1,
-        help="steps per environment and sample; None: train_batch_size shared out",
+        help="steps per environment and sample; None: train_batch_size shared out, rounded up",
     )
     vectorization_mode: str = field(
         "sync",

@@ -53,6 +53,21 @@ class SamplingConfig(Protocol):
     def normalize_observations(self) -> bool: ...  # noqa: D102
 
 
+def steps_per_env(config: SamplingConfig) -> int:
+    """Steps of each environment in one sample: `rollout_fragment_length`, else its share of `train_batch_size`.
+
+    The share is rounded up: a batch has at least `train_batch_size` steps, as RLlib's.
+    """
+    if config.rollout_fragment_length is not None:
+        return config.rollout_fragment_length
+    return -(-config.train_batch_size // num_environments(config))
+
+
+def num_environments(config: SamplingConfig) -> int:
+    """How many environments sample, in all env runners."""
+    return max(1, config.num_env_runners) * config.num_envs_per_env_runner
+
+
 class EnvRunner:
     """Samples episodes from `config.num_envs_per_env_runner` environments.
 
@@ -124,10 +139,7 @@ class EnvRunner:
     @property
     def fragment_length(self) -> int:
         """Steps per environment in one `sample()`: the configured ones or this runner's share of a batch."""
-        config = self.config
-        if config.rollout_fragment_length is not None:
-            return config.rollout_fragment_length
-        return max(1, config.train_batch_size // (max(1, config.num_env_runners) * self.num_envs))
+        return steps_per_env(self.config)
 
     def reset(self, seed: int | None = None) -> None:
         """Let the next `sample()` begin new episodes in all environments; what was going on is dropped.

@@ -101,6 +101,24 @@ def get_spaces(
         single.close()
 
 
+def reward_threshold(env: EnvSource | None) -> float | None:
+    """The mean return at which an environment counts as solved, as its registration says; None if it says nothing.
+
+    Args:
+        env: an id such as `"CartPole-v1"`, `"package.module:Env-v0"` or, of the newest version, `"CartPole"`; classes
+            and functions are not registered.
+    """
+    if not isinstance(env, str) or _import_attribute(env) is not None:
+        return None
+    env_id = env.rpartition(":")[2]
+    versions = {spec.version or 0: spec for spec in gym.registry.values() if env_id in _names_of(spec)}
+    return versions[max(versions)].reward_threshold if versions else None
+
+
+def _names_of(spec: gym.envs.registration.EnvSpec) -> tuple[str, str]:
+    return spec.id, spec.id.removesuffix(f"-v{spec.version}")
+
+
 def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
     """The space of the observations as episodes store them: images stay uint8, everything else is float32.
 
