@@ -61,3 +61,10 @@ class BCConfig(AlgorithmConfig):
         data = load_episodes(self.input_)
         spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
         return self.environment(**spaces).build_algo()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MARWILConfig(BCConfig):
+    """`BCConfig` with advantages that count: `beta` is 1 unless it is given, as in RLlib."""
+
+    beta: float = field(1.0, minimum=0, help="weight of the advantages in MARWIL's exponent")

@@ -24,7 +24,7 @@ def bc_loss(
         learner: gives ops and takes metrics.
         module_id: whose loss.
         config: beta, vf_coeff, moving_average_sqd_adv_norm_start.
-        batch: actions; with `beta` above 0 also returns_to_go [B].
+        batch: actions; with `beta` above 0 also returns_to_go [B], or RLlib's name for what they are, value_targets.
         fwd_out: action_dist_inputs; with `beta` above 0 also vf_preds [B].
 
     Returns:
@@ -40,15 +40,23 @@ def bc_loss(
         loss = -mean_over_rows(ops, logp, batch)
         learner.register_metric(module_id, "policy_loss", loss)
         return loss
-    check_one_per_row(ops, module_id, batch, Columns.RETURNS_TO_GO, like=logp)
+    returns = _returns_column(batch)
+    check_one_per_row(ops, module_id, batch, returns, like=logp)
     check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
-    advantages = ops.cast(batch[Columns.RETURNS_TO_GO], "float32") - fwd_out[Columns.VF_PREDS]
+    advantages = ops.cast(batch[returns], "float32") - fwd_out[Columns.VF_PREDS]
     squared = mean_over_rows(ops, ops.square(advantages), batch)
     policy_loss = -mean_over_rows(ops, _weights(ops, advantages, config) * logp, batch)
     vf_loss = 0.5 * squared
     metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, SQUARED_ADVANTAGE: squared}
     learner.register_metrics(module_id, metrics)
     return policy_loss + config.vf_coeff * vf_loss
+
+
+def _returns_column(batch: Mapping[str, Tensor]) -> str:
+    """`returns_to_go`, unless a batch has only `value_targets`."""
+    if Columns.VALUE_TARGETS in batch and Columns.RETURNS_TO_GO not in batch:
+        return Columns.VALUE_TARGETS
+    return Columns.RETURNS_TO_GO
 
 
 def _weights(ops: Any, advantages: Tensor, config: Any) -> Tensor:

@@ -48,7 +48,10 @@ def compute_loss_for_module(
 
 @hookimpl(wrapper=True)
 def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
-    """Move the average of the squared advantages, `c ** 2` in the paper, once per update.
+    """Move the average of the squared advantages, `c ** 2` in the paper, once per update and after it.
+
+    The mean is over all rows of the update, and the losses have used the average from before. So learners that see a
+    share of the rows each, and parts of an accumulated batch, use the same average as one learner does.
 
     A learner whose own loss reports no advantages keeps its average.
     """
@@ -60,4 +63,4 @@ def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> G
         rate = learner.config.get_config_for_module(module_id).moving_average_sqd_adv_norm_update_rate
         value = float(average.numpy())
         average.assign(value + rate * (results[SQUARED_ADVANTAGE] - value))
-        learner.register_metric(module_id, "moving_average_sqd_adv_norm", float(average.numpy()))
+        learner.register_metric(module_id, "moving_avg_sqd_adv_norm", float(average.numpy()))

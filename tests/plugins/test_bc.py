@@ -80,7 +80,7 @@ def test_the_average_of_the_squared_advantages_moves_once_per_update_and_is_part
     learner = config("numpy", beta=1.0, **rate).build_learner()
     results = learner.update(with_returns(), num_epochs=3)[P]
     expected = 9.0 + 0.25 * (results["mean_squared_advantage"] - 9.0)
-    assert results["moving_average_sqd_adv_norm"] == pytest.approx(expected, rel=1e-6)
+    assert results["moving_avg_sqd_adv_norm"] == pytest.approx(expected, rel=1e-6)
     state = learner.get_state("coefficients")["coefficients"][P]
     assert state["moving_average_sqd_adv_norm_start"] == pytest.approx(expected, rel=1e-6)
 
