@@ -1,6 +1,5 @@
 """Every `compile` mode gives the numbers of `none`, is compiled once, and falls back in words."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -205,28 +204,6 @@ def test_tf2_leaves_xla_when_the_size_of_a_minibatch_keeps_changing() -> None:
             learner.update(make_batch(40 + n, seed=n))
     assert auto.update_mode.startswith("complete_update: the whole update as one graph without XLA, because")
     np.testing.assert_allclose(flat_weights(auto), flat_weights(plain), rtol=0.0, atol=1e-5)
-
-
-IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler"
-
-
-@pytest.mark.parametrize(
-    ("threads", "said", "expected"),
-    [
-        ("1", "", f"{IN_ORDER}=false"),
-        ("1", "--xla_cpu_multi_thread_eigen=true", f"--xla_cpu_multi_thread_eigen=true {IN_ORDER}=false"),
-        ("1", f"{IN_ORDER}=true", f"{IN_ORDER}=true"),
-        ("2", "", ""),
-    ],
-)
-def test_tf2_asks_xla_for_operations_in_order_on_one_thread_only_and_never_against_the_user(
-    threads: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs.backend("tf2")
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", threads)
-    monkeypatch.setenv("XLA_FLAGS", said)
-    built(config("tf2", "auto", num_epochs=1)).update(make_batch(64))
-    assert os.environ["XLA_FLAGS"] == expected
 
 
 def test_an_update_of_many_epochs_is_as_many_of_few(backend):

@@ -4,6 +4,8 @@ Help, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework; what 
 called.
 """
 
+import os
+
 import click
 
 from plugrad.cli.doctor import doctor
@@ -24,6 +26,8 @@ from plugrad.cli.video import video
 @debug_option
 def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
+    # A process of plugrad's own: TensorFlow's notices would bury the display. What you set stays.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 for command in (
