@@ -26,8 +26,8 @@ def host(kind: str, size: int, name: str | None = None) -> tuple[Address, Any]:
     """
     if kind == SHARED_MEMORY:
         return Address(kind, make_file(size, name or token_hex(8)), size), None
-    listener, key = listen(size)
-    return Address(kind, listener.address, size, key), listener
+    door = listen(size)
+    return Address(kind, door.address, size, door.key), door
 
 
 def join(address: Address, rank: int, timeout_s: float, hosted: Any = None) -> Collective:

@@ -1,32 +1,54 @@
 """A collective over sockets, for processes on several machines: all send to rank 0, which adds up and sends back.
 
-`multiprocessing.connection` with its handshake (HMAC) and raw bytes: nothing is pickled. Each end waits in short turns,
-so that an abort is noticed; a stopped process is noticed when its buffers are full or its turn comes.
+Raw bytes in the frames of `multiprocessing.connection`: nothing is pickled. Only who has the key is let in
+(`handshake`). Each end waits in short turns, so that an abort is noticed; a process that stops in the middle of a piece
+is noticed after `timeout_s`.
 """
 
 import os
 import secrets
 import socket
 import struct
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from plugrad.collective.handshake import TURN_S, Host, call
 from plugrad.collective.protocol import Address, Collective, gave_up
-from plugrad.errors import CollectiveError
+from plugrad.errors import CollectiveError, PlugradError
 from plugrad.types import Array
 
 PIECE_BYTES = 1 << 20
-_TURN_S = 0.05
+BACKLOG = 64
+"""So many more than the group's processes may wait to be let in: strangers do not keep them out."""
 
 
-def listen(size: int) -> tuple[Listener, bytes]:
-    """Listen on the address by which other machines reach this one, for who has the key."""
-    key = secrets.token_bytes(32)
+@dataclass(frozen=True)
+class Door:
+    """Where rank 0 listens.
+
+    Args:
+        socket: listens.
+        key: of the group.
+    """
+
+    socket: socket.socket
+    key: bytes
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.socket.getsockname()
+        return host, port
+
+
+def listen(size: int) -> Door:
+    """Listen on the address by which other machines reach this one, for who has a new key."""
     own = os.environ.get("PLUGRAD_HOST") or _own_address()
-    return Listener((own, 0), backlog=size, authkey=key), key
+    return Door(socket.create_server((own, 0), backlog=size + BACKLOG), secrets.token_bytes(32))
 
 
 def _own_address() -> str:
@@ -45,41 +67,36 @@ class Star(Collective):
     def __init__(self, address: Address, rank: int, hosted: Any) -> None:
         super().__init__(rank, address.size)
         self._address = address
-        self._listener: Listener | None = hosted
+        self._door: Door | None = hosted
+        self._sockets: dict[int, socket.socket] = {}
         self._ends: dict[int, Connection] = {}
+        self._limit_s = 0.0
 
     def enter(self) -> None:
         """See `Collective`."""
-        if self._listener is None:
-            self._ends = {0: _called(self._address, self.rank)}
+        deadline = self._deadline()
+        if self._door is None:
+            place, key, check = self._address.place, self._address.key, partial(self._check, deadline, 0)
+            self._sockets = {0: call(tuple(place), key, self.rank, self.timeout_s, check)}
         else:
-            self._ends = self._accepted(self._listener)
-        for end in self._ends.values():
-            self._set_up(end)
+            host = Host(self._door.socket, self._door.key)
+            self._sockets = host.accept(set(range(1, self.size)), partial(self._check, deadline))
+        for rank, each in self._sockets.items():
+            each.setblocking(True)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._ends[rank] = Connection(os.dup(each.fileno()))
         self.meet()
 
-    def _accepted(self, listener: Listener) -> dict[int, Connection]:
-        ends: dict[int, Connection] = {}
-        deadline = self._deadline()
-        listener._listener._socket.settimeout(_TURN_S)  # type: ignore[attr-defined]
-        while len(ends) < self.size - 1:
-            try:
-                end = listener.accept()
-            except TimeoutError:
-                self._check(deadline, next(n for n in range(1, self.size) if n not in ends))
-            except AuthenticationError as error:
-                raise CollectiveError("a stranger without the key came to the exchange") from error
-            else:
-                ends[int.from_bytes(end.recv_bytes(8), "big")] = end
-        return dict(sorted(ends.items()))
-
-    def _set_up(self, end: Connection) -> None:
+    def _limit_waits(self) -> None:
+        """Let no read and no write of a piece take longer than `timeout_s`."""
+        if self._limit_s == self.timeout_s:
+            return
+        self._limit_s = self.timeout_s
         seconds, rest = divmod(self.timeout_s, 1)
         limit = struct.pack("ll", int(seconds), int(1e6 * rest))
-        with socket.fromfd(end.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
-            same.setblocking(True)
-            same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-            same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for each in self._sockets.values():
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
     def give_up(self) -> None:
         """See `Collective`."""
@@ -88,11 +105,15 @@ class Star(Collective):
 
     def close(self) -> None:
         """See `Collective`."""
-        for end in (self._listener, *self._ends.values()):
-            if end is not None:
-                end.close()
+        if self._door is not None:
+            self._door.socket.close()
+        for end in self._ends.values():
+            end.close()
+        for each in self._sockets.values():
+            each.close()
 
     def _sum(self, values: Array) -> Array:
+        self._limit_waits()
         flat = values.reshape(-1)
         if self.rank:
             self._send(0, flat)
@@ -111,7 +132,7 @@ class Star(Collective):
             for start in range(0, raw.size, PIECE_BYTES):
                 self._ends[rank].send_bytes(raw[start : start + PIECE_BYTES].data)
         except OSError as error:
-            raise gave_up(rank) from error
+            raise self._lost(rank, error) from error
 
     def _receive(self, rank: int, like: Array) -> Array:
         found = np.empty_like(like)
@@ -134,19 +155,15 @@ class Star(Collective):
         try:
             return self._ends[rank].recv_bytes(PIECE_BYTES)
         except (OSError, EOFError) as error:
-            raise gave_up(rank) from error
+            raise self._lost(rank, error) from error
+
+    def _lost(self, rank: int, error: Exception) -> PlugradError:
+        if isinstance(error, BlockingIOError):  # the socket's time limit: it stopped in the middle of a piece
+            self._check(0.0, rank)
+        return gave_up(rank)
 
     def _has_something(self, rank: int) -> bool:
         try:
-            return self._ends[rank].poll(_TURN_S)
+            return self._ends[rank].poll(TURN_S)
         except OSError as error:
             raise gave_up(rank) from error
-
-
-def _called(address: Address, rank: int) -> Connection:
-    try:
-        end = Client(tuple(address.place), authkey=address.key)
-        end.send_bytes(rank.to_bytes(8, "big"))
-    except OSError as error:
-        raise CollectiveError(f"learner 0 cannot be reached at {address.place}: {error}") from error
-    return end
