@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import needs
 import pytest
 
 IN_ORDER = "xla_cpu_enable_concurrency_optimized_scheduler"
@@ -58,7 +59,7 @@ def xla_options(folder: Path) -> list[str]:
 def test_neither_the_import_nor_a_learner_changes_the_environment_or_tensorflow_switches(
     tmp_path: Path,
 ) -> None:
-    tensorflow = pytest.importorskip("tensorflow")
+    tensorflow = needs.backend("tf2")
     plain = printed(PLAIN_TENSORFLOW)
     found = printed(LIFE_OF_A_LEARNER, TF_NUM_INTRAOP_THREADS="1", XLA_FLAGS=f"--xla_dump_to={tmp_path}")
     before, *after = found["environments"]
@@ -72,7 +73,7 @@ def test_neither_the_import_nor_a_learner_changes_the_environment_or_tensorflow_
     ("threads", "flags"), [("1", f"--{IN_ORDER}=true "), ("2", "")], ids=["the user says so", "two threads"]
 )
 def test_xla_runs_as_it_would_without_plugrad(threads: str, flags: str, tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow", minversion="2.21")
+    needs.backend("tf2")
     said = {
         "XLA_FLAGS": f"{flags}--xla_dump_to={tmp_path}",
         "TF_NUM_INTRAOP_THREADS": threads,
