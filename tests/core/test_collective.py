@@ -2,6 +2,7 @@
 
 import collections
 import os
+import platform
 import signal
 import socket
 import struct
@@ -62,6 +63,28 @@ def test_the_sum_is_that_of_all_in_the_order_of_ranks(kind, size, values):
         expected.append(total.tobytes())
     assert together(kind, size, work) == [expected] * size
     assert leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind"),
+    [("x86_64", "shared_memory"), ("AMD64", "shared_memory"), ("aarch64", "sockets"), ("arm64", "sockets")]
+    + [(each, "sockets") for each in ("ppc64le", "riscv64", "")],
+)
+def test_memory_is_shared_only_where_processors_keep_the_order_of_stores(machine, kind, monkeypatch, caplog):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    address, hosted = host("shared_memory", 2)
+    collectives = [join(address, 0, 10, hosted), join(address, 1, 10)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda each: each.enter(), collectives))
+        sums = list(threads.map(lambda each: each.all_reduce(np.arange(3.0)).tolist(), collectives))
+    for each in collectives:
+        each.close()
+    assert sums == [[0.0, 2.0, 4.0]] * 2
+    assert address.kind == kind
+    assert [each.getMessage().split()[-1] for each in caplog.records] == (
+        [machine or "unknown"] if kind == "sockets" else []
+    )
+    assert kind == "shared_memory" or address.place[0] == "127.0.0.1", "other machines need not reach it"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,9 @@ killed. Each process has a counter and two slots of fixed size; longer arrays go
 fills slot n mod 2 and sets its counter to n; when all counters are at least n it adds up all slots. Two slots suffice:
 who writes piece n + 2 has seen all counters at n + 1, so all have read piece n. What a process brought stays there when
 it dies or gives up, so that either all of the others get a sum or none does.
+
+Who sees a counter must see what was written before it. Only processors that keep the order of stores and of loads
+promise that without a barrier, and Python has none: `keeps_order` says which, others use sockets.
 """
 
 import mmap
@@ -12,7 +15,6 @@ import os
 import tempfile
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any
 
@@ -22,12 +24,19 @@ from plugrad.collective.protocol import Address, Collective, gave_up
 from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
+ORDERED = ("x86_64", "amd64", "i386", "i686")
+"""Machines, as `platform.machine()` names them, whose processors keep the order of stores, and of loads (TSO)."""
 SLOT_BYTES = 1 << 18
 """Pieces of this size are still in the processors' caches when they are added up."""
 _LINE, _GAVE_UP, _WHOLE = 8, 1, 2
 """Words of a cache line that is a process's own: its counter, whether it gave up, and for each of its slots how many
 values the array has that a piece there is of."""
 _SPIN_S, _NAP_S, _LONGEST_NAP_S = 1e-4, 5e-5, 2e-3
+
+
+def keeps_order(machine: str) -> bool:
+    """Whether processes of such a machine may share memory; on arm64, for instance, they may not."""
+    return machine.lower() in ORDERED
 
 
 def path_of(name: str) -> str:
@@ -72,7 +81,6 @@ class SharedMemory(Collective):
         data = np.frombuffer(self._map, np.uint8, offset=first)
         self._parts = lru_cache(maxsize=16)(partial(_parts, data.reshape(2, self.size, SLOT_BYTES)))
         self._count = 0
-        self._fence = Lock()
 
     def enter(self) -> None:
         """See `Collective`."""
@@ -108,8 +116,7 @@ class SharedMemory(Collective):
         parts, line = self._parts(slot, piece.dtype, piece.size), self._lines[self.rank]
         parts[self.rank][:] = piece
         line[_WHOLE + slot] = whole
-        with self._fence:  # a memory barrier: where stores may overtake each other, the counter comes last
-            line[0] = self._count
+        line[0] = self._count  # the last store, which others see last: see ORDERED
         self._wait()
         for rank, other in enumerate(self._lines):
             if other[_WHOLE + slot] != whole:

@@ -21,6 +21,7 @@ from plugrad.collective.protocol import Address, Collective, gave_up
 from plugrad.errors import CollectiveError, PlugradError
 from plugrad.types import Array
 
+LOOPBACK = "127.0.0.1"
 PIECE_BYTES = 1 << 20
 BACKLOG = 64
 """So many more than the group's processes may wait to be let in: strangers do not keep them out."""
@@ -45,18 +46,20 @@ class Door:
         return host, port
 
 
-def listen(size: int) -> Door:
-    """Listen on the address by which other machines reach this one, for who has a new key."""
-    own = os.environ.get("PLUGRAD_HOST") or _own_address()
-    return Door(socket.create_server((own, 0), backlog=size + BACKLOG), secrets.token_bytes(32))
+def listen(size: int, host: str) -> Door:
+    """Listen on an address of this machine, for who has a new key."""
+    return Door(socket.create_server((host, 0), backlog=size + BACKLOG), secrets.token_bytes(32))
 
 
-def _own_address() -> str:
+def own_address() -> str:
+    """By which other machines reach this one: the variable PLUGRAD_HOST, or that of the interface that leads out."""
+    if host := os.environ.get("PLUGRAD_HOST"):
+        return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing: asks which interface leads out
         except OSError:
-            return "127.0.0.1"
+            return LOOPBACK
         address: str = probe.getsockname()[0]
         return address
 
