@@ -1,12 +1,14 @@
 """The settings of behaviour cloning and MARWIL."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from plugrad import AlgorithmConfig
 from plugrad.algorithm import Algorithm
 from plugrad.config import field
 from plugrad.errors import ConfigError
 from plugrad.offline import load_episodes
+from plugrad_bc.rllib import RLLIB_DEFAULTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,14 @@ class BCConfig(AlgorithmConfig):
         1e-8, minimum=0, maximum=1, help="how far an update moves that average"
     )
     evaluation_interval: int | None = field(10, help="evaluate every so many iterations; none: never")
+
+    @classmethod
+    def rllib_defaults(cls) -> Self:
+        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
+
+        Networks included.
+        """
+        return cls(**RLLIB_DEFAULTS)
 
     @property
     def is_offline(self) -> bool:

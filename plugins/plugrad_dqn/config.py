@@ -1,13 +1,14 @@
 """The settings of DQN."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from plugrad import AlgorithmConfig
 from plugrad.config import field
 from plugrad.config.fields import FieldInfo
 from plugrad.errors import ConfigError
 from plugrad_dqn.replay_settings import DEFAULTS, merged
+from plugrad_dqn.rllib import RLLIB_DEFAULTS
 
 
 def _check_replay(info: FieldInfo, value: Any) -> dict[str, Any]:
@@ -53,6 +54,14 @@ class DQNConfig(AlgorithmConfig):
     replay_buffer_config: dict[str, Any] = field(
         DEFAULTS, check=_check_replay, help='"type" (uniform, prioritized), capacity, alpha, beta, save'
     )
+
+    @classmethod
+    def rllib_defaults(cls) -> Self:
+        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
+
+        Networks included.
+        """
+        return cls(**RLLIB_DEFAULTS)
 
     def validate(self) -> None:
         """As `AlgorithmConfig.validate`.

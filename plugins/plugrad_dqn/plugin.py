@@ -13,7 +13,7 @@ from plugrad_dqn.network import QF_PREDS, QNetwork
 from plugrad_dqn.training import ReplayTraining
 
 MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
-"""RLlib's networks for DQN; `model_config` is merged over them."""
+"""Wider than the built-in default, as the paper's; `model_config` is merged over them."""
 
 
 @hookimpl

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import Self
 
 from plugrad import AlgorithmConfig
 from plugrad.config import field
+from plugrad_ppo.rllib import RLLIB_DEFAULTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +32,11 @@ class PPOConfig(AlgorithmConfig):
     use_kl_loss: bool = field(False, help="add a KL penalty whose coefficient adapts (eq. 8)")
     kl_coeff: float = field(0.2, help="initial KL coefficient", variable=True)
     kl_target: float = field(0.01, help="KL divergence per update that the coefficient aims at")
+
+    @classmethod
+    def rllib_defaults(cls) -> Self:
+        """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.
+
+        Networks included. Who samples stays plugrad's: `num_env_runners` is 0, where RLlib has 2.
+        """
+        return cls(**RLLIB_DEFAULTS)
