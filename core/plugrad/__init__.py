@@ -15,6 +15,7 @@ from plugrad.group import LearnerGroup
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.registry import get_algorithm, list_plugins
 from plugrad.learner import Learner
+from plugrad.learner.load_policy import load_policy
 from plugrad.legacy import find as _find_older_name
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.random_module import RandomRLModule
@@ -51,6 +52,7 @@ __all__ = [
     "get_algorithm",
     "hookimpl",
     "list_plugins",
+    "load_policy",
 ]
 
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist

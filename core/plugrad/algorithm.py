@@ -5,31 +5,36 @@ here is needed by who brings batches of their own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from operator import index
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, overload
 
+import gymnasium as gym
+
+from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
-from plugrad.group.acting import ActingLearner
 from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner, disk
 from plugrad.learner.build import with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
+from plugrad.learner.policies import env_module_id, make_policy
 from plugrad.learner.sequences import initial_state
+from plugrad.learner.state import generators_of
 from plugrad.offline import EpisodeData
+from plugrad.policy import Policy
+from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.results import Results, flatten
 from plugrad.sampling.carried_state import Act
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.environments import reward_threshold
+from plugrad.sampling.environments import get_env_observation_space, reward_threshold
 from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.whole_episodes import first_episodes
 from plugrad.streams import fresh_seed, stream
 from plugrad.training import ModuleResults, Training
-from plugrad.types import DEFAULT_MODULE_ID, Array
+from plugrad.types import COMPONENT_LEARNER, DEFAULT_MODULE_ID, Array, ModuleID
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 
@@ -51,7 +56,7 @@ class Algorithm:
         self.iteration = 0
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
-        self._acting = ActingLearner(self.learner_group)
+        self._acting = self.learner_group.acting_learner
         self.env_runner: EnvRunner | RemoteEnvRunners | None = None
         if not config.is_offline:
             self.env_runner = self._make_own_env_runner()
@@ -67,18 +72,60 @@ class Algorithm:
     def _make_own_env_runner(self) -> EnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
             return self._make_env_runner(self._explore, self.config.seed)
-        return RemoteEnvRunners(self.config, self._acting.weights)
+        return RemoteEnvRunners(self.config, lambda: self._acting.weights(self._module_id))
+
+    @property
+    def _module_id(self) -> ModuleID:
+        """The module that acts in the environment."""
+        return env_module_id(self._learner.module)
+
+    @cached_property
+    def _env_observation_space(self) -> gym.Space[Any] | None:
+        """Of one observation as the environment gives it; None without an environment."""
+        if isinstance(self.env_runner, EnvRunner):
+            return self.env_runner.env_observation_space
+        if self.config.env is None:
+            return None
+        return get_env_observation_space(self.config.env, self.config.env_config)
+
+    @property
+    def _normalizer(self) -> ObservationNormalizer | None:
+        return None if self.env_runner is None else self.env_runner.normalizer
 
     def _make_env_runner(self, act: Act, seed: int | None = None, **changes: Any) -> EnvRunner:
         config = self.config.env_runners(**changes) if changes else self.config
-        state = initial_state(self._learner.module[DEFAULT_MODULE_ID])
-        return EnvRunner(config=config, act=act, initial_state=state, seed=seed)
+        module_id = self._module_id
+        state = initial_state(self._learner.module[module_id])
+        return EnvRunner(config=config, act=act, initial_state=state, seed=seed, module_id=module_id)
 
     def _explore(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._acting.up_to_date().compute_actions(observations, state=state)
+        return self._act(observations, state, explore=True)
 
     def _exploit(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._acting.up_to_date().compute_actions(observations, explore=False, state=state)
+        return self._act(observations, state, explore=False)
+
+    def _act(self, observations: Array, state: Any, *, explore: bool) -> Mapping[str, Any]:
+        learner = self._acting.up_to_date()
+        return learner.compute_actions(observations, module_id=self._module_id, explore=explore, state=state)
+
+    def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
+        """The way from an observation of the environment to an action that its `step` takes.
+
+        It acts with the weights, and the statistics of `normalize_observations`, of the moment when `predict` is
+        called; `plugrad.load_policy` gives those of a checkpoint.
+
+        Args:
+            module_id: whose policy; the default also means the only module.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+        """
+        return make_policy(
+            self._acting.up_to_date,
+            module_id,
+            env_observation_space=self._env_observation_space,
+            normalizer=self._normalizer,
+        )
 
     @property
     def env_spec_reward_threshold(self) -> float | None:
@@ -122,17 +169,50 @@ class Algorithm:
         with self._timed("sample"):
             return self.env_runner.sample(num_steps_per_env)
 
+    @overload
     def update(
-        self, batch: Any = None, *, episodes: Sequence[Any] | None = None, **settings: Any
-    ) -> ModuleResults:
-        """`Learner.update` by the learner group, at the present timestep: for training steps."""
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        async_update: Literal[False] = False,
+        **settings: Any,
+    ) -> ModuleResults: ...
+    @overload
+    def update(
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        async_update: Literal[True],
+        **settings: Any,
+    ) -> list[ModuleResults]: ...
+    def update(
+        self,
+        batch: Any = None,
+        *,
+        episodes: Sequence[Any] | None = None,
+        async_update: bool = False,
+        **settings: Any,
+    ) -> ModuleResults | list[ModuleResults]:
+        """`LearnerGroup.update` at the present timestep: for training steps.
+
+        Args:
+            batch: see `Learner.update`.
+            episodes: instead.
+            async_update: do not wait.
+            **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch`, `num_total_minibatches`.
+
+        Returns:
+            The results of one learner; all report the same. With `async_update` a list: for each earlier call that is
+            done one dict per learner, as `LearnerGroup.update` returns it, `[]` if there is none.
+        """
         timesteps = {NUM_ENV_STEPS: self._training.num_env_steps}
         with self._timed("learn"):
-            results: ModuleResults = self.learner_group.update(
-                batch, episodes=episodes, timesteps=timesteps, **settings
-            )[0]
-            self._acting.follow()
-        return results
+            results: Sequence[ModuleResults] = self.learner_group.update(
+                batch, episodes=episodes, timesteps=timesteps, async_update=async_update, **settings
+            )
+        return list(results) if async_update else results[0]
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -161,8 +241,8 @@ class Algorithm:
         """
         if self._evaluator is None:
             self._evaluator = self._make_env_runner(self._exploit)
-        if self.env_runner is not None and self.env_runner.normalizer is not None:
-            self._evaluator.normalizer = self.env_runner.normalizer.frozen_copy()
+        if self._normalizer is not None:
+            self._evaluator.normalizer = self._normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
         found = evaluate(self._evaluator, num_episodes=number, seed=self._env_seed("evaluation", seed))
         return {
@@ -188,9 +268,8 @@ class Algorithm:
             ConfigError: the config names no environment.
         """
         act = self._explore if explore else self._exploit
-        normalizer = None if self.env_runner is None else self.env_runner.normalizer
-        if normalizer is not None:
-            act = partial(_normalized, act, normalizer)
+        if self._normalizer is not None:
+            act = partial(_normalized, act, self._normalizer)
         runner = self._make_env_runner(act, normalize_observations=False)
         try:
             episodes = first_episodes(
@@ -214,16 +293,26 @@ class Algorithm:
         (see `EnvRunner.get_state`) therefore end here.
         """
         state = {
-            "learner": self._acting.get_state(),
+            "learner": self.learner_group.get_state()[COMPONENT_LEARNER],
+            "acting": self._acting.get_streams(),
             "env_runner": None if self.env_runner is None else self.env_runner.get_state(),
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
-        disk.save(path, state, disk.metadata_of(self._learner, self.config, kind="algorithm"), keep=keep)
+        disk.save(path, state, self._metadata(), keep=keep)
         if self.env_runner is not None:
             self.env_runner.cut()
         self._learner.tell("checkpoint_saved", path=str(path))
         return str(path)
+
+    def _metadata(self) -> dict[str, Any]:
+        metadata = disk.metadata_of(self._learner, self.config, kind="algorithm")
+        if self._env_observation_space is not None:
+            with suppress(
+                ConfigError
+            ):  # a space of the user's own class: `load_policy` takes flat observations then
+                metadata[disk.ENV_OBSERVATION_SPACE] = encode(self._env_observation_space, "observations")
+        return metadata
 
     def restore_from_path(
         self, path: disk.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
@@ -239,12 +328,14 @@ class Algorithm:
         state = checkpoint.state
         with self._all_or_nothing(), disk.saying_what_does_not_fit(checkpoint):
             iteration = index(state["training_iteration"])
+            acted = state.get("acting", {})  # older checkpoints have none
+            generators_of(acted)  # an error before anything is changed
             self._take(chosen(self.config, hyperparameters, checkpoint.metadata["config"]))
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
             self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
-            self._acting.restored()
+            self._acting.restored(acted)
         self.iteration = iteration
 
     def _take(self, config: Any) -> None:

@@ -11,13 +11,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from plugrad.errors import ConfigError
-from plugrad.sampling.environments import (
-    action_converter,
-    get_spaces,
-    make_env,
-    make_vector_env,
-    stored_space,
-)
+from plugrad.policy.actions import action_converter
+from plugrad.policy.observations import stored_space
+from plugrad.sampling.environments import get_spaces, make_env, make_vector_env
 from plugrad_ppo import PPOConfig
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from plugrad.errors import BatchError, RestoreMismatchError
-from plugrad.sampling.normalization import ObservationNormalizer
+from plugrad.policy.normalization import ObservationNormalizer
 
 ROWS = hnp.arrays(
     np.float64,

@@ -30,6 +30,7 @@ ROOMS = (
     "plugrad.numpy_ops",
     "plugrad.ops",
     "plugrad.optimizers",
+    "plugrad.policy",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",
     "plugrad.testing.fixtures",

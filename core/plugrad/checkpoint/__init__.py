@@ -10,7 +10,7 @@ optimizer, and whether they fit a learner, is the learner's business.
 The rooms, lower ones first: `strict_json` (the subset of JSON that is read and written), `tree` (a state as
 JSON and a list of arrays), `shards` (arrays as safetensors bytes), `manifest` (`metadata.json`), `layout`
 (names on disk), `disk` (durable writing), `folder` (reading that follows no link), `lock` (one writer per
-path), `writer` and `reader`.
+path), `writer` and `reader`; `runs` says where those of a run directory lie.
 """
 
 from plugrad.checkpoint.layout import list_saves

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.checkpoint import load_checkpoint, writer_lock
+from plugrad.checkpoint import load_checkpoint, runs, writer_lock
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
 from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
@@ -37,8 +37,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file = path / "config.toml"
-        self.last = path / "checkpoints" / "last"
-        self.best = path / "checkpoints" / "best"
+        self.last = runs.last(path)
+        self.best = runs.best(path)
 
     @cached_property
     def metrics(self) -> MetricsFiles:
@@ -99,10 +99,10 @@ class RunDirectory:
         Raises:
             ConfigError: there is none.
         """
-        for path in (self.best, self.last):
-            if path.is_dir():
-                return path
-        raise ConfigError(f"{self.path} has no checkpoint yet")
+        found = runs.to_judge(self.path)
+        if found is None:
+            raise ConfigError(f"{self.path} has no checkpoint yet")
+        return found
 
 
 def _not_empty(path: Path) -> ConfigError:

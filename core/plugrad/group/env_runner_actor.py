@@ -10,10 +10,11 @@ from typing import Any
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.group.learner_actor import THREAD_VARIABLES
 from plugrad.learner import build_learner
+from plugrad.learner.policies import env_module_id
 from plugrad.learner.sequences import initial_state
+from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.normalization import ObservationNormalizer
-from plugrad.types import DEFAULT_MODULE_ID, Array
+from plugrad.types import Array
 
 
 class EnvRunnerActor:
@@ -35,17 +36,19 @@ class EnvRunnerActor:
         config = pickle.loads(pickled_config)
         self._learner = build_learner(config)
         self._seen: _OwnStatistics | None = None
+        self._module_id = env_module_id(self._learner.module)
         self._runner = EnvRunner(
             config=config,
             act=self._act,
-            initial_state=initial_state(self._learner.module[DEFAULT_MODULE_ID]),
+            initial_state=initial_state(self._learner.module[self._module_id]),
             seed=config.seed,
+            module_id=self._module_id,
         )
         if self._runner.normalizer is not None:
             self._runner.normalizer = self._seen = _OwnStatistics(self._runner.normalizer.mean.shape)
 
     def _act(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._learner.compute_actions(observations, state=state)
+        return self._learner.compute_actions(observations, module_id=self._module_id, state=state)
 
     def sample(
         self, num_steps_per_env: int | None, version: int, weights: Mapping[str, Any], statistics: Any
@@ -55,11 +58,11 @@ class EnvRunnerActor:
         Args:
             num_steps_per_env: as `EnvRunner.sample`.
             version: of the weights: they are taken over if it is another than the last.
-            weights: of the policy.
+            weights: of `ActingLearner.weights`.
             statistics: of the observations of all runners until now, or None.
         """
         if version != self._version:
-            self._learner.set_weights(weights)
+            self._learner.set_state(weights)
             self._version = version
         if self._seen is not None:
             self._seen.begin(statistics)

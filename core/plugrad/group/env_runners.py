@@ -17,13 +17,12 @@ from plugrad.errors import PlugradError
 from plugrad.group.env_runner_actor import EnvRunnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, patient_answers, start
 from plugrad.group.ray_start import ray_for, reserved
+from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.episode_metrics import WINDOW, summary
-from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.streams import stream
-from plugrad.types import Array
 
 log = logging.getLogger("plugrad")
-Weights = Callable[[], tuple[int, Mapping[str, Mapping[str, Array]]]]
+Weights = Callable[[], tuple[int, Mapping[str, Any]]]
 
 PATIENCE_S = 3.0
 
@@ -33,7 +32,7 @@ class RemoteEnvRunners:
 
     Args:
         config: with spaces, an environment and a seed.
-        weights: `() -> (version, weights)` of the policy as it is now.
+        weights: `() -> (version, state)` of the policy as it is now: `ActingLearner.weights`.
 
     Attributes:
         normalizer: what all runners saw, or None.

@@ -4,13 +4,14 @@ Knows learners through `plugrad.group.learners`, no framework; Ray is imported o
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import takewhile
 from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
 
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
+from plugrad.group.acting import ActingLearner
 from plugrad.group.learners import Learners, LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.requests import QueuedRequests, Requests
@@ -18,10 +19,12 @@ from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import disk
 from plugrad.learner.build import Spaces, with_spaces
 from plugrad.learner.hyperparameters import Hyperparameters
+from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.legacy.arguments import takes_older_update_arguments
 from plugrad.legacy.group import LegacyLearnerGroup, takes_learner_spec
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, Array, ModuleID
+from plugrad.policy import Policy
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
 
 STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """Where `return_state=True` puts the modules' state in the first learner's results: RLlib's name for it."""
@@ -154,6 +157,39 @@ class LearnerGroup(LegacyLearnerGroup):
         if not done and self._unread and self._unread[0].state == "failed":
             self._unread.pop(0).result()
         return done
+
+    # --- acting -------------------------------------------------------------------------------------------------
+
+    @property
+    def weights_version(self) -> int:
+        """Another number after each call that may have changed the learners: update, set_state, add_module, ...
+
+        Who acts with a copy of the weights fetches them again when it has changed; `acting_learner` does so.
+        """
+        return self._learners.version
+
+    @cached_property
+    def acting_learner(self) -> ActingLearner:
+        """Acts in this process with the present weights: the local learner, or a copy that follows the remote ones."""
+        return ActingLearner(self)
+
+    def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
+        """`Learner.get_policy`, always with the weights that the learners have when `predict` is called."""
+        warn_without_statistics(self.config)
+        return make_policy(self.acting_learner.up_to_date, module_id)
+
+    def get_versioned_state(self, *components: str) -> tuple[int, dict[str, Any]]:
+        """`(weights_version, one learner's state as of that version)`; it does not wait for submitted updates.
+
+        Args:
+            components: as in `Learner.get_state`; none: all.
+        """
+
+        def work() -> tuple[int, dict[str, Any]]:
+            version = self._learners.version
+            return version, self._learners.one("get_state", components or None)
+
+        return self._requests.run(work, next_in_line=True)
 
     # --- learners and modules -----------------------------------------------------------------------------------
 

@@ -19,6 +19,11 @@ class Learners(Protocol):
         """Whether they live in other processes."""
         ...
 
+    @property
+    def version(self) -> int:
+        """Another number after each call that may have changed their state."""
+        ...
+
     def __len__(self) -> int:
         """How many do the work."""
         ...
@@ -62,6 +67,11 @@ class LocalLearner:
     def config(self) -> Any:
         """See `Learners`."""
         return self.learner.config
+
+    @property
+    def version(self) -> int:
+        """See `Learners`."""
+        return self.learner.weights_version
 
     def __len__(self) -> int:
         return 1

@@ -7,7 +7,8 @@ one had done it already: no update is lost, none is applied twice.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
@@ -28,6 +29,9 @@ class RemoteLearners:
     Args:
         config: an `AlgorithmConfig` with spaces or an environment.
 
+    Attributes:
+        version: see `Learners`.
+
     Raises:
         Exception: what building a learner raised.
         LearnerTimeoutError: they were not built in `build_timeout_s`.
@@ -41,6 +45,7 @@ class RemoteLearners:
             config = config.debugging(seed=fresh_seed() % 2**31)
         self._members = Members(ray_for(f"num_learners={config.num_learners}"), config)
         self._last_number = self._committed = 0
+        self.version = 0
         self._restarts_left: int = config.max_restarts
         self._compiled: set[Any] = set()
         self._dead: PlugradError | None = None
@@ -66,6 +71,12 @@ class RemoteLearners:
         """See `Learners`."""
         if (batch is None) == (episodes is None):
             return self.change("update", batch, episodes=episodes, **settings)  # a learner says it better
+        with self._changing():
+            return self._update(batch, episodes, settings)
+
+    def _update(
+        self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
         key = signature(batch if episodes is None else episodes, settings)
 
         def patience() -> float:  # a learner that is restarted over this update has to compile it
@@ -81,14 +92,19 @@ class RemoteLearners:
         """See `Learners`."""
         given = self._members.ray.put(args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
-        values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
-        self._members.config = self.one("apply", _config_of)
+        with self._changing():
+            values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
+            self._members.config = self.one("apply", _config_of)
         if method.endswith("_module"):
             self._compiled.clear()
         return values
 
     def each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """See `Learners`. On learners that met a fault meanwhile the method may run again."""
+        with self._changing():  # what the method does is not known
+            return self._each(method, args, kwargs)
+
+    def _each(self, method: str, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
         replies: Replies = {}
         self._check_alive()
         while missing := [rank for rank in self._members.ranks if rank not in replies]:
@@ -117,6 +133,14 @@ class RemoteLearners:
         self._dead = self._dead or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
         if len(self._members):
             self._members.end()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """After it, who follows the weights fetches them again; also after an error, which may have come late."""
+        try:
+            yield
+        finally:
+            self.version += 1
 
     def _run(
         self, number: int | None, method: str, args: Any, kwargs: Mapping[str, Any], ranks: list[int]

@@ -22,8 +22,13 @@ class Requests:
         self.ledger = Ledger()
         self._closed = False
 
-    def run(self, work: Callable[[], Answer]) -> Answer:
-        """Do it after everything that was asked for before, and wait for it."""
+    def run(self, work: Callable[[], Answer], *, next_in_line: bool = False) -> Answer:
+        """Do it, and wait for it.
+
+        Args:
+            work: what to do.
+            next_in_line: before the submitted updates that have not begun; else after everything that was asked before.
+        """
         self._check_open()
         return work()
 
@@ -67,12 +72,13 @@ class QueuedRequests(Requests):
         self._thread = Thread(target=self._work, name="plugrad-learner-group", daemon=True)
         self._thread.start()
 
-    def run(self, work: Callable[[], Answer]) -> Answer:
+    def run(self, work: Callable[[], Answer], *, next_in_line: bool = False) -> Answer:
         """See `Requests`."""
         answer = _Answer(work)
         with self._changed:
             self._check_open()
-            self._waiting.append((answer.find, None))
+            put = self._waiting.appendleft if next_in_line else self._waiting.append
+            put((answer.find, None))
             self._changed.notify_all()
             self._changed.wait_for(lambda: answer.found or self._closed)
         if not answer.found:

@@ -16,8 +16,9 @@ from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.learner.own_models import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.policy.observations import stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
-from plugrad.sampling.environments import get_spaces, stored_space
+from plugrad.sampling.environments import get_spaces
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]

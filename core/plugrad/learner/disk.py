@@ -17,6 +17,9 @@ from plugrad.learner.provenance import describe, saying_who_had_it
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
 
+ENV_OBSERVATION_SPACE: Final = "env_observation_space"
+"""Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
+
 StrPath = str | PathLike[str]
 
 
@@ -44,7 +47,11 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
     Raises:
         CheckpointError: it cannot be read, or holds something else.
     """
-    checkpoint = load_checkpoint(path)
+    return part_of(load_checkpoint(path), kind=kind)
+
+
+def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
+    """A checkpoint that was read, as `load` gives it."""
     found: Any = checkpoint.metadata.get("kind")
     state: Any = checkpoint.state
     if (found, kind) == ("algorithm", "learner"):
@@ -130,7 +137,7 @@ def _refuse_own_modules(spec: Any) -> None:
 
 _INSTEAD: Final = {
     "env": "give env= to Algorithm.from_checkpoint",
-    "module": "give module= or module_spec= to Learner.from_checkpoint",
+    "module": "give module= or module_spec= to Learner.from_checkpoint, module= to plugrad.load_policy",
 }
 
 

@@ -63,7 +63,7 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
     """
     _check(learner, state)
-    generators = _generators(state["streams"]["generators"]) if "streams" in state else {}
+    generators = generators_of(state["streams"]["generators"]) if "streams" in state else {}
     if COMPONENT_RL_MODULE in state:
         learner.module.set_state(state[COMPONENT_RL_MODULE])
     if COMPONENT_OPTIMIZER in state:
@@ -138,12 +138,17 @@ def _streams(learner: Any) -> State:
     return {"seed": learner.seed, "generators": generators}
 
 
-def _generators(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
+def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
+    """Random generators by name, of their states.
+
+    Raises:
+        RestoreMismatchError: a state is not one of a PCG64.
+    """
     generators = {name: np.random.default_rng(0) for name in states}
     for name, generator in generators.items():
         try:
             generator.bit_generator.state = states[name]
-        except (ValueError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise RestoreMismatchError(
                 f"random stream {name!r}: expected the state of a PCG64, found {states[name]}. Nothing was changed.",
                 mismatched=[f"streams/generators/{name}"],

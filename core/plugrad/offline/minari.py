@@ -9,7 +9,7 @@ import numpy as np
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.offline.episode_data import EpisodeData
-from plugrad.sampling.environments import stored_space
+from plugrad.policy.observations import stored_space
 from plugrad.types import Array
 
 PREFIX: Final = "minari:"

@@ -19,19 +19,20 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.policy.actions import action_converter
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.observations import ObservationEncoder, stored_space
 from plugrad.sampling.carried_state import Act, CarryingPolicy
 from plugrad.sampling.environments import (
     EnvSource,
-    action_converter,
+    env_observation_space,
     make_vector_env,
     reset_seed,
-    stored_space,
 )
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.fragments import Fragment, cut
-from plugrad.sampling.normalization import ObservationNormalizer
 from plugrad.sampling.repeatable import RepeatableEnv
-from plugrad.types import Array
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
 class SamplingConfig(Protocol):
@@ -83,6 +84,7 @@ class EnvRunner:
             are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.carried_state`).
         seed: seeds the environments: same seed and policy, same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
+        module_id: of the module that acts; the episodes say so.
 
     Raises:
         ConfigError: see `plugrad.sampling.environments.make_vector_env`.
@@ -96,6 +98,7 @@ class EnvRunner:
         initial_state: Mapping[str, Array] | None = None,
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
     ) -> None:
         self.config = config
         self._envs = make_vector_env(
@@ -110,11 +113,27 @@ class EnvRunner:
         stored = stored_space(self._envs.single_observation_space)
         if normalizer is None and config.normalize_observations:
             normalizer = ObservationNormalizer(stored.shape)
-        self.normalizer = normalizer
+        self._encoder = ObservationEncoder(stored, stored, normalizer)
         self.observation_space: Box = stored_space(stored, normalized=normalizer is not None)
+        self._module_id = module_id
         self._metrics = EpisodeMetrics(self.num_envs)
         self._observations: Array | None = None
         self.reset(seed)
+
+    @property
+    def normalizer(self) -> ObservationNormalizer | None:
+        """Scales the observations that the policy sees; None: they stay as they are."""
+        return self._encoder.normalizer
+
+    @normalizer.setter
+    def normalizer(self, normalizer: ObservationNormalizer | None) -> None:
+        self._encoder.normalizer = normalizer
+
+    @property
+    def env_observation_space(self) -> Space[Any]:
+        """The observation space of one environment, before its observations are flattened and scaled."""
+        repeatable = self._repeatable()
+        return env_observation_space(repeatable[0].env) if repeatable else self._envs.single_observation_space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -264,15 +283,13 @@ class EnvRunner:
 
     def _stored(self, raw: Array) -> Array:
         """Observations as the policy sees them, never the environments' own buffer."""
-        if self.normalizer is not None:
-            return self.normalizer.normalize(raw)
-        return np.array(raw, dtype=self.observation_space.dtype)
+        return self._encoder.rows(raw)
 
     def _cut(self, fragment: Fragment) -> list[SingleAgentEpisode]:
         episodes = []
         self._metrics.begin_sample()
         for chunk in cut(fragment.done, self._first, gap=self._gap):
-            episodes.append(fragment.episode(chunk, self._metrics.id_of(chunk.env)))
+            episodes.append(fragment.episode(chunk, self._metrics.id_of(chunk.env), self._module_id))
             self._metrics.add(chunk.env, episodes[-1])
         self._first = self._gap * fragment.done[:, -1].astype(np.int64)
         return episodes

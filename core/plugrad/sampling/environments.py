@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.names import import_named
+from plugrad.policy.observations import stored_space
 from plugrad.sampling.repeatable import RepeatableEnv
-from plugrad.types import Array
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
 """A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
@@ -45,7 +45,7 @@ def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None)
             "give a Gymnasium id or a class derived from gymnasium.Env",
             env=_name(env),
         )
-    return created if isinstance(created.observation_space, Box) else gym.wrappers.FlattenObservation(created)
+    return created if isinstance(created.observation_space, Box) else _Flattened(created)
 
 
 def make_vector_env(
@@ -119,43 +119,24 @@ def _names_of(spec: gym.envs.registration.EnvSpec) -> tuple[str, str]:
     return spec.id, spec.id.removesuffix(f"-v{spec.version}")
 
 
-def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
-    """The space of the observations as episodes store them: images stay uint8, everything else is float32.
-
-    Args:
-        space: the Box that `make_env` leads to.
-        normalized: the observations are normalised: float32, with no bounds of their own.
-    """
-    if not isinstance(space, Box):
-        raise ConfigError(
-            f"observations of a {type(space).__name__} space are not arrays; give a Box: {space}"
-        )
-    if normalized:
-        return Box(-np.inf, np.inf, space.shape, np.float32)
-    if space.dtype in (np.uint8, np.float32):
-        return space
-    return Box(_as_float32(space.low), _as_float32(space.high), dtype=np.float32)
+def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
+    """The space of an environment of `make_env` before its observations are flattened."""
+    return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
 
 
-def _as_float32(bound: Array) -> Array:
-    limit = np.finfo(np.float32).max  # a float64 bound beyond it means that there is none
-    bound = np.where(bound > limit, np.inf, np.where(bound < -limit, -np.inf, bound))
-    return bound.astype(np.float32)
+def get_env_observation_space(
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None
+) -> Space[Any]:
+    """`env_observation_space` of one environment that is made for it and closed."""
+    single = make_env(env, env_config)
+    try:
+        return env_observation_space(single)
+    finally:
+        single.close()
 
 
-def action_converter(space: Space[Any]) -> Callable[[Array], Array]:
-    """A function from a policy's actions `[N, ...]` to those that the environments accept.
-
-    Box actions are clipped to the bounds; the 0-based actions of a Discrete or MultiDiscrete space with
-    another start are shifted by it.
-    """
-    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
-        start = space.start
-        return lambda actions: actions + start
-    if isinstance(space, Box):
-        low, high, dtype = space.low, space.high, space.dtype
-        return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
-    return lambda actions: actions
+class _Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
+    """What `make_env` flattens; a user's own `FlattenObservation` is part of the user's environment."""
 
 
 def reset_seed(envs: VectorEnv[Any, Any, Any], entropy: tuple[int, ...]) -> Any:

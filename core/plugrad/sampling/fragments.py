@@ -13,7 +13,7 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
-from plugrad.types import Array
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
 class Chunk(NamedTuple):
@@ -94,8 +94,8 @@ class Fragment:
         """`[N, T]`, bool: the steps that ended an episode."""
         return self.terminated | self.truncated
 
-    def episode(self, chunk: Chunk, id_: str) -> SingleAgentEpisode:
-        """The episode, or the part of one, that `chunk` says."""
+    def episode(self, chunk: Chunk, id_: str, module_id: ModuleID = DEFAULT_MODULE_ID) -> SingleAgentEpisode:
+        """The episode, or the part of one, that `chunk` says; `module_id` acted."""
         env, start, stop, done = chunk
         observations = self.observations[env, start : stop + 1]
         if (env, stop - 1) in self._final_observations:
@@ -110,6 +110,7 @@ class Fragment:
             truncated=done and bool(self.truncated[env, stop - 1]),
             extra_model_outputs=columns,
             id_=id_,
+            module_id=module_id,
         )
 
 

@@ -105,7 +105,8 @@ class ObservationNormalizer:
         """Continue from what `get_state` returned.
 
         Raises:
-            RestoreMismatchError: the state is of observations of another shape. Nothing was changed.
+            RestoreMismatchError: the state is of observations of another shape, or no statistics at all. Nothing was
+                changed.
         """
         mean, m2 = (np.array(state[name], dtype=np.float64) for name in ("mean", "m2"))
         if mean.shape != self._mean.shape or m2.shape != self._mean.shape:
@@ -114,7 +115,14 @@ class ObservationNormalizer:
                 f"{self._mean.shape}",
                 mismatched={"mean": (mean.shape, self._mean.shape)},
             )
-        self._set_moments(int(state["count"]), mean, m2)
+        count = int(state["count"])
+        if count < 0 or not np.isfinite(mean).all() or not (np.isfinite(m2) & (m2 >= 0)).all():
+            raise RestoreMismatchError(
+                "the state holds no statistics of observations: expected a count >= 0, finite means and finite sums of "
+                f"squares >= 0; found count={count}, mean={mean}, m2={m2}",
+                mismatched={"m2": m2},
+            )
+        self._set_moments(count, mean, m2)
 
     def _set_moments(self, count: int, mean: Array, m2: Array) -> None:
         self._count, self._mean, self._m2 = count, mean, m2

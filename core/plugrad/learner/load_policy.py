@@ -1,0 +1,142 @@
+"""`plugrad.load_policy`: the policy of a run or a checkpoint, to act with and not to train.
+
+Knows learners on disk. No framework is loaded for a built-in network that computes in numpy anyway.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.checkpoint import Checkpoint, load_checkpoint
+from plugrad.checkpoint.runs import checkpoint_of
+from plugrad.config.serialize import decode
+from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.learner import disk
+from plugrad.learner.learner import Learner
+from plugrad.learner.policies import make_policy, only_module_id, warn_without_statistics
+from plugrad.policy import Policy
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.rl_module import MultiRLModule
+from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
+
+_NUMPY = "numpy"
+_CODE = ("env", "learner_class", "learner_connector")
+"""Settings that may name code, and that acting does without."""
+
+
+def load_policy(
+    path: disk.StrPath,
+    *,
+    module_id: ModuleID = DEFAULT_MODULE_ID,
+    module: Any = None,
+    backend: str | None = None,
+) -> Policy:
+    """The policy of a run or of a checkpoint.
+
+    It takes observations as the environment gives them, with the statistics of `normalize_observations` that are in the
+    checkpoint. A checkpoint of a Learner or LearnerGroup has no statistics: its policy takes observations as the
+    learner got them, and a warning says so where they were normalised.
+
+    Args:
+        path: a run directory, of which the best checkpoint is taken, else the last; or a checkpoint directory, or one
+            of its saves. No code that it names is run.
+        module_id: whose policy; the default also means the only module.
+        module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make.
+        backend: what computes; None: numpy for a built-in network without convolutions, else the backend that saved it.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it cannot be read.
+        ConfigError: the module is of a class of your own, and `module` is not given.
+        UnknownModuleError: there is no such module.
+        RestoreMismatchError: the weights do not fit the module; says what does not.
+    """
+    whole = load_checkpoint(checkpoint_of(Path(path)))
+    saved = disk.part_of(whole, kind="learner")
+    with disk.saying_what_does_not_fit(whole):
+        learner = _acting_learner(saved, module_id, module, backend)
+        normalizer = _normalizer(whole, learner.config)
+        return make_policy(
+            lambda: learner,
+            module_id,
+            env_observation_space=_env_observation_space(whole, learner.config),
+            normalizer=normalizer,
+        )
+
+
+class _Acting(Learner):
+    """A learner of any algorithm, or of none: it only acts."""
+
+    def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
+        raise NotImplementedError("a loaded policy does not learn: open the checkpoint in a Learner")
+
+
+def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
+    if module is not None or backend is not None:
+        return _built(saved, module_id, module, backend)
+    learner = _built(saved, module_id, None, _NUMPY)
+    network = learner.module[only_module_id(learner.module, module_id)].network
+    if network is not None and network.acts_in_numpy:
+        return learner
+    return _built(saved, module_id, None, None)
+
+
+def _built(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
+    given = _CODE if module is None else (*_CODE, "rl_module_spec")
+    config = disk.config_of(saved, backend=backend, given=given)
+    config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
+    if module is not None:
+        config, module = config.changed(rl_module_spec=None), _by_id(saved, module_id, module)
+    learner = _Acting(config=config, module=module)
+    learner.build()
+    module_id = only_module_id(learner.module, module_id)
+    _ = learner.module[module_id]  # an unknown id is an error that lists those that there are
+    learner.set_state(_acting_state(saved, module_id))
+    return learner
+
+
+def _by_id(saved: Checkpoint, module_id: ModuleID, module: Any) -> Any:
+    if isinstance(module, MultiRLModule | dict):
+        return module
+    ids = list(saved.state.get(COMPONENT_RL_MODULE, ()))
+    return {ids[0] if module_id == DEFAULT_MODULE_ID and len(ids) == 1 else module_id: module}
+
+
+def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
+    """The weights of one module, and the coefficients that it explores by."""
+    weights = saved.state.get(COMPONENT_RL_MODULE, {})
+    if module_id not in weights:
+        raise RestoreMismatchError(
+            f"{saved.path} has no weights of module {module_id!r}; there are: {', '.join(weights) or 'none'}",
+            missing=[module_id],
+        )
+    state = {COMPONENT_RL_MODULE: {module_id: weights[module_id]}}
+    coefficients = saved.state.get("coefficients", {})
+    return state | (
+        {"coefficients": {module_id: coefficients[module_id]}} if module_id in coefficients else {}
+    )
+
+
+def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
+    if not config.normalize_observations:
+        return None
+    runner = whole.state.get("env_runner") if whole.metadata.get("kind") == "algorithm" else None
+    if runner is None:
+        warn_without_statistics(config)
+        return None
+    normalizer = ObservationNormalizer(config.observation_space.shape, frozen=True)
+    normalizer.set_state(runner["normalizer"])
+    return normalizer
+
+
+def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | None:
+    """That of the environment; of an older checkpoint that of flattened observations; None of a learner's."""
+    if whole.metadata.get("kind") != "algorithm":
+        return None
+    written = whole.metadata.get(disk.ENV_OBSERVATION_SPACE)
+    space = config.observation_space if written is None else decode(written)
+    if not isinstance(space, gym.Space):
+        raise ConfigError(
+            f"{whole.path}: {disk.ENV_OBSERVATION_SPACE} is {type(space).__name__}, not a space"
+        )
+    return space

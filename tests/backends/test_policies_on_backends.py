@@ -1,0 +1,109 @@
+"""Policies on each backend: what was trained there is loaded in numpy or there, the user's own models included."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plugrad
+from plugrad import Learner
+from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad_ppo import PPOConfig
+
+OBSERVATIONS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
+
+
+def config(backend: str, env: str = "Pendulum-v1") -> PPOConfig:
+    config = PPOConfig().environment(env).framework(backend, compile="none").debugging(seed=0)
+    config = config.env_runners(num_envs_per_env_runner=2, normalize_observations=True)
+    config = config.training(train_batch_size=16, minibatch_size=None, num_epochs=1, lr=0.1)
+    return config.rl_module(model_config={"fcnet_hiddens": [4]})
+
+
+@pytest.mark.parametrize("lstm", [False, True])
+def test_a_loaded_policy_acts_as_the_algorithm_does(backend: str, tmp_path: Path, lstm: bool) -> None:
+    some = config(backend).rl_module(
+        model_config={"fcnet_hiddens": [4], "use_lstm": lstm, "lstm_cell_size": 3}
+    )
+    algorithm = some.build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path)
+    expected, state = algorithm.get_policy().predict(OBSERVATIONS)
+    assert (state is not None) == lstm
+    for chosen in (None, backend, "numpy"):
+        found, _ = plugrad.load_policy(tmp_path, backend=chosen).predict(OBSERVATIONS)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    algorithm.stop()
+
+
+def test_a_built_in_network_is_loaded_without_a_framework(backend: str, tmp_path: Path) -> None:
+    algorithm = config(backend).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path)
+    expected, _ = algorithm.get_policy().predict(OBSERVATIONS[0])
+    algorithm.stop()
+    code = (
+        "import sys, plugrad\n"
+        f"action, _ = plugrad.load_policy({str(tmp_path)!r}).predict({OBSERVATIONS[0].tolist()})\n"
+        "print(float(action[0]), 'torch' in sys.modules or 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    action, has_framework = done.stdout.split()
+    assert float(action) == pytest.approx(float(expected[0]), abs=1e-6)
+    assert has_framework == "False"
+
+
+def test_a_network_with_convolutions_acts_on_the_backend_that_saved_it(backend: str, tmp_path: Path) -> None:
+    space = gym.spaces.Box(0, 255, (20, 20, 3), np.uint8)
+    some = PPOConfig().framework(backend, compile="none").debugging(seed=0)
+    some = some.environment(observation_space=space, action_space=gym.spaces.Discrete(3, start=-1))
+    learner = some.rl_module(model_config={"fcnet_hiddens": [4]}).build_learner()
+    learner.save_to_path(tmp_path)
+    space.seed(0)
+    image = space.sample()
+    expected = learner.compute_actions(image[None], explore=False)["actions"][0] - 1
+    assert learner.get_policy().predict(image)[0] == expected
+    assert plugrad.load_policy(tmp_path).predict(image)[0] == expected
+    assert plugrad.load_policy(tmp_path, backend="numpy").predict(image[None])[0] == [expected]
+
+
+def own_model(backend: str) -> Any:
+    if backend == "torch":
+        import torch
+
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(4)]
+    return keras.Sequential(layers)
+
+
+def test_a_users_own_model_is_brought_by_who_loads_it(backend: str, tmp_path: Path) -> None:
+    some = PPOConfig().framework(backend, compile="none").debugging(seed=0)
+    some = some.environment(
+        observation_space=gym.spaces.Box(-1, 1, (3,)), action_space=gym.spaces.Discrete(4, start=10)
+    )
+    learner = Learner(config=some, module=own_model(backend))
+    learner.build()
+    learner.save_to_path(tmp_path)
+    expected = learner.compute_actions(OBSERVATIONS, explore=False)["actions"] + 10
+    with pytest.raises(RestoreMismatchError, match="does not fit"):
+        plugrad.load_policy(tmp_path)
+    policy = plugrad.load_policy(tmp_path, module=own_model(backend))
+    np.testing.assert_array_equal(policy.predict(OBSERVATIONS)[0], expected)
+
+
+def test_a_class_of_ones_own_in_a_checkpoint_is_refused_by_name(backend: str, tmp_path: Path) -> None:
+    spec = plugrad.RLModuleSpec(module_class=plugrad.RandomRLModule)
+    learner = config(backend).rl_module(rl_module_spec=spec).build_learner()
+    learner.save_to_path(tmp_path)
+    with pytest.raises(ConfigError, match=r"RandomRLModule.*module= to plugrad\.load_policy"):
+        plugrad.load_policy(tmp_path)
