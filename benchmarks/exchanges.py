@@ -1,0 +1,153 @@
+"""How long two processes of one machine take to add up an array: plugrad's exchanges beside torch's gloo.
+
+    python benchmarks/exchanges.py --rounds 15 --save
+
+The same two processes use each exchange in turn, in every other round in the opposite order. Each exchange takes a
+float32 array and gives another with the sum; gloo, which sums in place, gets a copy in a buffer that it keeps. A round
+is the mean of many exchanges in a row, a ratio the median of the rounds' ratios.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import record
+from alone import environment
+from race import median_ratio
+from report import machine, table
+
+from plugrad.collective import SHARED_MEMORY, SOCKETS, Address, host, join
+from plugrad.types import Array
+
+SIZES = {"36 kB": (36_000, 200), "1 MB": (1_000_000, 30), "10 MB": (10_000_000, 4)}
+"""`{name: (bytes, exchanges in a round)}`: 36 kB are the gradients of two networks of 2x64."""
+OURS = {"shared memory": SHARED_MEMORY, "sockets": SOCKETS}
+TIMEOUT_S = 60.0
+
+Exchange = Callable[[Array], Array]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    record.add_options(parser)
+    given = parser.parse_args()
+    os.environ.update(environment())
+    with tempfile.TemporaryDirectory() as folder:
+        hosted = {name: host(kind, 2) for name, kind in OURS.items()}
+        addresses = {name: address for name, (address, _) in hosted.items()}
+        there = (addresses, Path(folder, "gloo"), given.rounds)
+        other = get_context("spawn").Process(target=play, args=(1, *there), daemon=True)
+        other.start()
+        seconds = play(0, *there, {name: mine for name, (_, mine) in hosted.items()})
+        other.join(TIMEOUT_S)
+    print(machine(), end="\n\n")
+    print(as_table(seconds))
+    record.save(given.save, "exchanges", figures(seconds) | {"rounds": given.rounds})
+
+
+def play(
+    rank: int,
+    addresses: dict[str, Address],
+    gloo_file: Path,
+    rounds: int,
+    hosted: dict[str, Any] | None = None,
+) -> dict[str, dict[str, list[float]]]:
+    """One of the two processes: `{size: {exchange: seconds of one exchange, by round}}`."""
+    with entered(rank, addresses, gloo_file, hosted or {}) as exchanges:
+        found: dict[str, dict[str, list[float]]] = {}
+        for size, (num_bytes, times) in SIZES.items():
+            values = np.random.default_rng(rank).normal(size=num_bytes // 4).astype(np.float32)
+            check_equal(exchanges, values)
+            found[size] = {name: [] for name in exchanges}
+            for n in range(rounds):
+                for name in list(exchanges)[:: 1 if n % 2 else -1]:
+                    found[size][name].append(timed(exchanges[name], values, times))
+    return found
+
+
+@contextmanager
+def entered(
+    rank: int, addresses: dict[str, Address], gloo_file: Path, hosted: dict[str, Any]
+) -> Iterator[dict[str, Exchange]]:
+    """`{name: exchange}` while it lasts."""
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{gloo_file}", rank=rank, world_size=2)
+    buffers: dict[int, Any] = {}
+
+    def gloo(values: Array) -> Array:
+        buffer = buffers.setdefault(values.size, torch.empty(values.size))
+        distributed.all_reduce(buffer.copy_(torch.from_numpy(values)))
+        total: Array = buffer.numpy()
+        return total
+
+    ours = {name: join(each, rank, TIMEOUT_S, hosted.get(name)) for name, each in addresses.items()}
+    for each in ours.values():
+        each.enter()
+    try:
+        yield {"gloo": gloo} | {name: each.all_reduce for name, each in ours.items()}
+    finally:
+        for each in ours.values():
+            each.close()
+        distributed.destroy_process_group()
+
+
+def check_equal(exchanges: dict[str, Exchange], values: Array) -> None:
+    """All exchanges give the same sum; also the first, slow use of each."""
+    sums = [exchange(values) for exchange in exchanges.values()]
+    for each in sums[1:]:
+        np.testing.assert_array_equal(each, sums[0])
+
+
+def timed(exchange: Exchange, values: Array, times: int) -> float:
+    """Seconds of one exchange, of so many in a row."""
+    exchange(values)  # comes together with the other process
+    start = perf_counter()
+    for _ in range(times):
+        exchange(values)
+    return (perf_counter() - start) / times
+
+
+def as_table(seconds: dict[str, dict[str, list[float]]]) -> str:
+    """Milliseconds, and how many times as long as shared memory."""
+    rows = [
+        [size, name, f"{1e3 * median(each):.3f}", f"{1e3 * min(each):.3f}", f"{ratio(by_name, name):.2f}"]
+        for size, by_name in seconds.items()
+        for name, each in by_name.items()
+    ]
+    return table(["array", "exchange", "median ms", "best ms", "of shared memory"], rows)
+
+
+def ratio(by_name: dict[str, list[float]], name: str) -> float:
+    return median_ratio(by_name[name], by_name["shared memory"])
+
+
+def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+    """For results.json."""
+    return {
+        f"{name} {size} ms": 1e3 * median(each)
+        for size, by_name in seconds.items()
+        for name, each in by_name.items()
+    } | {
+        f"{name} {size} of shared memory": ratio(by_name, name)
+        for size, by_name in seconds.items()
+        for name in by_name
+        if name != "shared memory"
+    }
+
+
+if __name__ == "__main__":
+    main()
