@@ -1,4 +1,4 @@
-"""A collective in the memory that processes of one machine share: for 36 kB some hundred times faster than sockets.
+"""A collective in the memory that processes of one machine share.
 
 The memory is a mapped file that loses its name as soon as all have opened it, so that nothing stays behind whoever is
 killed. Each process has a counter and two slots of fixed size; longer arrays go in pieces. For its n-th piece a process
