@@ -8,6 +8,7 @@ from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.types import ModuleID, Tensor
 from plugrad_dqn.network import QF_PREDS
 
+TD_ERROR = "td_error_mean_abs"
 N_STEP = "n_step"
 """How many rewards a row has summed [B]; RLlib's name. A batch without it has one step per row."""
 
@@ -33,18 +34,23 @@ def dqn_loss(
         BatchError: a column has not one number per row, and would broadcast.
     """
     ops = learner.ops
-    errors = td_errors(learner, module_id, config, batch, fwd_out)
+    chosen, targets = _chosen_and_targets(learner, module_id, config, batch, fwd_out)
+    errors = chosen - targets
     losses = ops.huber(errors, config.huber_delta)
     if Columns.WEIGHTS in batch:
         check_one_per_row(ops, module_id, batch, Columns.WEIGHTS, like=errors)
         losses = losses * ops.cast(batch[Columns.WEIGHTS], "float32")
-    best = ops.max(fwd_out[QF_PREDS], axis=-1)
-    metrics = {
-        "td_error_mean_abs": mean_over_rows(ops, ops.abs(errors), batch),
-        "qf_mean": mean_over_rows(ops, best, batch),
-    }
-    learner.register_metrics(module_id, metrics)
+    learner.register_metric(module_id, TD_ERROR, mean_over_rows(ops, ops.abs(errors), batch))
+    learner.register_metrics(module_id, _of_values(ops, ops.stop_gradient(chosen), batch))
     return mean_over_rows(ops, losses, batch)
+
+
+def _of_values(ops: Any, chosen: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Mean, least and largest value of the actions that were taken."""
+    mean = mean_over_rows(ops, chosen, batch)
+    if Columns.LOSS_MASK in batch:
+        chosen = ops.where(batch[Columns.LOSS_MASK] > 0, chosen, mean)
+    return {"qf_mean": mean, "qf_min": ops.min(chosen), "qf_max": ops.max(chosen)}
 
 
 def td_errors(
@@ -62,6 +68,14 @@ def td_errors(
         batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1.
         fwd_out: qf_preds [B, actions].
     """
+    chosen, targets = _chosen_and_targets(learner, module_id, config, batch, fwd_out)
+    return chosen - targets
+
+
+def _chosen_and_targets(
+    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The values of the actions that were taken, and what they should be [B]; arguments as `td_errors`."""
     ops = learner.ops
     chosen = _of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
     counted = (N_STEP,) if N_STEP in batch else ()
@@ -73,7 +87,7 @@ def td_errors(
     goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
     discount = ops.power(config.gamma, ops.cast(batch[N_STEP], "float32")) if counted else config.gamma
     target = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * value
-    return chosen - ops.stop_gradient(target)
+    return chosen, ops.stop_gradient(target)
 
 
 def _of_actions(ops: Any, values: Tensor, actions: Tensor) -> Tensor:

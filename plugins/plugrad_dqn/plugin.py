@@ -5,15 +5,16 @@ from typing import Any
 
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
-from plugrad.types import Array, ModuleID, Tensor
+from plugrad.types import TOTAL_LOSS_KEY, Array, ModuleID, Tensor
 from plugrad_dqn.config import DQNConfig
 from plugrad_dqn.exploration import epsilon_greedy_logits
-from plugrad_dqn.loss import dqn_loss
+from plugrad_dqn.loss import TD_ERROR, dqn_loss
 from plugrad_dqn.network import QF_PREDS, QNetwork
 from plugrad_dqn.training import ReplayTraining
 
 MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
 """Wider than the built-in default, as the paper's; `model_config` is merged over them."""
+RLLIBS_NAMES = {TOTAL_LOSS_KEY: "qf_loss", TD_ERROR: "td_error_mean"}
 
 
 @hookimpl
@@ -64,7 +65,10 @@ def compute_loss_for_module(
 
 @hookimpl(wrapper=True)
 def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
-    """Move the target networks if it is time: by environment steps, or by rows trained on if nobody counts those."""
+    """Move the target networks if it is time: by environment steps, or by rows trained on if nobody counts those.
+
+    Loss and TD error are reported under RLlib's names too.
+    """
     yield
     for module_id, target in learner.targets.items():
         config = learner.config.get_config_for_module(module_id)
@@ -73,3 +77,7 @@ def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> G
         target.update(tau=config.tau, every=config.target_network_update_freq, now=now)
         epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
         learner.register_metric(module_id, "epsilon", epsilon)
+        results = learner.metrics.results.get(module_id, {})
+        for name, rllibs in RLLIBS_NAMES.items():
+            if name in results:
+                learner.register_metric(module_id, rllibs, results[name])

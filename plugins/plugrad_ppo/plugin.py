@@ -34,10 +34,15 @@ def compute_loss_for_module(
 def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
     """Adapt each module's KL coefficient (section 4 of the paper): times 1.5 above twice the target, half below half.
 
-    A learner whose own loss reports no KL keeps its coefficient.
+    The divergence is the mean over all minibatches, so that the coefficient does not hang on how the batch was cut. A
+    learner whose own loss reports no KL keeps its coefficient. The entropy's coefficient, which follows its schedule,
+    is reported.
     """
     yield
     for module_id, results in learner.metrics.results.items():
+        if module_id in learner.module:
+            entropy = float(learner.coefficients[module_id]["entropy_coeff"].numpy())
+            learner.register_metric(module_id, "curr_entropy_coeff", entropy)
         if KL_KEY not in results:
             continue
         coefficient = learner.coefficients[module_id]["kl_coeff"]
