@@ -57,6 +57,10 @@ class OptimizerError(PlugradError, ValueError):
     """An optimizer, or the parameters given with it, cannot be registered."""
 
 
+class UnknownParameterError(OptimizerError, KeyError):
+    """A gradient is named after nothing that an optimizer steps. Facts: `unknown`, `known`."""
+
+
 class LossError(PlugradError, ValueError):
     """A loss or a metric has a shape or type that cannot be averaged."""
 

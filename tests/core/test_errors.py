@@ -36,6 +36,7 @@ BUILTINS = {
     "RestoreMismatchError": ValueError,
     "ResultError": ValueError,
     "UnknownModuleError": KeyError,
+    "UnknownParameterError": KeyError,
     "UnknownOptimizerError": KeyError,
 }
 PARENTS = {
@@ -47,6 +48,7 @@ PARENTS = {
     "MissingFrameworkError": "BackendNotFoundError",
     "NonFiniteBatchError": "NonFiniteError",
     "UnknownModuleError": "BatchError",
+    "UnknownParameterError": "OptimizerError",
     "UnknownOptimizerError": "OptimizerError",
 }
 

@@ -48,6 +48,9 @@ class LearnerSpec:
     def postprocess_gradients(self, learner: Any, gradients_dict: Gradients) -> Gradients:
         """All gradients, before they are applied: `postprocess_gradients_for_module` for each module. Traced.
 
+        Names that no optimizer steps are an `UnknownParameterError`; what is left out counts as zero, and an
+        optimizer of which all is left out does not step.
+
         @hookimpl(wrapper=True)
         def postprocess_gradients(learner, gradients_dict):
             gradients = yield

@@ -3,13 +3,14 @@
 Knows hooks and specs, no framework.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 
-from plugrad.errors import ConfigError, PluginError
+from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
@@ -21,7 +22,26 @@ from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
 from plugrad.sampling.environments import get_spaces
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
+log = logging.getLogger("plugrad")
+
 Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
+
+
+def warn_of_unknown_modules(config: Any, modules: Collection[ModuleID]) -> None:
+    """Log the settings of modules that the learner does not have: of ones that are added later, or misspelled."""
+    named = {
+        "algorithm_config_overrides_per_module": config.algorithm_config_overrides_per_module,
+        "policies_to_train": config.policies_to_train or (),
+    }
+    for setting, module_ids in named.items():
+        for module_id in sorted(set(module_ids) - set(modules)):
+            log.warning(
+                "%s names %r, which is no module of this learner (%s): it counts once add_module adds it.%s",
+                setting,
+                module_id,
+                ", ".join(modules),
+                did_you_mean(module_id, modules),
+            )
 
 
 def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
@@ -199,6 +219,13 @@ def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> A
 def _with_specs(config: Any, spaces: Spaces) -> Any:
     """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
     named = specs_in(config) if _names_modules(config) else {}
+    for module_id in spaces if named else ():
+        if module_id not in named:
+            raise ConfigError(
+                f"spaces of {module_id!r}, which is no module of the config's: {', '.join(named)}."
+                f"{did_you_mean(str(module_id), named)}",
+                module_id=module_id,
+            )
     common = config.rl_module_spec if isinstance(config.rl_module_spec, RLModuleSpec) else None
     specs = {
         module_id: replace(

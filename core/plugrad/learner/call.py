@@ -265,6 +265,15 @@ def _check_timesteps(timesteps: Any) -> None:
             expected="numbers by name",
             found=timesteps,
         )
+    if timesteps and TIMESTEP not in timesteps:
+        raise BatchError(
+            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
+            "give it too, or leave timesteps out to keep the schedules where they are",
+            module_id=None,
+            column=None,
+            expected=TIMESTEP,
+            found=list(timesteps),
+        )
 
 
 def _length(order: Mapping[ModuleID, Array]) -> int:

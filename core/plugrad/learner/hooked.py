@@ -7,7 +7,7 @@ specification (`plugrad.hooks`); what the core answers stands in `defaults`, `st
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from plugrad.gradients import Clip, FlatVariable, Gradients
+from plugrad.gradients import Clip, FlatVariable, Gradients, Layout, check_names
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
 from plugrad.legacy.arguments import takes_hps
@@ -35,6 +35,11 @@ class HookedMethods:
     config: Any
     weights_version: int
     _hooks: HookManager
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """The flat layouts of all optimizers, in registration order."""
+        raise NotImplementedError
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""
@@ -274,6 +279,15 @@ class HookedMethods:
         return gradients
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """Step the optimizers of which there are gradients. Traced."""
+        """Step the optimizers of which there are gradients. Traced.
+
+        Args:
+            gradients_dict: `{param ref: gradient}`. A parameter that is left out, or None, counts as zero beside
+                others of its optimizer; an optimizer without any is not stepped.
+
+        Raises:
+            UnknownParameterError: a key is not the name of a parameter that an optimizer steps.
+        """
+        check_names(gradients_dict, self.layouts, "apply_gradients")
         self._provide("apply_gradients", gradients_dict=gradients_dict)
         self.weights_version += 1

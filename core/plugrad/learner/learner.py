@@ -29,6 +29,7 @@ from plugrad.learner.build import (
     choose_device,
     make_connectors,
     make_modules,
+    warn_of_unknown_modules,
     with_spaces,
 )
 from plugrad.learner.call import UpdateCall
@@ -128,6 +129,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.ops: Ops = self._provide("ops")
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
         self.module = self._make_module()
+        warn_of_unknown_modules(self.config, self.module)
         self._configure(self.config)
         self._is_built = True
         self.tell("learner_built")

@@ -6,7 +6,7 @@ from typing import Any
 from plugrad.learner.metrics import Metrics
 from plugrad.results import check_result
 from plugrad.rl_module import MultiRLModule
-from plugrad.types import ModuleBatches, ModuleID
+from plugrad.types import ALL_MODULES, ModuleBatches, ModuleID
 
 
 class ReportingMethods:
@@ -16,7 +16,13 @@ class ReportingMethods:
     metrics: Metrics
 
     def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array.
+
+        Raises:
+            UnknownModuleError: `module_id` is neither a module of this learner nor `ALL_MODULES`.
+        """
+        if module_id != ALL_MODULES:
+            _ = self.module[module_id]
         self.metrics.register(module_id, key, value)
 
     def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:

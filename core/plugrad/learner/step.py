@@ -7,8 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from plugrad.errors import LossError
-from plugrad.gradients import Clip, FlatGradients, Gradients, clip_gradients, flat_of, layouts_in
+from plugrad.errors import LossError, did_you_mean
+from plugrad.gradients import (
+    Clip,
+    FlatGradients,
+    Gradients,
+    check_names,
+    clip_gradients,
+    flat_of,
+    layouts_in,
+)
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, PartWeights, accumulated, weighed_losses
 from plugrad.learner.broadcasting import ShapeWatch
@@ -59,12 +67,14 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         answer: Answer = learner._differentiate(
             variables, partial(_forward_and_losses, learner, part, weights)
         )
+        check_names(answer[2], learner.layouts, "compute_gradients")
         return answer
 
     with learner.metrics.step() as metrics:
         losses, fwd_out, raw = accumulated(learner, batch, differentiate)
         reduced = learner._reduce_gradients(marked(learner, losses, raw))
         gradients = learner.postprocess_gradients(reduced)
+        check_names(gradients, learner.layouts, "postprocess_gradients")
         if learner.weights is None:
             learner.finite = _all_finite(learner, losses, raw, gradients)
         else:  # losses and raw gradients are this learner's own; all decide alike by what they all have
@@ -89,7 +99,7 @@ def _forward_and_losses(
 def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
-    _check_losses(learner, losses)
+    _check_losses(learner, losses, batch)
     return losses, fwd_out
 
 
@@ -114,8 +124,20 @@ def _report_parameters(learner: Any, gradients: Sequence[Gradients]) -> None:
                 learner.register_metric(ALL_MODULES, f"{prefix}{ref}", 1.0 - finite)
 
 
-def _check_losses(learner: Any, losses: Mapping[ModuleID, Tensor]) -> None:
+def _check_losses(learner: Any, losses: Any, batch: ModuleBatches) -> None:
+    """A module may be left out, whose loss is in another's; but there is a loss, and each is of a known module."""
+    if not isinstance(losses, Mapping) or not losses:
+        raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
+    known = [*batch, ALL_MODULES]
     for module_id, loss in losses.items():
+        if module_id not in known:
+            raise LossError(
+                f"compute_losses: a loss of {module_id!r}, which is no module of this batch; there are "
+                f"{', '.join(batch)}.{did_you_mean(str(module_id), known)}",
+                module_id=module_id,
+                expected=list(batch),
+                found=list(losses),
+            )
         shape = tuple(learner.ops.shape(loss))
         if shape != ():
             raise LossError(
@@ -164,6 +186,7 @@ def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -
 @hookimpl
 def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
     """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
+    check_names(gradients_dict, learner.layouts, "postprocess_gradients")
     parts = []
     for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
         own = merge(
@@ -176,12 +199,17 @@ def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
         )
         if len(own):
             config = learner.config_view(module_id)
-            parts.append(
-                learner.postprocess_gradients_for_module(
-                    module_id=module_id, config=config, module_gradients_dict=own
-                )
+            part = learner.postprocess_gradients_for_module(
+                module_id=module_id, config=config, module_gradients_dict=own
             )
+            _check_names_of_module(learner, part, module_id)
+            parts.append(part)
     return merge(learner, parts)
+
+
+def _check_names_of_module(learner: Any, gradients: Gradients, module_id: ModuleID) -> None:
+    layouts = [each.layout for each in learner.registered_optimizers.values() if each.module_id == module_id]
+    check_names(gradients, layouts, f"postprocess_gradients_for_module of module {module_id!r}")
 
 
 @hookimpl
@@ -189,6 +217,7 @@ def postprocess_gradients_for_module(
     learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
 ) -> Mapping[ParamRef, Tensor]:
     """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it."""
+    _check_names_of_module(learner, module_gradients_dict, module_id)
     clip = learner._get_clip_function()
     parts = []
     for each in learner.registered_optimizers.values():
@@ -208,7 +237,10 @@ def get_clip_function(learner: Any) -> Clip:
 
 @hookimpl
 def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
-    """Step every optimizer of which there is a gradient, by the neutral formula."""
+    """Step every optimizer of which there is a gradient, by the neutral formula.
+
+    A parameter that is left out, or None, counts as zero beside others of its optimizer.
+    """
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(learner.ops, gradients_dict, each.layout)
