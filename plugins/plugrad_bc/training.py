@@ -1,11 +1,12 @@
 """Offline training: the recorded episodes made into columns once, then rows of them, update after update."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 
-from plugrad.episodes import Episode
+from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import run_pipeline
 from plugrad.offline import EpisodeData, load_episodes
@@ -75,7 +76,19 @@ def _columns_of(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dic
                 f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
                 "learner whole episodes with learner.update(episodes=...)"
             )
-    return run_pipeline(learner.connectors, learner, {}, episodes)
+    return run_pipeline(learner.connectors, learner, {}, _of_the_only_module(learner, episodes))
+
+
+def _of_the_only_module(learner: Any, episodes: Sequence[Episode]) -> Sequence[Episode]:
+    """The only module learns from episodes of one module, whatever it was called when they were recorded."""
+    recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
+    if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):
+        return episodes
+    (module_id,) = learner.module
+    return [
+        replace(episode, module_id=module_id) if isinstance(episode, SingleAgentEpisode) else episode
+        for episode in episodes
+    ]
 
 
 def _check_spaces(data: EpisodeData, config: Any) -> None:
