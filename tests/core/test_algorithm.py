@@ -121,3 +121,12 @@ def test_an_update_is_on_at_least_train_batch_size_steps_and_other_numbers_are_s
     said = [record.getMessage() for record in caplog.records if "train_batch_size" in record.getMessage()]
     assert len(said) == (words is not None)
     assert words is None or re.search(words, said[0])
+
+
+def test_an_update_that_is_not_waited_for_returns_the_results_of_earlier_ones():
+    algorithm = config().build_algo()
+    assert algorithm.update(episodes=algorithm.sample(), async_update=True) == []
+    (first,) = algorithm.update(episodes=algorithm.sample(), async_update=True)
+    assert first["default_policy"]["weights_seq_no"] == 1
+    waited_for = algorithm.update(episodes=algorithm.sample())
+    assert waited_for["default_policy"]["weights_seq_no"] == 3
