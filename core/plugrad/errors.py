@@ -37,6 +37,10 @@ class ConfigError(PlugradError, ValueError):
     """A setting has an unknown name or a value that cannot work."""
 
 
+class EnvContractError(PlugradError, ValueError):
+    """An environment does not do what Gymnasium's contract says. Facts: `env`, `index`, `expected`, `found`."""
+
+
 class NotBuiltError(PlugradError, ValueError):
     """A Learner was used before `build()`."""
 

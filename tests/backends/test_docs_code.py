@@ -8,6 +8,7 @@ from pages import run_page
 PAGES = [
     "checkpoints.md",
     "determinism.md",
+    "environments.md",
     "errors.md",
     "from-stable-baselines3.md",
     "listeners.md",

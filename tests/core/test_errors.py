@@ -20,6 +20,7 @@ BUILTINS = {
     "CheckpointUnsafeError": OSError,
     "CheckpointVersionError": OSError,
     "ConfigError": ValueError,
+    "EnvContractError": ValueError,
     "LearnerGroupDeadError": RuntimeError,
     "CollectiveError": RuntimeError,
     "LearnerTimeoutError": TimeoutError,

@@ -23,10 +23,12 @@ from plugrad.policy.actions import action_converter
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, stored_space
 from plugrad.sampling.carried_state import Act, CarryingPolicy
+from plugrad.sampling.contract import is_finite, refuse_nonfinite
 from plugrad.sampling.environments import (
     EnvSource,
     env_observation_space,
     make_vector_env,
+    name_of,
     reset_seed,
 )
 from plugrad.sampling.episode_metrics import EpisodeMetrics
@@ -88,6 +90,8 @@ class EnvRunner:
 
     Raises:
         ConfigError: see `plugrad.sampling.environments.make_vector_env`.
+        EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract (`plugrad.sampling.contract`), or
+            gives a NaN or infinite observation or reward.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class EnvRunner:
             num_envs=config.num_envs_per_env_runner,
             vectorization_mode=getattr(config, "vectorization_mode", "sync"),
         )
+        self._name = name_of(config.env)
         self._gap = int(self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
         self._policy = CarryingPolicy(act, initial_state or {}, self.num_envs, gap=bool(self._gap))
         self._to_env = action_converter(self._envs.single_action_space)
@@ -184,6 +189,8 @@ class EnvRunner:
         for t in range(num_steps):
             observations = self._step(observations, fragment, t)
         self._observations = observations
+        if not is_finite(fragment.rewards):
+            refuse_nonfinite(self._name, "rewards", fragment.rewards)
         return self._cut(fragment)
 
     def get_metrics(self) -> dict[str, float]:
@@ -249,7 +256,11 @@ class EnvRunner:
         self._begin_from(() if self._seed is None else (self._seed, self.total_steps))
 
     def _begin(self) -> Array:
-        raw, _ = self._envs.reset(seed=reset_seed(self._envs, self._entropy))
+        try:
+            raw, _ = self._envs.reset(seed=reset_seed(self._envs, self._entropy))
+        except (TypeError, ValueError, AttributeError):
+            self._say_whose_answer()
+            raise
         self._first = np.zeros(self.num_envs, np.int64)
         for env in range(self.num_envs):
             self._metrics.begin(env)
@@ -260,7 +271,11 @@ class EnvRunner:
     def _step(self, observations: Array, fragment: Fragment, t: int) -> Array:
         columns = self._policy(observations)
         actions = self._to_env(columns[Columns.ACTIONS])
-        raw, rewards, terminated, truncated, infos = self._envs.step(actions)
+        try:
+            raw, rewards, terminated, truncated, infos = self._envs.step(actions)
+        except (TypeError, ValueError, AttributeError):
+            self._say_whose_answer()
+            raise
         self._count(raw)
         if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
             self._write_final(fragment, t, infos)
@@ -277,7 +292,9 @@ class EnvRunner:
             fragment.write_final_observation(env, t, observation)
 
     def _count(self, raw: Array) -> None:
-        """Every observation that an environment gives goes into the statistics, once."""
+        """Every observation that an environment gives is looked at and goes into the statistics, once."""
+        if not is_finite(raw):
+            refuse_nonfinite(self._name, "observations", raw)
         if self.normalizer is not None:
             self.normalizer.update(raw)
 
@@ -293,6 +310,11 @@ class EnvRunner:
             self._metrics.add(chunk.env, episodes[-1])
         self._first = self._gap * fragment.done[:, -1].astype(np.int64)
         return episodes
+
+    def _say_whose_answer(self) -> None:
+        """Raise `EnvContractError` if an answer of an environment is why they could not be put together."""
+        for env in self._repeatable():
+            env.check_last_answers()
 
     def _repeatable(self) -> list[RepeatableEnv]:
         envs = self._envs.envs if isinstance(self._envs, SyncVectorEnv) else []

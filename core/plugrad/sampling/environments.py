@@ -4,6 +4,7 @@ Knows Gymnasium; knows nothing of policies, episodes or learners.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -14,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.names import import_named
 from plugrad.policy.observations import stored_space
+from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
 from plugrad.sampling.repeatable import RepeatableEnv
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
@@ -36,15 +38,16 @@ def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None)
         env_config: keyword arguments of the environment, as in `gymnasium.make(env, **env_config)`.
 
     Raises:
-        ConfigError: there is no such environment, or it does not accept `env_config`.
+        ConfigError: there is no such environment, it does not accept `env_config`, or its observations are no numbers.
     """
     created = _create(env, dict(env_config or {}), gym.make)
     if not isinstance(created, gym.Env):
         raise ConfigError(
-            f"{_name(env)} made a {type(created).__name__}, not a gymnasium.Env; "
+            f"{name_of(env)} made a {type(created).__name__}, not a gymnasium.Env; "
             "give a Gymnasium id or a class derived from gymnasium.Env",
-            env=_name(env),
+            env=name_of(env),
         )
+    check_spaces(name_of(env), created)
     return created if isinstance(created.observation_space, Box) else _Flattened(created)
 
 
@@ -72,7 +75,7 @@ def make_vector_env(
     if num_envs < 1:
         raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
     if vectorization_mode == "sync":
-        copies = [lambda: RepeatableEnv(make_env(env, env_config))] * num_envs
+        copies = [partial(_make_copy, env, env_config, index) for index in range(num_envs)]
         # copy=False saves a fifth of a CartPole step: a deep copy of an array that the caller copies anyway.
         return SyncVectorEnv(copies, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     if vectorization_mode == "vector_entry_point":
@@ -81,6 +84,10 @@ def make_vector_env(
         f"vectorization_mode={vectorization_mode!r}; there is {', '.join(map(repr, VECTORIZATION_MODES))}."
         + did_you_mean(str(vectorization_mode), VECTORIZATION_MODES)
     )
+
+
+def _make_copy(env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int) -> RepeatableEnv:
+    return RepeatableEnv(make_env(env, env_config), name=name_of(env), index=index)
 
 
 def get_spaces(
@@ -158,7 +165,7 @@ def _make_native_vector_env(
         return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
     if not isinstance(env, str):
-        raise ConfigError(f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {_name(env)}')
+        raise ConfigError(f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {name_of(env)}')
     native = _create(env, env_config, make)
     if not isinstance(native, VectorEnv):
         raise ConfigError(
@@ -171,7 +178,7 @@ def _make_native_vector_env(
             f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
         )
     stored_space(native.single_observation_space)
-    return native
+    return CheckedVectorEnv(native, name=name_of(env))
 
 
 def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
@@ -184,7 +191,7 @@ def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..
     except (gym.error.Error, TypeError, ImportError) as error:
         given = f" with env_config={env_config}" if env_config else ""
         raise ConfigError(
-            f"cannot make the environment {_name(env)}{given}: {error}", env=_name(env)
+            f"cannot make the environment {name_of(env)}{given}: {error}", env=name_of(env)
         ) from error
 
 
@@ -241,5 +248,6 @@ def _whose_namespace(env_id: str) -> str:
     return f" No imported package registers ids {namespace}/...: name the one that does, as in '{package}:{env_id}'."
 
 
-def _name(env: object) -> str:
+def name_of(env: object) -> str:
+    """An environment in a message: `'CartPole-v1'`, or the name of a class."""
     return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))

@@ -1,0 +1,265 @@
+"""What Gymnasium's contract asks of an environment, and the errors of one that does otherwise.
+
+An error says which environment it was, what was expected and what was found. Knows Gymnasium; nothing of policies.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.vector import VectorEnv, VectorWrapper
+
+from plugrad.errors import ConfigError, EnvContractError
+from plugrad.types import Array
+
+STEP = "(observation, reward, terminated, truncated, info)"
+RESET = "(observation, info)"
+SHOWN_VALUES = 8
+_ARRAYS = Box | Discrete | MultiDiscrete | MultiBinary
+_CALLERS = (
+    "functools",
+    "gymnasium.core",
+    "gymnasium.spaces",
+    "gymnasium.utils",
+    "gymnasium.wrappers",
+    "numpy",
+    "plugrad.sampling.repeatable",
+)
+
+
+class Contract:
+    """The contract of one environment.
+
+    Args:
+        name: of the environment, as the config says it.
+        index: its place among the environments of an env runner.
+        space: of its observations.
+    """
+
+    def __init__(self, name: str, index: int, space: Box) -> None:
+        self.name, self.index, self.space = name, index, space
+
+    def checked_step(self, answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """What `step()` returned, with plain numbers and flags.
+
+        Raises:
+            EnvContractError: it is not `STEP`, or a part of it has another shape or type.
+        """
+        if not isinstance(answer, tuple | list) or len(answer) != 5:
+            old = ", as step() of older Gym did" if isinstance(answer, tuple) and len(answer) == 4 else ""
+            self._refuse("step()", f"{_shown(answer)}{old}", f"return {STEP}")
+        observation, reward, terminated, truncated, info = answer
+        self._check_observation("step()", observation)
+        self._check_info("step()", info)
+        if np.ndim(reward) > 1 or np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf":
+            self._refuse("step()", f"the reward {_shown(reward)}", "a reward is one number")
+        flags = (self._flag("terminated", terminated), self._flag("truncated", truncated))
+        return observation, np.asarray(reward).item(), *flags, info
+
+    def checked_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
+        """What `reset()` returned.
+
+        Raises:
+            EnvContractError: it is not `RESET`, or a part of it has another shape or type.
+        """
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            self._refuse("reset()", _shown(answer), f"return {RESET}")
+        observation, info = answer
+        self._check_info("reset()", info)
+        self._check_observation("reset()", observation)
+        return observation, info
+
+    def explain(self, method: str, error: Exception) -> None:
+        """Say which environment raised `error`.
+
+        An error of the environment's own code gets a note. One of Gymnasium, which called it, is a broken contract.
+
+        Raises:
+            EnvContractError: from `error`, if Gymnasium raised it.
+        """
+        if not _is_raised_by_caller(error):
+            error.add_note(f"raised by {method} of {self}")
+            return
+        takes, form = ("the keywords seed and options", RESET) if method == "reset()" else ("an action", STEP)
+        raise EnvContractError(
+            f"{self}: Gymnasium refuses its {method}: {type(error).__name__}: {error}. It takes {takes} and returns "
+            f"{form}, with observations of {self.space}",
+            **self._facts,
+        ) from error
+
+    def __str__(self) -> str:
+        return f"environment {self.index} of {self.name}"
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"env": self.name, "index": self.index}
+
+    def _check_observation(self, method: str, observation: Any) -> None:
+        try:
+            found = np.asarray(observation)
+        except ValueError:  # rows of different lengths
+            found = np.asarray(None)
+        if found.dtype.kind not in "biuf" or found.shape != self.space.shape:
+            self._refuse(
+                method, f"the observation {_shown(observation)}", f"the observation space is {self.space}"
+            )
+
+    def _check_info(self, method: str, info: Any) -> None:
+        if not isinstance(info, Mapping):
+            form = STEP if method == "step()" else RESET
+            self._refuse(
+                method, f"info {_shown(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
+            )
+
+    def _flag(self, which: str, value: Any) -> bool:
+        found = np.asarray(value)
+        if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
+            self._refuse("step()", f"{which}={_shown(value)}", f"{which} is True or False")
+        return bool(found.item())
+
+    def _refuse(self, method: str, found: str, expected: str) -> NoReturn:
+        raise EnvContractError(
+            f"{self}: {method} returned {found}; expected: {expected}",
+            found=found,
+            expected=expected,
+            **self._facts,
+        )
+
+
+class CheckedVectorEnv(VectorWrapper):
+    """An environment's own vectorised version, whose answers are looked at.
+
+    Args:
+        env: the vectorised environment.
+        name: for errors.
+
+    Raises:
+        EnvContractError: by `reset` and `step`, if an array has another shape or holds no numbers.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], *, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._shapes = {"observations": (env.num_envs, *(env.single_observation_space.shape or ()))}
+        self._shapes |= dict.fromkeys(("rewards", "terminated", "truncated"), (env.num_envs,))
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset all."""
+        observations, info = self.env.reset(**settings)
+        self._check(observations=observations)
+        return observations, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all."""
+        observations, rewards, terminated, truncated, info = self.env.step(actions)
+        self._check(observations=observations, rewards=rewards, terminated=terminated, truncated=truncated)
+        return observations, rewards, terminated, truncated, info
+
+    def _check(self, **columns: Any) -> None:
+        for column, values in columns.items():
+            found = np.asarray(values)
+            if found.shape != self._shapes[column] or found.dtype.kind not in "biuf":
+                raise EnvContractError(
+                    f"the vectorised {self._name} returned {column} {_shown(values)}; expected: numbers of shape "
+                    f"{self._shapes[column]}",
+                    env=self._name,
+                    expected=self._shapes[column],
+                    found=found.shape,
+                )
+
+
+def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
+    """Refuse spaces that no array of numbers comes from.
+
+    Args:
+        name: of the environment.
+        env: Boxes and discrete spaces are good for both; Dicts and Tuples of them are good observations.
+
+    Raises:
+        ConfigError: names the part of the space that no array is of.
+    """
+    for kind in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, kind, None), Space):
+            raise ConfigError(
+                f"environment {name}: its {kind} is {getattr(env, kind, None)!r}; expected: a gymnasium.Space, set in "
+                "the class or in __init__",
+                env=name,
+            )
+    for path, leaf in _leaves("observation_space", env.observation_space):
+        if not isinstance(leaf, _ARRAYS):
+            raise ConfigError(
+                f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
+                "Make numbers of it with a gymnasium.ObservationWrapper",
+                env=name,
+            )
+    if not isinstance(env.action_space, _ARRAYS):
+        raise ConfigError(
+            f"environment {name}: its action_space is a {type(env.action_space).__name__} space: {env.action_space}. "
+            "A policy's actions are arrays of numbers: Discrete, MultiDiscrete, Box. Change them with a "
+            "gymnasium.ActionWrapper",
+            env=name,
+        )
+
+
+def _leaves(path: str, space: Space[Any]) -> Iterator[tuple[str, Space[Any]]]:
+    if isinstance(space, Dict):
+        for key, each in space.spaces.items():
+            yield from _leaves(f"{path}[{key!r}]", each)
+    elif isinstance(space, Tuple):
+        for index, each in enumerate(space.spaces):
+            yield from _leaves(f"{path}[{index}]", each)
+    else:
+        yield path, space
+
+
+def is_finite(values: Array) -> bool:
+    """Whether no number is NaN or infinite."""
+    if values.dtype.kind != "f":
+        return True
+    # One product instead of an array of flags: it is finite only if all are. It may overflow where all are finite.
+    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
+
+
+def refuse_nonfinite(name: str, what: str, values: Array) -> NoReturn:
+    """Raise the error for values that are not finite.
+
+    Args:
+        name: of the environment.
+        what: they are.
+        values: `[num_envs, ...]`.
+
+    Raises:
+        EnvContractError: names the first environment that gave one.
+    """
+    index = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
+    bad = values[index][~np.isfinite(values[index])][:SHOWN_VALUES]
+    raise EnvContractError(
+        f"environment {index} of {name}: its {what} hold NaN or infinity: {bad.tolist()}; expected: finite numbers",
+        env=name,
+        index=index,
+    )
+
+
+def _is_raised_by_caller(error: Exception) -> bool:
+    """Whether no code of the environment took part: only that of who called it."""
+    trace, callers = error.__traceback__, True
+    while trace is not None:
+        callers = callers and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_CALLERS)
+        trace = trace.tb_next
+    return callers
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: what it is, and short."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        values = f": {value.tolist()}" if value.size <= SHOWN_VALUES else ""
+        return f"an array of shape {value.shape} and dtype {value.dtype}{values}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Mapping):
+        return f"a dict of {list(value)[:10]}"
+    text = repr(value)
+    return f"{text[:60]} ({type(value).__name__})"

@@ -1,0 +1,269 @@
+"""An environment that breaks Gymnasium's contract: which one, what was expected, what was found, what to do."""
+
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Graph, Sequence, Text, Tuple
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from plugrad.errors import ConfigError, EnvContractError
+from plugrad.sampling.environments import make_vector_env
+from plugrad_ppo import PPOConfig
+
+
+class Good(gym.Env):
+    """Keeps the contract; a test replaces what it breaks."""
+
+    observation_space = Box(-1, 1, (3,), np.float32)
+    action_space = Discrete(2)
+    steps = episodes = 0
+
+    def observe(self):
+        return np.zeros(3, np.float32)
+
+    def tick(self):
+        self.steps += 1
+        return self.steps
+
+    def later(self):
+        return self.episodes > 1 and self.steps == 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.episodes = 0, self.episodes + 1
+        return self.observe(), {}
+
+    def step(self, action):
+        return self.observe(), 1.0, self.tick() > 5, False, {}
+
+
+def breaking(**broken):
+    return type("Mine", (Good,), broken)
+
+
+def step_of(*answer):
+    return lambda self, action: (np.zeros(3, np.float32), *answer)
+
+
+def algorithm_of(env, **settings):
+    return (
+        PPOConfig()
+        .environment(env)
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [1]})
+        .env_runners(num_envs_per_env_runner=2, **settings)
+        .training(train_batch_size=16, minibatch_size=None, num_epochs=1)
+        .debugging(seed=0)
+        .build_algo()
+    )
+
+
+ANSWERS = {
+    "another shape": (
+        {"observe": lambda self: np.zeros(4, np.float32)},
+        r"observation an array of shape \(4,\).*observation space is Box\(-1.0, 1.0, \(3,\), float32\)",
+    ),
+    "another shape later": (
+        {"observe": lambda self: np.zeros(4 if self.steps == 3 else 3, np.float32)},
+        r"step\(\) returned the observation an array of shape \(4,\)",
+    ),
+    "terminated None later": (
+        {"step": lambda self, action: (self.observe(), 1.0, None if self.tick() > 2 else False, False, {})},
+        "terminated=None",
+    ),
+    "info None later": (
+        {"step": lambda self, action: (self.observe(), 1.0, False, False, None if self.tick() > 2 else {})},
+        "info None",
+    ),
+    "no reward later": (
+        {"step": lambda self, action: (self.observe(), None if self.tick() > 2 else 1.0, False, False, {})},
+        "rewards hold NaN",
+    ),
+    "a step of four later": (
+        {"step": lambda self, action: (self.observe(), 1.0, False, False, {})[: 4 if self.tick() > 2 else 5]},
+        "a tuple of 4|got 4",
+    ),
+    "another shape of a later episode": (
+        {"observe": lambda self: np.zeros(4 if self.later() else 3, np.float32)},
+        r"observation an array of shape \(4,\)",
+    ),
+    "a text": ({"observe": lambda self: "left"}, r"the observation 'left' \(str\)"),
+    "texts": ({"observe": lambda self: np.array(["a", "b", "c"])}, "dtype <U1"),
+    "no observation": ({"observe": lambda self: None}, "the observation None"),
+    "a step of older Gym": ({"step": step_of(1.0, False, {})}, "a tuple of 4, as step.. of older Gym|got 4"),
+    "a step without answer": ({"step": lambda self, action: None}, "None"),
+    "info None": ({"step": step_of(1.0, False, False, None)}, "info.*None"),
+    "terminated None": ({"step": step_of(1.0, None, False, {})}, "terminated=None.*True or False"),
+    "truncated None": ({"step": step_of(1.0, True, None, {})}, "truncated=None.*True or False"),
+    "terminated 2": ({"step": step_of(1.0, 2, False, {})}, r"terminated=2 \(int\)"),
+    "no reward": ({"step": step_of(None, True, False, {})}, "the reward None.*one number"),
+    "two rewards": ({"step": step_of(np.ones(2), True, False, {})}, r"the reward an array of shape \(2,\)"),
+    "a NaN reward": ({"step": step_of(np.nan, True, False, {})}, "rewards hold NaN or infinity: .*nan"),
+    "an infinite reward": ({"step": step_of(-np.inf, False, False, {})}, "rewards hold NaN or infinity"),
+    "NaN": ({"observe": lambda self: np.full(3, np.nan, np.float32)}, r"observations hold NaN .*\[nan, nan, nan\]"),
+    "a last NaN": (
+        {"observe": lambda self: np.full(3, np.nan if self.steps > 4 else 0, np.float32)},
+        "observations hold NaN",
+    ),
+    "a reset of older Gym": (
+        {"reset": lambda self, seed=None, options=None: self.observe()},
+        r"reset\(\) returned an array of shape \(3,\).*return \(observation, info\)|refuses its reset",
+    ),
+    "a reset of two numbers": (
+        {"reset": lambda self, seed=None, options=None: np.zeros(2, np.float32)},
+        r"return \(observation, info\)|refuses its reset",
+    ),
+    "a reset without info": (
+        {"reset": lambda self, seed=None, options=None: (self.observe(), None)},
+        "info.*None|refuses its reset",
+    ),
+    "a reset without a seed": (
+        {"reset": lambda self: (self.observe(), {})},
+        r"refuses its reset\(\): TypeError: .*'seed'.*takes the keywords seed and options",
+    ),
+    "a Dict without a key": (
+        {
+            "observation_space": Dict(a=Box(0, 1, (2,)), b=Discrete(2)),
+            "observe": lambda self: {"a": np.zeros(2, np.float32)},
+        },
+        "refuses its reset.*'b'",
+    ),
+    "a number that is too large": (
+        {"observation_space": Discrete(3), "observe": lambda self: 7},
+        "refuses its reset.*7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("what", ANSWERS)
+def test_a_broken_contract_is_named_with_the_environment(what, registered):
+    broken, words = ANSWERS[what]
+    env, name = breaking(**broken), "Mine"
+    if registered:  # Gymnasium's own wrappers look first
+        env_id = f"plugrad-tests/{what.title().replace(' ', '')}-v0"
+        if env_id not in gym.registry:
+            gym.register(env_id, entry_point=env, max_episode_steps=50)
+        env = name = env_id
+    with pytest.raises(EnvContractError) as caught:
+        algorithm_of(env).sample()
+    message = str(caught.value)
+    assert re.search(rf"^environment [01] of '?{re.escape(name)}'?: ", message), message
+    assert re.search(words, message) or (registered and "Gymnasium refuses its" in message), message
+    assert "expected:" in message or "returns (observation" in message
+    assert caught.value.facts["index"] in (0, 1)
+
+
+def test_the_environment_that_broke_it_is_named_not_the_first():
+    class Second(Good):
+        made = 0
+
+        def __init__(self):
+            Second.made += 1
+            self.number = Second.made
+
+        def observe(self):
+            return np.full(3, np.nan if self.number == 3 and self.steps == 2 else 0, np.float32)
+
+    algorithm = algorithm_of(Second)  # the first is made for its spaces
+    with pytest.raises(EnvContractError, match=r"environment 1 of .*Second: its observations hold NaN"):
+        algorithm.sample()
+
+
+@pytest.mark.parametrize("method", ["step", "reset"])
+def test_an_error_of_the_environments_own_code_stays_what_it_is_and_gets_a_note(method):
+    def fails(self, *args, **kwargs):
+        return {}["missing"]
+
+    with pytest.raises(KeyError, match="missing") as caught:
+        algorithm_of(breaking(**{method: fails})).sample()
+    assert caught.value.__notes__ == [f"raised by {method}() of environment 0 of Mine"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (1, 0, 1, {}),
+        (np.float32(1), np.True_, np.False_, {}),
+        (np.ones(1), np.zeros(1, bool), np.array(True), {}),
+        (True, False, True, {"lives": 3}),
+    ],
+)
+def test_numbers_and_flags_of_any_numeric_type_are_good(answer):
+    algorithm = algorithm_of(breaking(step=step_of(*answer), observe=lambda self: [0.0, 0.5, 1.0]))
+    for episode in algorithm.sample():
+        assert episode.rewards.tolist() == [1.0]
+        assert episode.is_done
+
+
+@pytest.mark.parametrize(
+    ("spaces", "words"),
+    [
+        ({"observation_space": Text(5)}, "observation_space is a Text space.*gymnasium.ObservationWrapper"),
+        ({"observation_space": Sequence(Discrete(2))}, "observation_space is a Sequence space"),
+        ({"observation_space": Graph(Box(0, 1, (2,)), None)}, "observation_space is a Graph space"),
+        (
+            {"observation_space": Dict(a=Discrete(2), b=Tuple((Discrete(2), Text(3))))},
+            r"observation_space\['b'\]\[1\] is a Text space",
+        ),
+        ({"observation_space": None}, "its observation_space is None; expected: a gymnasium.Space"),
+        ({"action_space": None}, "its action_space is None; expected: a gymnasium.Space"),
+        ({"action_space": Dict(a=Discrete(2))}, "its action_space is a Dict space.*gymnasium.ActionWrapper"),
+        ({"action_space": Text(3)}, "its action_space is a Text space"),
+    ],
+)
+def test_a_space_that_no_array_is_of_is_refused_by_name(spaces, words):
+    with pytest.raises(ConfigError, match=rf"environment Mine: {words}"):
+        algorithm_of(breaking(**spaces))
+
+
+class Vectorised(VectorEnv):
+    """Its rows are wrong in one way."""
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, num_envs, **wrong):
+        self.num_envs, self.wrong = num_envs, wrong
+        self.single_observation_space, self.single_action_space = Good.observation_space, Good.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((self.num_envs, 3), np.float32), {}
+
+    def step(self, actions):
+        no = np.zeros(self.num_envs, bool)
+        good = {
+            "observations": np.zeros((self.num_envs, 3), np.float32),
+            "rewards": np.ones(self.num_envs),
+            "terminated": no,
+            "truncated": no,
+        }
+        return *(good | self.wrong).values(), {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"observations": np.zeros((2, 4))}, r"returned observations .*\(2, 4\).*shape \(2, 3\)"),
+        ({"rewards": np.zeros((2, 1))}, r"returned rewards .*\(2, 1\).*shape \(2,\)"),
+        ({"terminated": None}, "returned terminated None"),
+        ({"truncated": np.zeros(3, bool)}, r"returned truncated .*\(3,\)"),
+        ({"rewards": np.array([0.0, np.nan])}, "environment 1 of .*rewards hold NaN"),
+    ],
+)
+def test_a_vectorised_environment_is_looked_at_too(wrong, words):
+    env_id = "plugrad-tests/Vectorised-v0"
+    if env_id not in gym.registry:
+        gym.register(env_id, entry_point=Good, vector_entry_point=Vectorised)
+    envs = make_vector_env(env_id, {}, num_envs=2, vectorization_mode="vector_entry_point")
+    assert envs.reset()[0].shape == (2, 3)
+    envs.step(np.zeros(2, np.int64))
+    algorithm = algorithm_of(env_id, vectorization_mode="vector_entry_point")
+    algorithm.env_runner._envs.unwrapped.wrong = wrong
+    with pytest.raises(EnvContractError, match=words):
+        algorithm.sample()
