@@ -47,6 +47,11 @@ class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
             else:
                 yield from ((f"{name}.{n}.{each.name}", each.value) for n, each in enumerate(owner.weights))
 
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """Those of `named_weights` that are trained; `tf.Module` alone would not find those of Keras layers."""
+        return tuple(each for each in self.named_weights().values() if each.trainable)
+
     @contextmanager
     def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
         """See `RLModule.lend`: the variables hold the tensors meanwhile; a traced program keeps this order."""

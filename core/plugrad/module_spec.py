@@ -58,6 +58,24 @@ class RLModuleSpec:
             action_space=action_space if self.action_space is None else self.action_space,
         )
 
+    def build(self) -> Any:
+        """A module of `module_class`, outside of any learner.
+
+        Raises:
+            ConfigError: `module_class` is no class of RLModules: only a learner knows its backend.
+        """
+        if not hasattr(self.module_class, "forward_train"):
+            raise ConfigError(
+                "RLModuleSpec.build() makes modules of an RLModule class; what another spec describes depends on the "
+                "backend: PPOConfig().framework('torch').rl_module(rl_module_spec=spec).build_learner().module"
+            )
+        return self.module_class(
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            model_config=self.model_config,
+            inference_only=self.inference_only,
+        )
+
     def network_config(self) -> dict[str, Any]:
         """`model_config` over the defaults.
 
@@ -78,3 +96,14 @@ class MultiRLModuleSpec:
     """Several modules: `{module_id: RLModuleSpec}`."""
 
     rl_module_specs: Mapping[ModuleID, RLModuleSpec] = field(default_factory=dict)
+
+    def build(self) -> Any:
+        """RLlib's way to modules without a learner.
+
+        Raises:
+            ConfigError: always, with what to type.
+        """
+        raise ConfigError(
+            "MultiRLModuleSpec.build(): type MultiRLModule({id_: each.build() for id_, each in "
+            "spec.rl_module_specs.items()}), or give the spec to config.rl_module(rl_module_spec=spec)"
+        )

@@ -5,7 +5,7 @@ A backend joins this class with its framework's module class. Knows no framework
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 
@@ -15,10 +15,11 @@ from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.legacy.rl_module import LegacyRLModule
 from plugrad.networks import Network
 from plugrad.ops import Ops
+from plugrad.saved_weights import SavesWeights
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 
-class RLModule(LegacyRLModule):
+class RLModule(SavesWeights, LegacyRLModule):
     """A policy (and value) network: override `setup` and `_forward`, or `_forward_train` and its siblings.
 
     Args:
@@ -96,6 +97,10 @@ class RLModule(LegacyRLModule):
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
         """State values [B]; from `forward_train` unless a module knows better."""
         return self.forward_train(batch)[Columns.VF_PREDS]
+
+    def unwrapped(self) -> "RLModule":
+        """Itself: nothing wraps a module here."""
+        return self
 
     def as_multi_rl_module(self) -> "MultiRLModule":
         """This module, weights and all, as the only one of several, under `DEFAULT_MODULE_ID`."""
@@ -205,15 +210,21 @@ def columns_of(outputs: Any) -> dict[str, Tensor]:
     return columns
 
 
-class MultiRLModule(Mapping[ModuleID, RLModule], LegacyRLModule):
+class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule], LegacyRLModule):
     """Modules by id.
 
     Args:
         modules: `{module_id: module}`.
     """
 
-    def __init__(self, modules: Mapping[ModuleID, RLModule]) -> None:
-        self._modules = dict(modules)
+    def __init__(self, modules: Mapping[ModuleID, RLModule] | None = None) -> None:
+        self._modules = dict(modules or {})
+        self._of_learner = False
+
+    def of_learner(self) -> Self:
+        """Itself, from now on a learner's: it alone adds and removes modules, together with their optimizers."""
+        self._of_learner = True
+        return self
 
     def __getitem__(self, module_id: ModuleID) -> RLModule:
         try:
@@ -235,6 +246,57 @@ class MultiRLModule(Mapping[ModuleID, RLModule], LegacyRLModule):
     def as_multi_rl_module(self) -> "MultiRLModule":
         """Itself."""
         return self
+
+    def add_module(self, module_id: ModuleID, module: RLModule, *, override: bool = False) -> None:
+        """Put a module among them.
+
+        Raises:
+            ConfigError: the id is taken and not `override`, or these are a learner's modules.
+        """
+        self._check_free("add_module(module_id=..., module_spec=...)")
+        if module_id in self._modules and not override:
+            raise ConfigError(
+                f"module {module_id!r} is there already: type override=True to put this in its place"
+            )
+        self._modules[module_id] = module
+
+    def remove_module(self, module_id: ModuleID) -> RLModule:
+        """Take a module out; returns it.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+            ConfigError: these are a learner's modules.
+        """
+        self._check_free("remove_module(module_id)")
+        module = self[module_id]
+        del self._modules[module_id]
+        return module
+
+    def _check_free(self, call: str) -> None:
+        if self._of_learner:
+            raise ConfigError(
+                f"these modules belong to a learner, and have optimizers there: type learner.{call}"
+            )
+
+    def forward_train(
+        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """`{module_id: columns for the loss}` of `{module_id: columns}`."""
+        return {module_id: self[module_id].forward_train(columns) for module_id, columns in batch.items()}
+
+    def forward_exploration(
+        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """As `forward_train`, for acting while data is collected."""
+        return {
+            module_id: self[module_id].forward_exploration(columns) for module_id, columns in batch.items()
+        }
+
+    def forward_inference(
+        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
+    ) -> dict[ModuleID, dict[str, Tensor]]:
+        """As `forward_train`, for acting greedily."""
+        return {module_id: self[module_id].forward_inference(columns) for module_id, columns in batch.items()}
 
     def get_state(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {parameter name: numpy copy}}`."""

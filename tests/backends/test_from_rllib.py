@@ -626,6 +626,51 @@ def use_specs(backend, tmp_path):
         plugrad.SingleAgentRLModuleSpec(catalog_class=object)
 
 
+@check("Learner._module")
+def use_module(backend, tmp_path):
+    (learner,) = learners(backend, 1)
+    assert learner._module is learner.module
+
+
+@check("RLModuleSpec.build", "MultiRLModuleSpec.build", "RLModule.from_checkpoint")
+def use_build_of_specs(backend, tmp_path):
+    """Own classes are built in test_rllib_habits."""
+    with pytest.raises(ConfigError, match="depends on the backend"):
+        SPEC.build()
+    with pytest.raises(ConfigError, match=r"MultiRLModule\(\{"):
+        plugrad.MultiRLModuleSpec(rl_module_specs={"a": SPEC}).build()
+    with pytest.raises(ConfigError, match="restore_from_path"):
+        plugrad.RLModule.from_checkpoint(tmp_path)
+
+
+@check(
+    "MultiRLModule",
+    "MultiRLModule.add_module",
+    "MultiRLModule.remove_module",
+    "MultiRLModule.forward_train",
+    "RLModule.unwrapped",
+)
+def use_several_modules(backend, tmp_path):
+    (learner,) = learners(backend, 1)
+    several = plugrad.MultiRLModule()
+    several.add_module("a", learner.module[P])
+    assert several["a"].unwrapped() is learner.module[P]
+    outputs = several.forward_train(
+        {"a": learner._convert_batch_type({Columns.OBS: ppo_batch()[Columns.OBS]})}
+    )
+    assert Columns.ACTION_DIST_INPUTS in outputs["a"]
+    assert several.remove_module("a") is learner.module[P]
+
+
+@check("RLModule.save_to_path", "RLModule.restore_from_path")
+def use_modules_on_disk(backend, tmp_path):
+    one, other = learners(backend)
+    one.update(ppo_batch())
+    one.module[P].save_to_path(tmp_path / "weights")
+    other.module[P].restore_from_path(tmp_path / "weights")
+    assert same(one.get_weights(), other.get_weights())
+
+
 @check("MultiAgentRLModule", "RLModule.as_multi_agent")
 def use_as_multi_agent(backend, tmp_path):
     (learner,) = learners(backend, 1)

@@ -100,13 +100,13 @@ def make_modules(
 ) -> MultiRLModule:
     """Finished modules, else those of the spec, else of the config's spec, else of the algorithm's."""
     if module is not None:
-        return _given_modules(learner, module)
+        return _given_modules(learner, module).of_learner()
     specs = _specs(learner, spec)
     if not specs:
         raise ConfigError("a learner has at least one module: policies or rl_module_spec names none")
     return MultiRLModule(
         {module_id: build_module(learner, module_id, each) for module_id, each in specs.items()}
-    )
+    ).of_learner()
 
 
 def _given_modules(learner: Any, module: Any) -> MultiRLModule:

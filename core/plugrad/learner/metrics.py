@@ -12,7 +12,7 @@ import numpy as np
 
 from plugrad.errors import LossError
 from plugrad.ops import Ops
-from plugrad.types import Array, ModuleID, Tensor
+from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
 
 SEPARATOR = "\n"
 """Between module id and key in the flat names of a program's metrics; no module id contains it."""
@@ -50,6 +50,44 @@ class Metrics:
             self.results.setdefault(module_id, {})[key] = self._plain(value)
         else:
             self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
+
+    def log_value(
+        self,
+        key: str | tuple[str, ...],
+        value: Any,
+        *,
+        reduce: str | None = "mean",
+        window: int | None = None,
+    ) -> None:
+        """As `register`, by RLlib's arguments.
+
+        Args:
+            key: `(module_id, name)`, or a name of `ALL_MODULES`.
+            value: as in `register`.
+            reduce: "mean" or None: results are means over the minibatches.
+            window: not read: each update has results of its own.
+
+        Raises:
+            LossError: any other `reduce`, or not a scalar inside a step.
+        """
+        if reduce not in ("mean", None):
+            raise LossError(
+                f"metric {key!r}: reduce={reduce!r}, but results are means over the minibatches: leave reduce out, or "
+                "keep what else you need yourself and report it in after_gradient_based_update"
+            )
+        module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
+        self.register(module_id, "/".join(names), value)
+
+    def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES, **how: Any) -> None:
+        """`log_value((key, name), value, **how)` of each."""
+        for name, value in values.items():
+            self.log_value((key, name), value, **how)
+
+    def peek(self, key: str | tuple[str, ...], default: Any = None) -> Any:
+        """What the last update reported under `(module_id, name)` or a name of `ALL_MODULES`; else `default`."""
+        module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
+        found = self.results.get(module_id, {})
+        return found.get("/".join(names), default) if names else found or default
 
     def _plain(self, value: Any) -> float | Array:
         array = np.array(self._to_numpy(value) if hasattr(value, "dtype") else value)

@@ -40,7 +40,7 @@ def add_module(
         config = learner.config.get_config_for_module(module_id)
         spec = replace(fill_spec(learner, module_id, spec), inference_only=False)
         module = build_module(learner, module_id, deepcopy(spec))
-        learner.module = type(learner.module)({**learner.module, module_id: module})
+        learner.module = type(learner.module)({**learner.module, module_id: module}).of_learner()
         learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
         if module_id in learner.trainable_module_ids:
             learner.configure_optimizers_for_module(module_id, config=config)
@@ -56,7 +56,7 @@ def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleI
     if not left:
         raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
     with all_or_nothing(learner):
-        learner.module = type(learner.module)(left)
+        learner.module = type(learner.module)(left).of_learner()
         for full_name in own:
             del learner.registered_optimizers[full_name]
         _forget(learner, module_id)

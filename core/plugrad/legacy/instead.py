@@ -1,6 +1,7 @@
 """What RLlib's users ask for and plugrad does not have: one answer each, naming the way here.
 
-Read by the errors about unknown settings, unknown methods of a config and arguments of `update`.
+Read by the errors about unknown settings, unknown methods of a config, arguments of `update` and unknown attributes of
+a learner.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,11 @@ _NO_AMP = "there is no mixed precision: losses and weights are float32"
 _COMPILE = "framework(backend, compile='forward_train' | 'complete_update' | 'auto' | 'none')"
 _RESOURCES = "learners(num_learners=..., num_cpus_per_learner=..., num_gpus_per_learner=...)"
 _RUNNERS = "env_runners(num_envs_per_env_runner=..., rollout_fragment_length=...)"
+_ALWAYS_CRITIC = (
+    "delete it: values are always learned; training(vf_loss_coeff=0.0) leaves their error out of the loss"
+)
+_ALWAYS_GAE = "delete it: advantages are always GAE's; training(lambda_=1.0) is returns to go minus values"
+_NO_DISTRIBUTION = "delete it: DQN learns expected values, not distributions"
 _NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
 
 INSTEAD = MappingProxyType(
@@ -59,6 +65,16 @@ INSTEAD = MappingProxyType(
         "placement_group": "learners(custom_resources_per_learner={...})",
         "load_state_path": "learner.restore_from_path(path, component='rl_module')",
         "modules_to_load": "group.restore_from_path(path, component='rl_module/<module id>')",
+        "use_critic": _ALWAYS_CRITIC,
+        "use_gae": _ALWAYS_GAE,
+        "adam_epsilon": "training(optimizer={'type': 'adam', 'eps': 1e-8})",
+        "td_error_loss_fn": "training(huber_delta=...): the Huber loss, which is half the square below huber_delta",
+        "num_atoms": _NO_DISTRIBUTION,
+        "v_min": _NO_DISTRIBUTION,
+        "v_max": _NO_DISTRIBUTION,
+        "noisy": "delete it: exploration is epsilon-greedy; training(epsilon=[[0, 1.0], [10_000, 0.05]])",
+        "bc_logstd_coeff": "override compute_loss_for_module and add the deviations' logarithm to the loss",
+        "burnin_len": "hide the first steps of each sequence with the column loss_mask",
         # methods of a config
         "api_stack": _ALWAYS_ON,
         "experimental": _ALWAYS_ON,
@@ -74,6 +90,29 @@ INSTEAD = MappingProxyType(
     }
 )
 """`{what is asked for: what to use}`."""
+
+INSTEAD_ON_LEARNERS = MappingProxyType(
+    {
+        "curr_kl_coeffs_per_module": "learner.coefficients[module_id]['kl_coeff'].numpy(); in a loss config.kl_coeff",
+        "entropy_coeff_schedulers_per_module": (
+            "learner.coefficients[module_id]['entropy_coeff'].numpy(); in a loss config.entropy_coeff"
+        ),
+        "moving_avg_sqd_adv_norms_per_module": (
+            "learner.coefficients[module_id]['moving_average_sqd_adv_norm_start'].numpy()"
+        ),
+        "last_update_ts_by_mid": "the counters in learner.get_state()['counters']",
+        "_named_optimizers": "learner.get_optimizers_for_module(module_id), or get_optimizer(module_id, name)",
+        "_optimizer_parameters": "learner.filter_param_dict_for_optimizer(gradients, optimizer)",
+        "_module_optimizers": "learner.get_optimizers_for_module(module_id)",
+        "_params": "learner.get_parameters(module) has their names, learner.get_weights() their values",
+        "_learner_connector": "learner.connectors, or learner.run_connectors(episodes)",
+        "_device": "learner.device",
+        "_weights_seq_no": "results[module_id]['weights_seq_no']",
+        "_get_global_norm_function": "_get_clip_function() returns (clipped, norm)",
+        "iterator": "learner.update(batch) for each batch",
+    }
+)
+"""`{attribute of RLlib's Learner: what to use}`."""
 
 
 def instead_of(name: str) -> str:

@@ -5,12 +5,13 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from plugrad.learner import disk
 from plugrad.learner.undo import all_or_nothing
 from plugrad.legacy.additional import ADDITIONAL, AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
+from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
 from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.overrides import (
     Bridge,
@@ -46,6 +47,20 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
         super().__init_subclass__(**kwargs)
         translate_overrides(cls)
         honour_overrides(cls, LegacyLearner, BRIDGES)
+
+    if not TYPE_CHECKING:  # else every misspelt name would be one of Any
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f" Here: {INSTEAD_ON_LEARNERS[name]}." if name in INSTEAD_ON_LEARNERS else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}.{hint}", name=name, obj=self
+            )
+
+    @property
+    def _module(self) -> Any:
+        """`learner.module`."""
+        warn_older("Learner._module", "Learner.module")
+        return self.module
 
     @property
     def hps(self) -> Hyperparameters:
@@ -107,6 +122,7 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
 
     # What the methods above ask of the Learner.
     config: Any
+    module: Any
     _given: tuple[Any, Any, Sequence[Any]]
     get_state: Callable[..., dict[str, Any]]
     restore_from_path: Callable[..., None]

@@ -1,0 +1,77 @@
+"""Weights of modules on disk, without a learner: a checkpoint of the kind "rl_module".
+
+Knows the checkpoint package, and of modules only their states.
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, NoReturn
+
+from plugrad.checkpoint import load_checkpoint, save_checkpoint
+from plugrad.errors import CheckpointError, ConfigError
+from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
+
+StrPath = str | PathLike[str]
+KIND = "rl_module"
+
+
+class SavesWeights:
+    """What one module and several have in common on disk."""
+
+    def save_to_path(self, path: StrPath) -> str:
+        """Save the weights, all or nothing; returns `path`. A directory keeps its newest save."""
+        weights = self.as_multi_rl_module().get_state()
+        metadata = {"kind": KIND, "module_ids": list(weights)}
+        return str(save_checkpoint(path, {COMPONENT_RL_MODULE: weights}, metadata=metadata, keep=1))
+
+    def restore_from_path(self, path: StrPath) -> None:
+        """Load weights: those that `save_to_path` wrote, or those in a checkpoint of a learner or an algorithm.
+
+        One module takes those of the only module there, several theirs by id.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be read or has no such weights.
+            UnknownModuleError: it has a module that is not here.
+            RestoreMismatchError: names, shapes or dtypes differ. Nothing is changed.
+        """
+        weights = weights_in(path)
+        several = self.as_multi_rl_module()
+        if several is not self:
+            if len(weights) != 1:
+                raise CheckpointError(
+                    f"{path} has the weights of {len(weights)} modules ({', '.join(weights)}), and this is one: "
+                    "MultiRLModule({module_id: module}).restore_from_path(path) takes each its own"
+                )
+            weights = {DEFAULT_MODULE_ID: next(iter(weights.values()))}
+        several.set_state(weights)
+
+    @classmethod
+    def from_checkpoint(cls, path: StrPath) -> NoReturn:
+        """A checkpoint imports no code, so it makes no module.
+
+        Raises:
+            ConfigError: always, with what to type.
+        """
+        raise ConfigError(
+            f"{cls.__name__}.from_checkpoint: a checkpoint holds weights and no code. Make the module and type "
+            "module.restore_from_path(path); or Learner.from_checkpoint(path).module for what a learner has saved"
+        )
+
+    # What the methods above ask of the modules.
+    def as_multi_rl_module(self) -> Any:
+        """See the module."""
+        raise NotImplementedError
+
+
+def weights_in(path: StrPath) -> dict[ModuleID, dict[str, Array]]:
+    """`{module_id: {parameter name: array}}` of a checkpoint of modules, a learner or an algorithm.
+
+    Raises:
+        CheckpointError: it cannot be read, or has no weights.
+    """
+    state: Any = load_checkpoint(path).state
+    state = state.get("learner", state) if isinstance(state, Mapping) else None
+    weights = state.get(COMPONENT_RL_MODULE) if isinstance(state, Mapping) else None
+    if not isinstance(weights, dict) or not all(isinstance(each, dict) for each in weights.values()):
+        raise CheckpointError(f"{path} holds no weights of modules")
+    return weights

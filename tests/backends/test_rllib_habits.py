@@ -1,0 +1,239 @@
+"""What code written for RLlib's present API asks for: it works, or the error says what to type."""
+
+import numpy as np
+import pytest
+from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, quick, with_modules
+
+from plugrad import ALL_MODULES, Columns, Learner, MultiRLModule, MultiRLModuleSpec, RLModuleSpec
+from plugrad import DEFAULT_MODULE_ID as P
+from plugrad.errors import CheckpointError, ConfigError, LossError, RestoreMismatchError, UnknownModuleError
+from plugrad_bc import BCConfig
+from plugrad_dqn import DQNConfig
+from plugrad_ppo import PPOConfig
+
+
+def config(backend, **training):
+    return quick(ppo_config(backend, **{"lr": 0.01, **training}))
+
+
+def build(backend, **training):
+    return config(backend, **training).build_learner()
+
+
+# --- the learner ---
+
+
+class ClonesAsTheGuideDoes(Learner):
+    """Behaviour cloning with the names that RLlib's guide uses."""
+
+    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        action_dist_class = self._module[module_id].get_inference_action_dist_cls()
+        dist = action_dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        loss = -self.ops.mean(dist.logp(batch[Columns.ACTIONS]))
+        self.metrics.log_value((module_id, "cloning_loss"), loss, window=1)
+        self.metrics.log_dict({"twice": 2.0 * loss}, key=module_id, window=1)
+        return loss
+
+
+def test_the_guides_own_example_of_behaviour_cloning_runs(backend):
+    learner = config(backend).learners(learner_class=ClonesAsTheGuideDoes).build_learner()
+    with pytest.warns(DeprecationWarning, match=r"use Learner\.module"):
+        results = learner.update(ppo_batch())[P]
+    assert results["cloning_loss"] == pytest.approx(results["total_loss"])
+    assert results["twice"] == pytest.approx(2 * results["total_loss"])
+    assert learner.metrics.peek((P, "cloning_loss")) == results["cloning_loss"]
+    assert learner.metrics.peek((P, "never"), default=3) == 3
+
+
+def test_a_value_logged_without_a_module_is_of_all_modules():
+    learner = build("numpy")
+    learner.metrics.log_value("mine", 5)
+    assert learner.metrics.peek("mine") == learner.metrics.results[ALL_MODULES]["mine"] == 5
+
+
+def test_another_reduction_than_the_mean_is_refused():
+    with pytest.raises(LossError, match=r"reduce='sum', but results are means"):
+        build("numpy").metrics.log_value("mine", 5, reduce="sum")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("curr_kl_coeffs_per_module", r"coefficients\[module_id\]\['kl_coeff'\]"),
+        ("entropy_coeff_schedulers_per_module", r"coefficients\[module_id\]\['entropy_coeff'\]"),
+        ("_named_optimizers", "get_optimizers_for_module"),
+        ("_params", "get_parameters"),
+        ("_learner_connector", "run_connectors"),
+    ],
+)
+def test_an_attribute_of_rllibs_learner_that_is_not_here_says_what_to_use(name, instead):
+    learner = build("numpy")
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'. Here: .*{instead}"):
+        getattr(learner, name)
+    with pytest.raises(AttributeError, match="'Learner' object has no attribute 'modul'"):
+        learner.modul  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("config_class", "name", "instead"),
+    [
+        (PPOConfig, "use_critic", "vf_loss_coeff"),
+        (PPOConfig, "use_gae", "lambda_"),
+        (DQNConfig, "adam_epsilon", "optimizer="),
+        (DQNConfig, "td_error_loss_fn", "huber_delta"),
+        (DQNConfig, "num_atoms", "not distributions"),
+        (DQNConfig, "noisy", "epsilon"),
+        (BCConfig, "bc_logstd_coeff", "compute_loss_for_module"),
+        (PPOConfig, "num_aggregator_actors_per_learner", "learner_connector"),
+    ],
+)
+def test_a_setting_of_rllibs_that_is_not_here_says_what_to_type(config_class, name, instead):
+    with pytest.raises(ConfigError, match=f"Here: .*{instead}"):
+        config_class().training(**{name: 1})
+    with pytest.raises(AttributeError, match=f"Here: .*{instead}"):
+        getattr(config_class(), name)
+
+
+# --- updates ---
+
+
+def test_update_without_arguments_takes_the_configs_minibatches_and_epochs(backend):
+    given = {"minibatch_size": 4, "num_epochs": 3}
+    one, other = build(backend, **given), build(backend)
+    one.update(ppo_batch()), other.update(ppo_batch(), **given)
+    assert digest(one.get_weights()) == digest(other.get_weights())
+    other = build(backend)
+    other.update(ppo_batch())  # one pass over the whole batch, as RLlib's update() without arguments
+    assert digest(one.get_weights()) != digest(other.get_weights())
+
+
+def test_rows_are_counted_once_however_many_epochs_train_on_them(backend):
+    learner = build(backend)
+    for number in (1, 2):
+        results = learner.update(ppo_batch(rows=16), minibatch_size=4, num_epochs=3)
+        assert results[P]["num_module_steps_trained"] == 16
+        assert results[P]["num_module_steps_trained_lifetime"] == 16 * number
+
+
+# --- modules ---
+
+
+def own_module(backend):
+    if backend == "torch":
+        import torch
+
+        from plugrad_torch import TorchRLModule
+
+        class Linear(TorchRLModule):
+            def setup(self):
+                self.layer = torch.nn.Linear(3, 2)
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.ACTION_DIST_INPUTS: self.layer(batch[Columns.OBS])}
+
+    else:
+        import keras
+
+        from plugrad_tf2 import Tf2RLModule
+
+        class Linear(Tf2RLModule):
+            def setup(self):
+                self.layer = keras.layers.Dense(2)
+                self.layer.build((None, 3))
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.ACTION_DIST_INPUTS: self.layer(batch[Columns.OBS])}
+
+    return RLModuleSpec(module_class=Linear, observation_space=OBSERVATIONS, action_space=TWO_ACTIONS)
+
+
+def test_a_spec_of_a_module_class_builds_it(backend):
+    module = own_module(backend).build()
+    assert module.observation_space is OBSERVATIONS
+    assert module.unwrapped() is module
+    assert len(module.get_state()) == 2
+
+
+def test_a_spec_without_a_module_class_says_that_a_learner_builds_it():
+    with pytest.raises(ConfigError, match="build_learner"):
+        RLModuleSpec().build()
+    with pytest.raises(ConfigError, match="MultiRLModule"):
+        MultiRLModuleSpec(rl_module_specs={"a": RLModuleSpec()}).build()
+
+
+def test_modules_are_put_together_one_by_one_and_compute_together(backend):
+    several = MultiRLModule()
+    one, other = own_module(backend).build(), own_module(backend).build()
+    several.add_module("a", one)
+    several.add_module("b", other)
+    batch = {"a": {Columns.OBS: one.ops.asarray(np.ones((2, 3), np.float32))}}
+    for forward in (several.forward_train, several.forward_exploration, several.forward_inference):
+        outputs = forward(batch)
+        assert list(outputs) == ["a"]
+        assert tuple(one.ops.shape(outputs["a"][Columns.ACTION_DIST_INPUTS])) == (2, 2)
+    with pytest.raises(ConfigError, match="'a' is there already"):
+        several.add_module("a", other)
+    several.add_module("a", other, override=True)
+    assert several["a"] is other
+    assert several.remove_module("b") is other
+    with pytest.raises(UnknownModuleError):
+        several.remove_module("b")
+    assert list(several) == ["a"]
+
+
+def test_a_learners_modules_are_changed_through_the_learner(backend):
+    learner = with_modules(config(backend), "a", "b").build_learner()
+    with pytest.raises(ConfigError, match=r"learner\.add_module"):
+        learner.module.add_module("c", learner.module["a"])
+    learner.remove_module("b")
+    with pytest.raises(ConfigError, match=r"learner\.remove_module"):
+        learner.module.remove_module("a")
+    assert list(learner.module) == ["a"]
+
+
+def test_trainable_variables_of_a_tensorflow_module_are_its_weights(backend):
+    module = own_module(backend).build()
+    found = module.parameters() if backend == "torch" else module.trainable_variables
+    assert sorted(tuple(each.shape) for each in found) == sorted(
+        each.shape for each in module.get_state().values()
+    )
+
+
+# --- weights on disk ---
+
+
+def test_modules_save_and_restore_their_weights(backend, tmp_path):
+    first, second = build(backend), config(backend).debugging(seed=2).build_learner()
+    assert first.module[P].save_to_path(tmp_path / "one") == str(tmp_path / "one")
+    second.module[P].restore_from_path(tmp_path / "one")
+    assert digest(second.get_weights()) == digest(first.get_weights())
+    first.module.save_to_path(tmp_path / "all")
+    third = config(backend).debugging(seed=3).build_learner()
+    third.module.restore_from_path(tmp_path / "all")
+    assert digest(third.get_weights()) == digest(first.get_weights())
+
+
+def test_modules_restore_weights_that_a_learner_saved(backend, tmp_path):
+    learner, other = build(backend), config(backend).debugging(seed=2).build_learner()
+    learner.update(ppo_batch())
+    learner.save_to_path(tmp_path / "c")
+    other.module[P].restore_from_path(tmp_path / "c")
+    assert digest(other.get_weights()) == digest(learner.get_weights())
+
+
+def test_weights_that_do_not_fit_are_refused_and_nothing_is_changed(backend, tmp_path):
+    learner = build(backend)
+    before = digest(learner.get_state())
+    quick(ppo_config(backend, hiddens=(5,))).build_learner().module[P].save_to_path(tmp_path / "wide")
+    with pytest.raises(RestoreMismatchError):
+        learner.module[P].restore_from_path(tmp_path / "wide")
+    with_modules(config(backend), "a", "b").build_learner().module.save_to_path(tmp_path / "two")
+    with pytest.raises(CheckpointError, match="the weights of 2 modules"):
+        learner.module[P].restore_from_path(tmp_path / "two")
+    with pytest.raises(UnknownModuleError):
+        learner.module.restore_from_path(tmp_path / "two")
+    with pytest.raises(CheckpointError):
+        learner.module[P].restore_from_path(tmp_path / "none")
+    assert digest(learner.get_state()) == before
+    with pytest.raises(ConfigError, match="restore_from_path"):
+        type(learner.module[P]).from_checkpoint(tmp_path / "two")
