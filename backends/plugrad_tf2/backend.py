@@ -73,7 +73,13 @@ def is_module_compatible_with_learner(module: RLModule) -> bool:
 @hookimpl
 def get_parameters(module: Tf2RLModule) -> list[tf.Variable]:
     """The trainable variables, in canonical order."""
-    return [weight for weight in module.named_weights().values() if weight.trainable]
+    return list(module.named_trained().values())
+
+
+@hookimpl
+def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
+    """Variables that are not trained: statistics, seeds, frozen layers."""
+    return {name: TensorVariable.around(each) for name, each in module.named_buffers().items()}
 
 
 @hookimpl

@@ -1,7 +1,9 @@
 """RLModules of TensorFlow: the base of users' modules, and neutral networks as a module."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,13 +17,15 @@ from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
+from plugrad_tf2.modes import call_in_mode, takes_training
 
 
-class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
+class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
     """A `tf.Module` that a learner trains: make variables or Keras layers in `setup`, compute columns in `_forward`."""
 
     framework: ClassVar[str] = "tf2"
     ops: ClassVar[Ops] = ops
+    _mode: bool | None = None
 
     def __init__(self, **spec: Any) -> None:
         tf.Module.__init__(self)
@@ -31,21 +35,44 @@ class Tf2RLModule(tf.Module, RLModule):  # type: ignore[misc]
         """`{name: variable}` in canonical order: by name, which is where a variable is kept (`layers.0.kernel`).
 
         Not the variables' own names: TensorFlow calls every unnamed one `Variable`, and Keras counts its layers. The
-        weights of a Keras layer are numbered in its own order.
+        weights of a Keras layer are numbered in its own order, then its seeds. What is not trained is among them.
         """
-        named: dict[int, tuple[str, tf.Variable]] = {}
-        for name, variable in sorted(self._found()):
-            # One that is kept at two places has the first name.
-            named.setdefault(id(variable), (name, variable))
+        return {name: variable for name, (variable, _) in self._named().items()}
+
+    def named_buffers(self) -> dict[str, tf.Variable]:
+        """Those of `named_weights` that are not trained: statistics, seeds, frozen layers."""
+        return {name: variable for name, (variable, is_trained) in self._named().items() if not is_trained}
+
+    def named_trained(self) -> dict[str, tf.Variable]:
+        """Those of `named_weights` that are trained."""
+        return {name: variable for name, (variable, is_trained) in self._named().items() if is_trained}
+
+    def _named(self) -> dict[str, tuple[tf.Variable, bool]]:
+        """`{name: (variable, whether it is trained)}`; one that is kept at two places has the first name."""
+        named: dict[int, tuple[str, tuple[tf.Variable, bool]]] = {}
+        for name, variable, is_trained in sorted(self._found(), key=itemgetter(0)):
+            named.setdefault(id(variable), (name, (variable, is_trained)))
         return dict(named.values())
 
-    def _found(self) -> Iterator[tuple[str, tf.Variable]]:
+    def _found(self) -> Iterator[tuple[str, tf.Variable, bool]]:
         for path, owner in self._flatten(predicate=_has_weights, with_path=True):
             name = ".".join(map(str, path))
             if isinstance(owner, tf.Variable):
-                yield name, owner
+                yield name, owner, owner.trainable
             else:
-                yield from ((f"{name}.{n}.{each.name}", each.value) for n, each in enumerate(owner.weights))
+                trained = {id(each) for each in owner.trainable_weights}
+                for n, each in enumerate(_variables_of(owner)):
+                    yield f"{name}.{n}.{each.name}", each.value, id(each) in trained
+
+    def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See `RLModule.in_mode`: Keras layers that are called without `training=` get this one."""
+        if self._mode is not None:
+            return forward(*args, **kwargs)
+        self._mode = training
+        try:
+            return call_in_mode(training, partial(forward, *args, **kwargs))
+        finally:
+            self._mode = None
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
@@ -89,14 +116,19 @@ class Tf2Model(Tf2RLModule):
             model_config=spec.model_config,
         )
         self.model = model
+        self._takes_training = takes_training(model)
         space: Any = spec.observation_space
-        model(tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name))
+        first = tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name)
+        self.in_mode(False, self._call, first)
+
+    def _call(self, obs: Any) -> Any:
+        return self.model(obs, training=self._mode) if self._takes_training else self.model(obs)
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return columns_of(self.model(batch[Columns.OBS]))
+        return columns_of(self._call(batch[Columns.OBS]))
 
 
-class Tf2Network(Tf2RLModule):
+class Tf2Network(Tf2RLModule, has_modes=False):
     """A neutral network as a TensorFlow module.
 
     Args:
@@ -127,6 +159,14 @@ class Tf2Network(Tf2RLModule):
     def named_weights(self) -> dict[str, tf.Variable]:
         """In the network's order."""
         return dict(self._weights)
+
+    def named_trained(self) -> dict[str, tf.Variable]:
+        """All of them."""
+        return self.named_weights()
+
+    def named_buffers(self) -> dict[str, tf.Variable]:
+        """None."""
+        return {}
 
     def forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         """See `RLModule`; one traced call outside of updates."""
@@ -162,6 +202,13 @@ class Tf2Network(Tf2RLModule):
 
     def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self.network.forward(ops, self._lent, batch, value=False)
+
+
+def _variables_of(layer: Any) -> list[Any]:
+    """Weights, then the seeds of its random numbers; not what Keras' own training measures."""
+    weights = list(layer.weights)
+    others = {id(each) for each in (*weights, *getattr(layer, "metrics_variables", ()))}
+    return weights + [each for each in layer.variables if id(each) not in others]
 
 
 def _has_weights(value: Any) -> bool:

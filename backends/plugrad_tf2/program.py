@@ -146,9 +146,8 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
         batch[column]
     # Made anew for each trace: it captures the tensors that the module is lent in that trace.
-    outputs: dict[str, Any] = tf.function(
-        partial(module._forward_train, batch), autograph=False, jit_compile=True
-    )()
+    forward = tf.function(partial(module._forward_train, batch), autograph=False, jit_compile=True)
+    outputs: dict[str, Any] = module.in_mode(True, forward)
     return outputs
 
 

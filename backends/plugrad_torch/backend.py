@@ -21,7 +21,7 @@ from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_torch import differentiation, native, program, reduction, stepping, watching
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
-from plugrad_torch.variables import FlatParameters, Lend, TensorVariable
+from plugrad_torch.variables import BufferVariable, FlatParameters, Lend, TensorVariable, places_of
 
 
 @hookimpl
@@ -74,6 +74,16 @@ def is_module_compatible_with_learner(module: RLModule) -> bool:
 def get_parameters(module: TorchRLModule) -> list[torch.nn.Parameter]:
     """Those that require gradients, in canonical order."""
     return [param for param in module.named_weights().values() if param.requires_grad]
+
+
+@hookimpl
+def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
+    """Buffers of its `state_dict`, and parameters that require no gradient."""
+    return {
+        name: BufferVariable(places_of(module, id(each)))
+        for name, each in module.named_state().items()
+        if not each.requires_grad
+    }
 
 
 @hookimpl

@@ -1,6 +1,6 @@
 """RLModules of torch: the base of users' modules, and neutral networks as a module."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -15,13 +15,15 @@ from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, columns_of
 from plugrad.types import Array
 from plugrad_torch import ops
+from plugrad_torch.variables import places_of, to_numpy
 
 
-class TorchRLModule(torch.nn.Module, RLModule):
+class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     """A `torch.nn.Module` that a learner trains: make layers in `setup`, compute columns in `_forward`."""
 
     framework: ClassVar[str] = "torch"
     ops: ClassVar[Ops] = ops
+    _mode_is_set = False
 
     def __init__(self, **spec: Any) -> None:
         torch.nn.Module.__init__(self)
@@ -31,19 +33,38 @@ class TorchRLModule(torch.nn.Module, RLModule):
         """`{name: parameter}` in canonical order: by name, since `named_parameters` depends on nesting."""
         return dict(sorted(self.named_parameters()))
 
+    def named_state(self) -> dict[str, Tensor]:
+        """`{name: tensor}` of parameters and of the buffers that a `state_dict` has, by name."""
+        return dict(sorted({**self.named_weights(), **self._named_buffers()}.items()))
+
+    def _named_buffers(self) -> dict[str, Tensor]:
+        hidden = {
+            id(each._buffers[key]) for each in self.modules() for key in each._non_persistent_buffers_set
+        }
+        return {name: each for name, each in self.named_buffers() if id(each) not in hidden}
+
+    def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See `RLModule.in_mode`: `self.train(training)`, then each layer gets its own flag back."""
+        if self._mode_is_set:
+            return forward(*args, **kwargs)
+        flags = [(each, each.training) for each in self.modules()]
+        self.__dict__["_mode_is_set"] = True
+        try:
+            self.train(training)
+            return forward(*args, **kwargs)
+        finally:
+            self.__dict__["_mode_is_set"] = False
+            for each, flag in flags:
+                each.__dict__["training"] = flag
+
     @contextmanager
     def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         """See `RLModule.lend`: torch reads its parameters from dicts, where these stand meanwhile, at every place."""
-        weights = self.named_weights()
-        lent = {id(weights[name]): tensor for name, tensor in tensors.items()}
-        slots = [
-            (each._parameters, key, own)
-            for each in self.modules()
-            for key, own in each._parameters.items()
-            if id(own) in lent
-        ]
+        state = self.named_state()
+        lent = {id(state[name]): tensor for name, tensor in tensors.items()}
+        slots = [(owner, key, owner[key]) for own in lent for owner, key in places_of(self, own)]
         for owner, key, own in slots:
-            owner[key] = lent[id(own)]  # type: ignore[assignment]
+            owner[key] = lent[id(own)]
         try:
             yield
         finally:
@@ -52,12 +73,12 @@ class TorchRLModule(torch.nn.Module, RLModule):
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
-        return {name: param.detach().cpu().numpy().copy() for name, param in self.named_weights().items()}
+        return {name: to_numpy(tensor) for name, tensor in self.named_state().items()}
 
     def _load(self, state: Mapping[str, Array]) -> None:
         with torch.no_grad():
-            for name, param in self.named_weights().items():
-                param.copy_(torch.as_tensor(np.array(state[name])))
+            for name, tensor in self.named_state().items():
+                tensor.copy_(torch.as_tensor(np.array(state[name])))
 
 
 class TorchModel(TorchRLModule):
@@ -80,7 +101,7 @@ class TorchModel(TorchRLModule):
         return columns_of(self.model(batch[Columns.OBS]))
 
 
-class TorchNetwork(TorchRLModule):
+class TorchNetwork(TorchRLModule, has_modes=False):
     """A neutral network as a torch module.
 
     Args:
@@ -109,6 +130,10 @@ class TorchNetwork(TorchRLModule):
     def named_weights(self) -> dict[str, Any]:
         """In the network's order."""
         return {name: self._parameters[key] for name, key in self._keys.items()}
+
+    def named_state(self) -> dict[str, Any]:
+        """Its weights: it has no buffers."""
+        return self.named_weights()
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self.network.forward(ops, self.named_weights(), batch, value=True)

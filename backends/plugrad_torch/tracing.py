@@ -19,10 +19,11 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.capture import CapturedStep
 from plugrad_torch.gathering import tuples
 from plugrad_torch.inductor import compile_graph
-from plugrad_torch.variables import FlatParameters, TensorVariable
+from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
 log = logging.getLogger("plugrad")
 Place = tuple[ModuleID, str]
+Replaceable = FlatParameters | TensorVariable | BufferVariable
 
 
 class CompiledStep:
@@ -45,7 +46,7 @@ class CompiledStep:
     ) -> None:
         self.names: list[str] = []
         self._step = step
-        self._variables = [each for each in variables if isinstance(each, FlatParameters | TensorVariable)]
+        self._variables = [each for each in variables if isinstance(each, Replaceable)]
         self._places: list[Place] = [(mid, column) for mid, rows in minibatch.items() for column in rows]
         self._changed: list[int] = []
         state = [variable.read().detach() for variable in self._variables]
@@ -139,9 +140,7 @@ def _whole(column: Tensor) -> Tensor:
 
 
 @contextmanager
-def _replaced(
-    variables: Sequence[FlatParameters | TensorVariable], tracers: Sequence[Tensor]
-) -> Iterator[None]:
+def _replaced(variables: Sequence[Replaceable], tracers: Sequence[Tensor]) -> Iterator[None]:
     """While it lasts, the variables are tracers; a tracer that stayed behind would break the next update."""
     for variable, tracer in zip(variables, tracers, strict=True):
         variable.tracer = tracer

@@ -16,6 +16,9 @@ from plugrad.gradients import Layout
 from plugrad.types import Array, ParamRef
 from plugrad_torch import ops
 
+Place = tuple[Any, str]
+"""A dict of parameters or buffers of a module, and a key of it."""
+
 
 class Lend(Protocol):
     """Lets the modules compute with other tensors than their parameters, for a while."""
@@ -59,6 +62,79 @@ class TensorVariable:
     def numpy(self) -> Array:
         """A copy as numpy."""
         return self.value.detach().cpu().numpy().copy()
+
+
+class BufferVariable:
+    """A buffer or a frozen parameter of a module, which computes with what stands in its places.
+
+    Args:
+        places: `(dict, key)` of every place where modules keep it.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = list(places)
+        self._own: Tensor | None = None
+
+    @property
+    def tracer(self) -> Tensor | None:
+        """While traced: what the modules compute with in its place."""
+        return None if self._own is None else self.read()
+
+    @tracer.setter
+    def tracer(self, tensor: Tensor | None) -> None:
+        if tensor is None:
+            if self._own is not None:
+                self._put(self._own)
+            self._own = None
+            return
+        own = self.read()
+        # Modules change their buffers in place: it must not be the program's argument that they change.
+        self._put(tensor if isinstance(own, torch.nn.Parameter) else tensor.clone())
+        self._own = own
+
+    def _put(self, tensor: Tensor) -> None:
+        for owner, key in self._places:
+            owner[key] = tensor
+
+    def read(self) -> Tensor:
+        """The live tensor."""
+        owner, key = self._places[0]
+        tensor: Tensor = owner[key]
+        return tensor
+
+    def assign(self, value: Any) -> None:
+        """Copy a number, array or tensor into the tensor."""
+        if self._own is not None:
+            self._put(value)
+            return
+        with torch.no_grad():
+            self.read().copy_(_as_tensor(value))
+
+    def snapshot(self) -> Tensor:
+        """A copy on the same device."""
+        return self.read().detach().clone()
+
+    def numpy(self) -> Array:
+        """A copy as numpy."""
+        return to_numpy(self.read())
+
+
+def places_of(module: torch.nn.Module, tensor_id: int) -> list[Place]:
+    """Where a module and those in it keep the parameter or buffer with this `id`."""
+    return [
+        (kept, key)
+        for each in module.modules()
+        for kept in (each._parameters, each._buffers)
+        for key, own in kept.items()
+        if id(own) == tensor_id
+    ]
+
+
+def to_numpy(tensor: Tensor) -> Array:
+    """A copy as numpy, which knows no bfloat16: such are float32."""
+    tensor = tensor.detach().cpu()
+    array: Array = (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
+    return array
 
 
 class FlatParameters:

@@ -3,7 +3,7 @@
 A backend joins this class with its framework's module class. Knows no framework.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ from plugrad.columns import Columns
 from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
 from plugrad.legacy.rl_module import LegacyRLModule
+from plugrad.module_modes import keep_modes
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.saved_weights import SavesWeights
@@ -35,6 +36,12 @@ class RLModule(SavesWeights, LegacyRLModule):
     """The neutral network behind this module, if it has one: acting may then run it in numpy."""
     _made_by: Any = None
     """The `module_class` that made the model in this module, if it is a model that was adopted."""
+
+    def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
+        """A subclass's methods run in their modes; `has_modes=False`: its layers have none, so nothing is set."""
+        super().__init_subclass__(**kwargs)
+        if has_modes and cls.in_mode is not RLModule.in_mode:
+            keep_modes(cls)
 
     def __init__(
         self,
@@ -63,7 +70,7 @@ class RLModule(SavesWeights, LegacyRLModule):
         return self._forward_exploration(batch, **kwargs)
 
     def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Columns for the loss. Traced in compiled modes."""
+        """Columns for the loss, in training mode. Traced in compiled modes."""
         return self._forward_train(batch, **kwargs)
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
@@ -80,6 +87,19 @@ class RLModule(SavesWeights, LegacyRLModule):
     def _forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self._forward(batch, **kwargs)
 
+    def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`forward(*args, **kwargs)` with the layers of this module in training mode or in inference mode.
+
+        `forward_train` runs in training mode; `forward_exploration`, `forward_inference` and `compute_values` in
+        inference mode. Where one of them calls another, the outermost call decides. The former mode is put back,
+        whatever is raised. A backend whose layers have modes overrides this in its module class; here there are none.
+
+        Args:
+            training: which of the two.
+            forward: what to call.
+        """
+        return forward(*args, **kwargs)
+
     def lend(self, tensors: Mapping[str, Tensor]) -> AbstractContextManager[None]:
         """Compute with these tensors in place of the parameters of these names, while the context lasts.
 
@@ -95,7 +115,7 @@ class RLModule(SavesWeights, LegacyRLModule):
         )
 
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """State values [B]; from `forward_train` unless a module knows better."""
+        """State values [B], in inference mode; from `forward_train` unless a module knows better."""
         return self.forward_train(batch)[Columns.VF_PREDS]
 
     def unwrapped(self) -> "RLModule":

@@ -37,7 +37,7 @@ class BackendInfo:
             and leaves out what is not: `"complete_update"` (the whole update, or each step, as one traced program),
             `"exact_kinks"` (gradients at kinks are those of `plugrad.ops`), `"fused_step"` (an `apply_gradients` of its
             own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`adopt_module` takes
-            models), `"xla"`.
+            models, which keep what `get_buffers` says, and are trained and act in their modes), `"xla"`.
     """
 
     name: str
@@ -188,6 +188,21 @@ class BackendSpec:
         @hookimpl
         def get_parameters(module):
             return list(module.parameters())
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def get_buffers(self, learner: Any, module: RLModule) -> Mapping[str, Variable]:
+        """What the module keeps beside trained parameters, as variables by their names in `module.get_state()`.
+
+        Statistics of normalisation, counters, seeds, frozen parameters. An update undoes them after an error, and a
+        program finds them among its `variables`. Learners of a group make them equal after each update: floats by their
+        mean over rows, all else as on learner 0. `read` gives what the module computes with, in programs too.
+        Default: none. Called when modules are built.
+
+            @hookimpl
+            def get_buffers(module):
+                return {name: MyVariable.around(each) for name, each in module.buffers()}
         """
         raise NotImplementedError
 

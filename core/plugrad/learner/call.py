@@ -14,6 +14,7 @@ from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import nonfinite
 from plugrad.learner.accumulation import with_part_weights
+from plugrad.learner.buffers import average
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.hyperparameters import TIMESTEP
 from plugrad.learner.minibatches import Cut, evened, indices, on_host, units
@@ -142,7 +143,9 @@ class UpdateCall:
         columns, order = with_part_weights(columns, order, cut.accumulate)
         if program.static_minibatches:
             columns, order = evened(columns, order, cut.accumulate)
-        return summed(learner, self._means(program, columns, order), columns)
+        means = summed(learner, self._means(program, columns, order), columns)
+        average(learner, columns)
+        return means
 
     def _means(
         self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]

@@ -9,6 +9,7 @@ from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
+from plugrad.ops import Variable
 from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import Array, ModuleID
 
@@ -72,6 +73,12 @@ def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> N
             learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
     for coefficients in learner.coefficients.values():
         coefficients.move_to(timestep)
+
+
+@hookimpl
+def get_buffers() -> Mapping[str, Variable]:
+    """None: modules are parameters."""
+    return {}
 
 
 @hookimpl

@@ -75,6 +75,10 @@ class HookedMethods:
         )
         return adopted
 
+    def _get_buffers(self, module: RLModule) -> Mapping[str, Variable]:
+        buffers: Mapping[str, Variable] = self._provide("get_buffers", module=module)
+        return buffers
+
     def _get_exploration_inputs(self, *, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
         """What actions are sampled from while exploring: inputs [B, inputs] of the action distribution, in numpy."""
         inputs: Array = self._provide("get_exploration_inputs", module_id=module_id, fwd_out=fwd_out)

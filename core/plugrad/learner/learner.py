@@ -23,6 +23,7 @@ from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import defaults, disk, modules, optimizer_registry, sharing, step
 from plugrad.learner.acting import ActingMethods
 from plugrad.learner.broadcasting import ShapeWatch
+from plugrad.learner.buffers import Buffers, find_buffers
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -94,6 +95,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.module: MultiRLModule = MultiRLModule({})
         self.registered_optimizers: dict[str, RegisteredOptimizer] = {}
         self.targets: dict[ModuleID, TargetNetwork] = {}
+        self.buffers: Buffers = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.counters: dict[str, int] = {}
@@ -144,6 +146,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
         self.configure_optimizers()
+        self.buffers = find_buffers(self)
         for module_id in self.trainable_module_ids:
             make_target_network(self, module_id, self.config.get_config_for_module(module_id))
         self.connectors = make_connectors(self)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
+from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.inference import Actor
 from plugrad.learner.target_networks import make_target_network
@@ -44,6 +45,7 @@ def add_module(
         learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
         if module_id in learner.trainable_module_ids:
             learner.configure_optimizers_for_module(module_id, config=config)
+            learner.buffers = find_buffers(learner)
             make_target_network(learner, module_id, config)
         _settle(learner, trained)
         learner.tell("module_added", module_id=module_id)
@@ -99,6 +101,7 @@ def _own_optimizers(learner: Any, module_id: ModuleID) -> list[str]:
 def _forget(learner: Any, module_id: ModuleID) -> None:
     """All else that has its name on it: a module added again under this id begins anew."""
     learner.targets.pop(module_id, None)
+    learner.buffers.pop(module_id, None)
     learner.coefficients.pop(module_id)
     learner.metrics.results.pop(module_id, None)
     for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:

@@ -10,6 +10,7 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.hooks.manager import Plugin
 from plugrad.learner import disk
 from plugrad.learner import state as state_of
+from plugrad.learner.buffers import with_present_buffers
 from plugrad.learner.components import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.hyperparameters import Hyperparameters, chosen, follow_schedules, log_differences
 from plugrad.learner.provenance import warn_of_differences
@@ -82,12 +83,12 @@ class RememberingMethods:
         state_of.set_optimizers(self, state)
 
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
-        """`{module_id: {parameter name: numpy copy}}`."""
+        """`{module_id: {name: numpy copy}}` of parameters and buffers, under the framework's own names."""
         return self.module.get_state()
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load weights of `get_weights`."""
-        self.module.set_state(weights)
+        """Load weights of `get_weights`. Buffers that are missing in them stay as they are; a warning names them."""
+        self.module.set_state(with_present_buffers(self, weights))
         self.weights_version += 1
 
     def get_metadata(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import RestoreMismatchError
+from plugrad.learner.buffers import with_present_buffers
 from plugrad.learner.components import COMPONENTS, Parts, parts_in, paths_of
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.optimizers import Optimizer
@@ -62,6 +63,8 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
     Raises:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
     """
+    if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
+        state = {**state, COMPONENT_RL_MODULE: with_present_buffers(learner, state[COMPONENT_RL_MODULE])}
     _check(learner, state)
     generators = generators_of(state["streams"]["generators"]) if "streams" in state else {}
     if COMPONENT_RL_MODULE in state:

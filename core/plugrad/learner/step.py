@@ -20,6 +20,7 @@ from plugrad.gradients import (
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, PartWeights, accumulated, weighed_losses
 from plugrad.learner.broadcasting import ShapeWatch
+from plugrad.learner.buffers import after_step, before_step
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import merge
 from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
@@ -70,6 +71,7 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
         check_names(answer[2], learner.layouts, "compute_gradients")
         return answer
 
+    buffers = before_step(learner, batch)
     with learner.metrics.step() as metrics:
         losses, fwd_out, raw = accumulated(learner, batch, differentiate)
         reduced = learner._reduce_gradients(marked(learner, losses, raw))
@@ -81,6 +83,7 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
             learner.finite = _all_finite(learner, {}, reduced, gradients)
         try:
             learner.apply_gradients(gradients)
+            after_step(learner, buffers)
             _report(learner, losses, metrics, learner.finite)
             if learner.names_parameters:
                 _report_parameters(learner, (raw, gradients))

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from plugrad.learner.buffers import variables_of
 from plugrad.ops import Variable
 from plugrad.types import Tensor
 
 _PARTS = ("config", "module", "connectors", "_call", "_actor")
-_BY_NAME = ("registered_optimizers", "targets", "coefficients", "streams")
+_BY_NAME = ("registered_optimizers", "targets", "coefficients", "streams", "buffers")
 
 
 def state_variables(learner: Any) -> list[Variable]:
@@ -20,7 +21,7 @@ def state_variables(learner: Any) -> list[Variable]:
     variables += [target.variable for _, target in sorted(learner.targets.items())]
     for _, coefficients in sorted(learner.coefficients.items()):
         variables += coefficients.variables.values()
-    return variables
+    return variables + variables_of(learner.buffers)
 
 
 class Undo:

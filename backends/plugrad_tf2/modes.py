@@ -1,0 +1,53 @@
+"""Training and inference mode of Keras layers, which have it from the call that they are part of.
+
+A layer that is called without `training=` takes that of the layer around it. So what shall run in a mode is called
+within a layer that does nothing else.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+
+class _Around(tf.keras.layers.Layer):  # type: ignore[misc]
+    """Calls what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(name="mode", dtype="float32", autocast=False)
+        self.built = True
+
+    def call(self, work: Any, training: bool = False) -> None:
+        """`work()`, for whose result and errors Keras has no eyes."""
+        work()
+
+
+@cache
+def _around() -> _Around:
+    return _Around()
+
+
+def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
+    """`work()`, in which Keras layers that are called without `training=` have this one."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def noting() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # Keras would make another one of it
+            errors.append(error)
+
+    _around()(work=noting, training=training)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def takes_training(model: Any) -> bool:
+    """Whether a model that is no Keras layer, which needs nobody to tell it, may be called with `training=`."""
+    if isinstance(model, tf.keras.layers.Layer):
+        return False
+    return "training" in inspect.signature(model).parameters

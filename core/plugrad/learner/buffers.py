@@ -1,0 +1,130 @@
+"""What modules keep beside what is trained: statistics of BatchNorm, counters, seeds, frozen parameters.
+
+A backend says what they are (the hook `get_buffers`). They are state as parameters are: undone after an error, carried
+by programs, equal on all learners of a group. Built-in networks have none, and then nothing is done here. Knows no
+framework.
+"""
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.learner.sharing import WEIGHTS
+from plugrad.ops import Variable
+from plugrad.types import Array, ModuleID, Tensor
+
+Buffers = dict[ModuleID, dict[str, Variable]]
+"""`{module_id: {name: variable}}`; only modules that have some."""
+
+
+def find_buffers(learner: Any) -> Buffers:
+    """Those of all modules that the backend can train, under their names in `module.get_state()`."""
+    found = {
+        module_id: dict(learner._get_buffers(learner.module[module_id]))
+        for module_id in learner.trainable_module_ids
+    }
+    return {module_id: each for module_id, each in found.items() if each}
+
+
+def variables_of(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
+    """Their variables, in an order that does not depend on how the modules came; of all modules, or of these."""
+    return [
+        variable
+        for module_id, each in sorted(buffers.items())
+        if module_ids is None or module_id in module_ids
+        for variable in each.values()
+    ]
+
+
+# --- a step that must not count ---
+
+
+def before_step(learner: Any, module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
+    """Copies of the buffers of these modules, if this step may have to leave everything as it is. Traced."""
+    if learner.config.nonfinite != "skip" and not learner.names_parameters:
+        return []
+    return [(each, each.snapshot()) for each in variables_of(learner.buffers, module_ids)]
+
+
+def after_step(learner: Any, before: Sequence[tuple[Variable, Tensor]]) -> None:
+    """Put the copies back if the step is not finite. Traced."""
+    for variable, old in before:
+        variable.assign(learner.guard(variable.read(), old))
+
+
+# --- learners of a group ---
+
+
+def average(learner: Any, columns: Batch) -> None:
+    """Make the buffers of all learners of a group equal, after a program.
+
+    Floats become the mean over the learners, weighted by the rows of the module that each of them trained on. All else
+    (counters, seeds, masks) becomes that of learner 0.
+
+    Args:
+        learner: alone, or one of a group.
+        columns: the batch of this program, with the learner's weights (`plugrad.learner.sharing`).
+    """
+    own = {module_id: each for module_id, each in learner.buffers.items() if module_id in columns}
+    if learner.collective is None or not own:
+        return
+    is_first = learner.collective.rank == 0
+    parts: list[Array] = []
+    for module_id in sorted(own):
+        weight = float(np.mean(columns[WEIGHTS][module_id], dtype=np.float64))
+        parts.append(np.array([weight]))
+        parts += [_contribution(each.numpy(), weight, is_first) for each in own[module_id].values()]
+    total = learner.collective.all_reduce(np.concatenate(parts))
+    sums = iter(np.split(total, np.cumsum([len(each) for each in parts])[:-1]))
+    for module_id in sorted(own):
+        weights = float(next(sums)[0])
+        for variable in own[module_id].values():
+            variable.assign(_mean(next(sums), weights, variable.numpy()))
+
+
+def _contribution(value: Array, weight: float, is_first: bool) -> Array:
+    """What one learner adds to a sum, in float64: its weighted part, or the bytes of learner 0's value."""
+    if value.dtype.kind == "f":
+        # A learner without rows says nothing, whatever it computed with the row that it was given.
+        return weight * value.astype(np.float64).ravel() if weight else np.zeros(value.size)
+    taken = np.frombuffer(value.tobytes(), np.uint8).astype(np.float64)
+    return taken if is_first else np.zeros_like(taken)
+
+
+def _mean(total: Array, weights: float, like: Array) -> Array:
+    if like.dtype.kind == "f":
+        return np.asarray(total / weights, like.dtype).reshape(like.shape)
+    return np.frombuffer(total.astype(np.uint8).tobytes(), like.dtype).reshape(like.shape)
+
+
+# --- states that were saved before buffers were part of them ---
+
+
+def with_present_buffers(learner: Any, weights: Any) -> Any:
+    """Weights of `get_weights`; buffers that are missing in them stay as they are, and a warning names them.
+
+    Args:
+        learner: whose buffers.
+        weights: `{module_id: {name: array}}` as they were given: nothing of it is checked here.
+    """
+    if not isinstance(weights, Mapping) or not learner.buffers:
+        return weights
+    missing = {
+        module_id: {
+            name: variable.numpy() for name, variable in own.items() if name not in weights[module_id]
+        }
+        for module_id, own in learner.buffers.items()
+        if isinstance(weights.get(module_id), Mapping)
+    }
+    names = [f"{module_id}/{name}" for module_id, each in missing.items() for name in each]
+    if not names:
+        return weights
+    warnings.warn(
+        f"the state has no values of {', '.join(names)}: they stay as they are. It was saved without them; until "
+        "updates have moved them, acting may differ from what was saved",
+        stacklevel=3,
+    )
+    return {module_id: {**each, **missing.get(module_id, {})} for module_id, each in weights.items()}

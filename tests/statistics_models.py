@@ -1,0 +1,67 @@
+"""Users' models with BatchNorm and Dropout, the same in each framework: what acts otherwise than it is trained."""
+
+from importlib.util import find_spec
+
+RATE = 0.5
+
+if find_spec("torch"):
+    import torch
+
+    class TorchNormed(torch.nn.Module):
+        """A policy and a value over BatchNorm and Dropout."""
+
+        def __init__(self, dropout=RATE):
+            super().__init__()
+            self.body = torch.nn.Sequential(
+                torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Dropout(dropout)
+            )
+            self.head = torch.nn.Linear(8, 3)
+
+        def forward(self, obs):
+            outputs = self.head(self.body(obs))
+            return outputs[:, :2], outputs[:, 2:]
+
+
+if find_spec("tensorflow"):
+    import tensorflow as tf
+
+    class Tf2Normed(tf.keras.Model):
+        """A policy and a value over BatchNorm and Dropout."""
+
+        def __init__(self, dropout=RATE):
+            super().__init__()
+            self.body = tf.keras.Sequential(
+                [
+                    tf.keras.layers.Dense(8),
+                    tf.keras.layers.BatchNormalization(),
+                    tf.keras.layers.Activation("tanh"),
+                    tf.keras.layers.Dropout(dropout),
+                ]
+            )
+            self.head = tf.keras.layers.Dense(3)
+
+        def call(self, obs):
+            outputs = self.head(self.body(obs))
+            return outputs[:, :2], outputs[:, 2:]
+
+
+STATISTICS = {
+    "torch": ("model.body.1.num_batches_tracked", "model.body.1.running_mean", "model.body.1.running_var"),
+    "tf2": ("model.4.moving_mean", "model.5.moving_variance", "model.8.seed_generator_state"),
+}
+"""Names of what they keep beside their parameters."""
+
+
+def normed(backend, seed=0, **settings):
+    """A new one; equal seeds give equal ones."""
+    if backend == "torch":
+        torch.manual_seed(seed)
+        return TorchNormed(**settings)
+    tf.keras.utils.set_random_seed(seed)
+    return Tf2Normed(**settings)
+
+
+def statistics(learner, module_id="default_policy"):
+    """What the learner's model keeps beside its parameters, by name."""
+    weights = learner.get_weights()[module_id]
+    return {name: weights[name] for name in STATISTICS[learner.config.backend] if name in weights}
