@@ -15,6 +15,7 @@ PAGES = [
     "performance.md",
     "quick-start.md",
     "update.md",
+    "use-a-policy.md",
     "your-simulator.md",
 ]
 
