@@ -17,6 +17,7 @@ from plugrad.errors import PlugradError
 from plugrad.group.env_runner_actor import EnvRunnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, patient_answers, start
 from plugrad.group.ray_start import ray_for, reserved
+from plugrad.group.raylet import put
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.episode_metrics import WINDOW, summary
 from plugrad.streams import stream
@@ -62,7 +63,7 @@ class RemoteEnvRunners:
         """Episodes of all runners, in the order of their ranks; see `EnvRunner.sample`."""
         version, weights = self._weights()
         if version != self._sent[0]:
-            self._sent = version, self._ray.put(weights)
+            self._sent = version, put(self._ray, weights)
         statistics = None if self.normalizer is None else self.normalizer.get_state()
         answers_by_rank = self._ask("sample", num_steps_per_env, *self._sent, statistics)
         episodes: list[SingleAgentEpisode] = []

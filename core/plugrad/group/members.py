@@ -11,6 +11,7 @@ from typing import Any
 
 from plugrad.collective import SHARED_MEMORY, SOCKETS
 from plugrad.collective.shared_memory import path_of
+from plugrad.errors import LearnerGroupDeadError
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.processes import Lost, Process, answers, end_all, patient_answers, start
 from plugrad.group.ray_start import reserved
@@ -150,6 +151,8 @@ class Members:
         try:
             self.abort("the group is shut down")
             self.ask("run", None, SHUTDOWN_S, "shutdown", (), {}, True, timeout_s=SHUTDOWN_S)
+        except LearnerGroupDeadError:
+            pass  # Ray itself is gone: there is nobody to ask
         finally:
             processes, self._processes = self._processes, {}
             end_all(processes.values(), SHUTDOWN_S)

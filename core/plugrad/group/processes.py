@@ -12,6 +12,8 @@ from textwrap import shorten
 from time import monotonic, sleep
 from typing import Any
 
+from plugrad.group import raylet
+
 CONTROL = "control"
 """Calls of this group run beside the one that an actor is busy with."""
 
@@ -59,6 +61,7 @@ class Process:
 
     def find(self) -> Any:
         """Reference to its place."""
+        raylet.check(self._ray)
         return self._handle.__ray_call__.remote(_place)
 
     def ask_for_sign_of_life(self) -> Any:
@@ -67,6 +70,7 @@ class Process:
 
     def call(self, method: str, *args: Any, control: bool = False, num_returns: int = 1) -> Any:
         """Ask for something; returns Ray's reference to the answer."""
+        raylet.check(self._ray)
         remote = getattr(self._handle, method).options(
             num_returns=num_returns, **({"concurrency_group": CONTROL} if control else {})
         )
@@ -80,7 +84,7 @@ class Process:
     @property
     def is_near(self) -> bool:
         """Whether it is on this node."""
-        return bool(self.node == self._ray.get_runtime_context().get_node_id())
+        return self._ray.is_initialized() and bool(self.node == self._ray.get_runtime_context().get_node_id())
 
     @property
     def is_gone(self) -> bool:
@@ -140,6 +144,7 @@ def start(
     ray: Any, actor_class: type[Any], arguments: Sequence[tuple[Any, ...]], options: Mapping[str, Any]
 ) -> list[Process]:
     """New actors, one for each tuple of arguments; they are not waited for."""
+    raylet.check(ray)
     remote = ray.remote(concurrency_groups={CONTROL: 1})(actor_class)
     settings = {"max_restarts": 0, "max_task_retries": 0, **options}
     return [Process(ray, remote.options(**settings).remote(*each)) for each in arguments]
@@ -209,6 +214,7 @@ def patient_answers(
 
 
 def _answer(ray: Any, rank: int, ref: Any) -> Any:
+    raylet.check(ray)
     try:
         return ray.get(ref)
     except ray.exceptions.RayTaskError as error:

@@ -15,6 +15,7 @@ from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeou
 from plugrad.group.members import Members
 from plugrad.group.processes import Lost
 from plugrad.group.ray_start import ray_for
+from plugrad.group.raylet import put
 from plugrad.group.replies import Replies, raise_failures
 from plugrad.group.signature import signature
 from plugrad.learner.build import with_spaces
@@ -82,7 +83,7 @@ class RemoteLearners:
         def patience() -> float:  # a learner that is restarted over this update has to compile it
             return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
 
-        given = self._members.ray.put(batch if episodes is None else episodes)
+        given = put(self._members.ray, batch if episodes is None else episodes)
         payload = (lambda: given) if episodes is None else (lambda: self._batch_of(given, patience()))
         results = self._all("update", payload, settings, patience, several=False)
         self._compiled.add(key)
@@ -90,7 +91,7 @@ class RemoteLearners:
 
     def change(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """See `Learners`."""
-        given = self._members.ray.put(args)
+        given = put(self._members.ray, args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
         with self._changing():
             values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
