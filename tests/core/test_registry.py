@@ -532,3 +532,94 @@ def test_the_list_says_what_is_missing_and_what_clashes_and_loads_nothing(site):
         assert table.count(problems[name]) == 1
     assert exit_code == 0
     assert not set(site.loaded)
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+HELLO = """
+import click
+print("loading", __name__)
+@click.command()
+@click.option("--name", default="world")
+@click.option("--fail", is_flag=True)
+def hello(name, fail):
+    "Greet."
+    if fail:
+        raise ValueError("no greeting")
+    click.echo(f"hello {name}")
+"""
+CALL = """
+from click.testing import CliRunner
+from plugrad.cli import main
+def call(*words):
+    before = set(sys.modules)
+    done = CliRunner().invoke(main, words)
+    return [done.exit_code, done.output, sorted({"my_hello", "my_ears", "my_bad"} & (set(sys.modules) - before))]
+"""
+
+
+@pytest.fixture
+def with_commands(site: Site) -> Site:
+    plugins = {
+        ("plugins", "hello"): "my_hello:hello",
+        ("plugins", "train"): "my_hello:hello",
+        ("plugins", "ears"): "my_ears",
+        ("plugins", "bad"): "my_bad:command",
+    }
+    modules = {"my_hello": HELLO, "my_ears": EARS, "my_bad": "1 / 0"}
+    site.install("plugrad-hello", "2.1", plugins=plugins, modules=modules)
+    return site
+
+
+def test_a_command_of_a_plugin_is_loaded_when_it_is_called(with_commands):
+    listed, table, shown, greeted, again = with_commands.run(
+        CALL
+        + '[call(*each) for each in ([], ["plugins"], ["hello", "-h"], ["hello", "--name", "you"], ["hello"])]'
+    )
+    assert re.search(r"Installed plugins.*\n.* hello +plugrad-hello 2\.1\n", listed[1], re.DOTALL)
+    assert "early-stopping" not in listed[1]
+    assert "hello" in table[1]
+    assert (listed[2], table[2]) == ([], [])
+    assert shown[::2] == [0, ["my_hello"]]
+    assert "Greet." in shown[1]
+    assert greeted[:2] == [0, "hello you\n"]
+    assert again == [0, "hello world\n", []]
+
+
+def test_what_is_wrong_with_a_command_is_one_line(with_commands):
+    bad, failing, ears, missing, own = with_commands.run(
+        CALL
+        + '[call(*each) for each in (["bad"], ["hello", "--fail"], ["ears"], ["helo"], ["train", "--name", "you"])]'
+    )
+    assert bad[0] == 1
+    assert bad[1].startswith(
+        "plugrad: error: plugin 'bad' of plugrad-hello 2.1 fails to load (my_bad:command): Zero"
+    )
+    assert failing[0] == 1
+    assert "plugrad: error: ValueError: no greeting (--debug shows where)\n" in failing[1]
+    assert (ears[0], "no command, it listens: plugrad train --plugin ears" in ears[1]) == (2, True)
+    assert (missing[0], "No such command 'helo'" in missing[1]) == (2, True)
+    assert own[0] == 2, "plugrad's own command goes first"
+    assert all(each[1].count("\n") <= 2 for each in (bad, failing, ears, missing))
+
+
+def test_a_command_does_not_listen(with_commands):
+    named = with_commands.error('load_listeners(("hello",))')
+    assert named == ["_IsCommandError", "plugin 'hello' is a command, it does not listen: plugrad hello"]
+    code = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    loaded = [each.name for each in load_listeners(())]
+[loaded, [str(each.message).split(" left out")[0] for each in caught]]
+"""
+    loaded, warned = with_commands.run(code, asked="all")
+    assert "ears" in loaded
+    assert "hello" not in loaded
+    assert not any("'hello'" in each for each in warned)
+    assert any("'bad'" in each for each in warned)
+
+
+def test_a_command_can_be_checked(with_commands):
+    good, bad = with_commands.run(CALL + '[call("plugins", "--check", each) for each in ("hello", "bad")]')
+    assert (good[0], "loads, and is a command: plugrad hello" in good[1]) == (0, True)
+    assert (bad[0], "unusable: plugin 'bad'" in bad[1]) == (1, True)

@@ -10,18 +10,19 @@ import click
 
 from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
-from plugrad.cli.exits import OneLineErrors, debug_option
+from plugrad.cli.exits import debug_option
 from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.new_plugin import new_plugin
 from plugrad.cli.parity import parity
 from plugrad.cli.plot import plot
+from plugrad.cli.plugin_commands import WithPluginCommands
 from plugrad.cli.plugins import plugins
 from plugrad.cli.record import record
 from plugrad.cli.train import train
 from plugrad.cli.video import video
 
 
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=WithPluginCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="plugrad", prog_name="plugrad")
 @debug_option
 def main() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import click
+
 from plugrad.errors import PluginError, PlugradError
 from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.manager import Plugin, implementations, is_wrapper
@@ -13,7 +15,9 @@ from plugrad.hooks.registry import (
     get_algorithm,
     load_algorithm,
     load_backend,
+    load_command,
     load_listeners,
+    obstacle,
     use_plugin,
 )
 from plugrad.learner.learner import CORE
@@ -31,6 +35,7 @@ class Report:
         version: of the distribution.
         reason: why it is unusable; None if it is usable.
         hooks: of each hook its name, whether it wraps, and where it is written.
+        is_command: whether it is called as `plugrad NAME`.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Report:
     version: str | None = None
     reason: str | None = None
     hooks: list[dict[str, Any]] = field(default_factory=list)
+    is_command: bool = False
 
 
 def check_record(record: PluginRecord) -> Report:
@@ -50,7 +56,19 @@ def check_record(record: PluginRecord) -> Report:
         "algorithm": lambda: load_algorithm(record.name),
         "plugin": lambda: load_listeners((record.name,))[0],
     }
-    return _filled(report, loaders[record.kind])
+    report = _filled(report, loaders[record.kind])
+    if record.kind == "plugin" and report.reason and obstacle(record) is None:
+        return _as_command(report)
+    return report
+
+
+def _as_command(report: Report) -> Report:
+    """The report of what is no listener: usable if it is a command."""
+    try:
+        is_command = isinstance(load_command(report.name), click.Command)
+    except PlugradError:
+        return report
+    return replace(report, reason=None, is_command=True) if is_command else report
 
 
 def check_file(text: str) -> Report:

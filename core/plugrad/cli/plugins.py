@@ -24,7 +24,7 @@ from plugrad.hooks.unpackaged import is_unpackaged
 @debug_option
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
-    """Backends, algorithms and listeners that are installed.
+    """Backends, algorithms, listeners and commands that are installed.
 
     Nothing of them is imported, but by --check what it names; it fails if that cannot be used.
     """
@@ -86,7 +86,8 @@ def _show(reports: Sequence[Report]) -> None:
     for report in reports:
         owner = "" if report.distribution is None else f" of {report.distribution} {report.version}"
         click.echo(f"{report.kind} {report.name!r}{owner} ({report.value})")
-        click.echo(f"  unusable: {report.reason}" if report.reason else "  loads, and its hooks fit")
+        fits = f"is a command: plugrad {report.name}" if report.is_command else "its hooks fit"
+        click.echo(f"  unusable: {report.reason}" if report.reason else f"  loads, and {fits}")
         if report.hooks:
             Console().print(_hooks_table(report.hooks))
 

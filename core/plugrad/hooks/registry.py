@@ -185,12 +185,32 @@ def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     return listeners + [_load("plugin", name) for name in more]
 
 
+def load_command(name: str) -> Any:
+    """What the plugin of this name is: a click command, if it is one to be called as `plugrad NAME`.
+
+    Raises:
+        PluginError: no such plugin, or it fails to import.
+    """
+    entry, owner = _find("plugin", name)
+    return _import_of(_record("plugin", entry, owner), entry)
+
+
+class _IsCommandError(PluginError):
+    """A command was asked to listen."""
+
+
+def _is_command(implementation: Any) -> bool:
+    return callable(getattr(implementation, "make_context", None))  # as click calls commands
+
+
 def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
     for entry, owner in entries("plugin"):
         if entry.name in without:
             continue
         try:
             yield _load("plugin", entry.name)
+        except _IsCommandError:
+            continue
         except PlugradError as error:
             warnings.warn(
                 f"plugin {entry.name!r} of {owner.name} {owner.version} left out: {error}", stacklevel=3
@@ -205,9 +225,9 @@ def _load(kind: str, name: str) -> Plugin:
         return _listener(load_unpackaged(name))
     entry, owner = _find(kind, name)
     record = _record(kind, entry, owner)
-    if (error := obstacle(record)) is not None:
-        raise error
-    plugin = Plugin(tier, name, _import(entry, record))
+    plugin = Plugin(tier, name, _import_of(record, entry))
+    if kind == "plugin" and _is_command(plugin.implementation):
+        raise _IsCommandError(f"plugin {name!r} is a command, it does not listen: plugrad {name}")
     _check_hooks(plugin, record)
     return plugin
 
@@ -227,6 +247,12 @@ def _listener(plugin: Plugin) -> Plugin:
             f"{plugin} is no listener: it comes before the config that names it, by plugrad train --plugin FILE.py"
         )
     return plugin
+
+
+def _import_of(record: PluginRecord, entry: EntryPoint) -> Any:
+    if (error := obstacle(record)) is not None:
+        raise error
+    return _import(entry, record)
 
 
 def _import(entry: EntryPoint, record: PluginRecord) -> Any:

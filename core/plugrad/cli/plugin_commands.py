@@ -1,0 +1,40 @@
+"""Commands that plugins bring: an entry point in `plugrad.plugins` that names a click command is `plugrad NAME`.
+
+Which plugins there are is read from metadata. One is loaded when it is called, so that no broken one disturbs the rest;
+so help cannot tell which of them are commands.
+"""
+
+import click
+
+from plugrad.cli.exits import OneLineErrors
+from plugrad.hooks.registry import list_plugins, load_command
+
+OURS = "plugrad"
+"""The distribution whose plugins are all listeners."""
+
+
+class WithPluginCommands(OneLineErrors):
+    """The commands of plugrad, and after them those of installed plugins."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; plugrad's own go first."""
+        own = super().get_command(ctx, cmd_name)
+        return self._of_a_plugin(ctx, cmd_name) if own is None else own
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Plugrad's own commands, and the plugins that others brought."""
+        super().format_commands(ctx, formatter)
+        plugins = [each for each in list_plugins() if each.kind == "plugin" and each.distribution != OURS]
+        if plugins:
+            with formatter.section("Installed plugins; those that are commands are called by name"):
+                formatter.write_dl([(each.name, f"{each.distribution} {each.version}") for each in plugins])
+
+    def _of_a_plugin(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in {each.name for each in list_plugins() if each.kind == "plugin"}:
+            return None
+        found = load_command(name)
+        if not isinstance(found, click.Command):
+            raise click.UsageError(
+                f"plugin {name!r} is no command, it listens: plugrad train --plugin {name}", ctx
+            )
+        return found
