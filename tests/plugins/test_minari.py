@@ -5,7 +5,7 @@ import needs
 import numpy as np
 import pytest
 
-from plugrad.errors import ConfigError
+from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import load_episodes
 
 minari = needs.extra("minari")
@@ -85,3 +85,31 @@ def test_a_data_set_that_is_not_here_says_what_to_type(tmp_path, monkeypatch):
         ConfigError, match="minari:D4RL/pen/human-v2 is not on this machine: minari download D4RL"
     ):
         load_episodes("minari:D4RL/pen/human-v2")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rewards": [1.0, np.nan]}, "minari:plugrad/bad-v0, episode 0: 'rewards': expected finite numbers"),
+        ({"observations": [np.full(3, np.inf)] * 3}, "episode 0: 'observations': expected finite numbers"),
+    ],
+)
+def test_a_data_set_with_numbers_that_cannot_be_is_refused(create, change, words):
+    buffer = {"observations": [np.zeros(3)] * 3, "actions": [0, 1], "rewards": [1.0, 1.0]} | change
+    with pytest.raises(BatchError, match=words):
+        create(
+            "plugrad/bad-v0",
+            gym.spaces.Box(-np.inf, np.inf, (3,), np.float64),
+            gym.spaces.Discrete(2),
+            [buffer | ends(2, terminations=True)],
+        )
+
+
+def test_a_damaged_data_set_is_one_error_that_names_it(create, tmp_path):
+    space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    buffer = {"observations": [np.zeros(3)] * 3, "actions": [0, 1], "rewards": [1.0, 1.0]}
+    create("plugrad/cut-v0", space, gym.spaces.Discrete(2), [buffer | ends(2, terminations=True)])
+    (file,) = (tmp_path / "plugrad/cut-v0").rglob("*.hdf5")
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(BatchError, match="minari:plugrad/cut-v0 cannot be read"):
+        load_episodes("minari:plugrad/cut-v0")

@@ -4,7 +4,7 @@ So writing is all or nothing and reading is checked, as for any checkpoint. Colu
 behind the other; `lengths` cuts them. Knows the checkpoint package; nothing of who made the episodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +12,13 @@ from typing import Any, Final
 import gymnasium as gym
 import numpy as np
 
-from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, save_checkpoint
-from plugrad.config.serialize import decode, encode
+from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
+from plugrad.config.serialize import encode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, CheckpointError
+from plugrad.offline.episode_columns import Columns, read_space
 from plugrad.offline.episode_data import EpisodeData
-from plugrad.types import Array
+from plugrad.offline.validation import check_steps
 
 KIND: Final = "episodes"
 ALL: Final = 10**9
@@ -45,10 +46,19 @@ def save_episodes(
         `path`.
 
     Raises:
-        BatchError: no episodes, episodes of several modules, or columns that not all of them have.
+        BatchError: no episodes, episodes of several modules, columns that not all of them have, or columns that
+            do not fit the spaces (`plugrad.offline.validation`).
         CheckpointError: the disk refused; the parts that are there stay as they were.
     """
     state = _state(episodes)
+    found = Columns("the episodes", state)
+    check_steps(
+        "the episodes",
+        found.steps,
+        num_observations=found.num_observations,
+        observation_space=observation_space,
+        action_space=action_space,
+    )
     metadata = {
         "kind": KIND,
         "observation_space": encode(observation_space, "observation_space"),
@@ -65,7 +75,7 @@ def read_episodes(path: str | Path) -> EpisodeData:
 
     Raises:
         CheckpointError: it is no data set of episodes, or damaged.
-        BatchError: its parts are of different spaces, or its columns do not fit its lengths.
+        BatchError: its parts are of different spaces, or its columns do not fit its lengths and spaces.
     """
     parts = list_saves(path)
     if not parts:
@@ -103,37 +113,12 @@ def _read_part(path: Path) -> EpisodeData:
     part = load_checkpoint(path)
     if part.metadata.get("kind") != KIND:
         raise CheckpointError(f"{path} holds {part.metadata.get('kind')!r}, not {KIND!r}")
-    return EpisodeData(
-        episodes=list(_episodes(part)),
-        observation_space=decode(part.metadata["observation_space"]),
-        action_space=decode(part.metadata["action_space"]),
-    )
-
-
-def _episodes(part: Checkpoint) -> Iterator[SingleAgentEpisode]:
-    state = part.state
-    lengths: Array = state["lengths"]
-    columns = {name: _cut(part, name, state[name], lengths) for name in ("actions", "rewards")}
-    extra = {name: _cut(part, name, values, lengths) for name, values in state["extra_model_outputs"].items()}
-    observations = _cut(part, "observations", state["observations"], lengths + 1)
-    for n in range(len(lengths)):
-        yield SingleAgentEpisode(
-            observations=observations[n],
-            actions=columns["actions"][n],
-            rewards=columns["rewards"][n],
-            terminated=state["terminated"][n],
-            truncated=state["truncated"][n],
-            extra_model_outputs={name: values[n] for name, values in extra.items()},
-            module_id=state["module_id"],
-        )
-
-
-def _cut(part: Checkpoint, name: str, column: Array, lengths: Array) -> list[Array]:
-    if len(column) != lengths.sum():
-        raise BatchError(
-            f"{part.path}: expected {lengths.sum()} rows of {name!r} by its lengths, found {len(column)}",
-            column=name,
-            expected=int(lengths.sum()),
-            found=len(column),
-        )
-    return np.split(column, np.cumsum(lengths)[:-1])
+    found = Columns(str(path), part.state)
+    spaces = {
+        "observation_space": read_space(
+            str(path), "observation_space", part.metadata, found.steps["observations"]
+        ),
+        "action_space": read_space(str(path), "action_space", part.metadata, found.steps["actions"]),
+    }
+    check_steps(str(path), found.steps, num_observations=found.num_observations, **spaces)
+    return EpisodeData(episodes=list(found.episodes()), **spaces)

@@ -7,8 +7,9 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.errors import BatchError, ConfigError, MissingFrameworkError
 from plugrad.offline.episode_data import EpisodeData
+from plugrad.offline.validation import check_steps
 from plugrad.policy.observations import stored_space
 from plugrad.types import Array
 
@@ -24,6 +25,7 @@ def read_minari(dataset_id: str) -> EpisodeData:
     Raises:
         MissingFrameworkError: Minari is not installed.
         ConfigError: the data set is not here; nothing is downloaded.
+        BatchError: it cannot be read, or its columns do not fit its spaces (`plugrad.offline.validation`).
     """
     if find_spec("minari") is None:
         raise MissingFrameworkError(
@@ -31,20 +33,33 @@ def read_minari(dataset_id: str) -> EpisodeData:
         )
     import minari
 
+    where = f"{PREFIX}{dataset_id}"
     try:
         data = minari.load_dataset(dataset_id)
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"{PREFIX}{dataset_id} is not on this machine: minari download {dataset_id}"
-        ) from error
+        raise ConfigError(f"{where} is not on this machine: minari download {dataset_id}") from error
+    except Exception as error:  # whatever a damaged file leads to
+        raise _damaged(where, error) from error
     space = data.observation_space
     flat = space if isinstance(space, gym.spaces.Box) else gym.spaces.flatten_space(space)
     stored = stored_space(flat)
-    return EpisodeData(
-        episodes=[_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()],
-        observation_space=stored,
-        action_space=data.action_space,
-    )
+    try:
+        episodes = [_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()]
+    except Exception as error:
+        raise _damaged(where, error) from error
+    for each in episodes:
+        check_steps(
+            f"{where}, episode {each.id_}",
+            {"observations": each.observations, "actions": each.actions, "rewards": each.rewards},
+            num_observations=len(each) + 1,
+            observation_space=stored,
+            action_space=data.action_space,
+        )
+    return EpisodeData(episodes=episodes, observation_space=stored, action_space=data.action_space)
+
+
+def _damaged(where: str, error: Exception) -> BatchError:
+    return BatchError(f"{where} cannot be read: {type(error).__name__}: {str(error)[:200]}")
 
 
 def _episode(

@@ -1,0 +1,145 @@
+"""One part of a data set of episodes, as it was read: columns that `lengths` cuts into episodes, and two spaces.
+
+Nothing is believed: every entry is looked at before it is used, and what an array must be large for is not made before
+the file is known to be as large.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.config.serialize import decode
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import BatchError
+from plugrad.offline.validation import ARRAY_SPACES, check_numbers
+from plugrad.states import flat_columns
+from plugrad.types import Array
+
+_STEPS = ("observations", "actions", "rewards")
+_KINDS = {each.__name__ for each in ARRAY_SPACES}
+
+
+class Columns:
+    """The state of a part, its structure checked.
+
+    Args:
+        where: it comes from, for the errors.
+        state: as docs/episode-format.md says.
+
+    Attributes:
+        steps: the columns of steps by name, additional ones too; not checked: see `validation.check_steps`.
+        num_observations: how many rows of observations there must be.
+
+    Raises:
+        BatchError: an entry is missing, of another type, or does not fit `lengths`.
+    """
+
+    def __init__(self, where: str, state: Mapping[str, Any]) -> None:
+        self._where, self._state = where, state
+        extra = self._entry("extra_model_outputs", dict)
+        self.steps: dict[str, Any] = {name: self._entry(name, np.ndarray) for name in _STEPS}
+        more = flat_columns(extra)
+        if taken := sorted(more.keys() & self.steps.keys()):
+            raise self._error("extra_model_outputs", "further columns", f"another {taken[0]!r}")
+        self.steps |= more
+        self._module_id = self._entry("module_id", str)
+        self._lengths = self._checked_lengths()
+        for name in ("terminated", "truncated"):
+            check_numbers(where, name, self._entry(name, np.ndarray), len(self._lengths))
+            if state[name].ndim != 1 or state[name].dtype != np.bool_:
+                raise self._error(name, "one flag per episode", f"{state[name].dtype} {state[name].shape}")
+        self.num_observations = int(self._lengths.sum()) + len(self._lengths)
+
+    def episodes(self) -> Iterator[SingleAgentEpisode]:
+        """The episodes, whose arrays are views of the columns."""
+        cuts = np.cumsum(self._lengths)[:-1]
+        columns = {
+            name: np.split(values, np.cumsum(self._lengths + 1)[:-1] if name == "observations" else cuts)
+            for name, values in self.steps.items()
+        }
+        for n in range(len(self._lengths)):
+            extra = {name: values[n] for name, values in columns.items() if name not in _STEPS}
+            yield SingleAgentEpisode(
+                observations=columns["observations"][n],
+                actions=columns["actions"][n],
+                rewards=columns["rewards"][n],
+                terminated=self._state["terminated"][n],
+                truncated=self._state["truncated"][n],
+                extra_model_outputs=extra,
+                module_id=self._module_id,
+            )
+
+    def _entry(self, name: str, kind: type[Any]) -> Any:
+        if name not in self._state:
+            raise self._error(name, f"a {kind.__name__}", "nothing")
+        if not isinstance(self._state[name], kind):
+            raise self._error(name, f"a {kind.__name__}", f"a {type(self._state[name]).__name__}")
+        return self._state[name]
+
+    def _checked_lengths(self) -> Array:
+        lengths, actions = self._entry("lengths", np.ndarray), self.steps["actions"]
+        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not lengths.size:
+            raise self._error("lengths", "one whole number per episode", f"{lengths.dtype} {lengths.shape}")
+        rows = len(actions) if actions.ndim else 0
+        if (lengths < 0).any() or (lengths > rows).any():  # before their sum, which could overflow
+            raise self._error(
+                "lengths", f"numbers from 0 to the {rows} actions", f"{lengths.min()} to {lengths.max()}"
+            )
+        lengths = lengths.astype(np.int64)
+        check_numbers(self._where, "actions", actions, int(lengths.sum()))
+        return lengths  # type: ignore[no-any-return]
+
+    def _error(self, name: str, expected: str, found: str) -> BatchError:
+        return BatchError(
+            f"{self._where}: {name!r}: expected {expected}, found {found}",
+            column=name,
+            expected=expected,
+            found=found,
+        )
+
+
+def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) -> gym.Space[Any]:
+    """The space that the metadata says, made only if it is as large as the rows that are there.
+
+    Args:
+        where: it comes from, for the error.
+        name: of the space.
+        metadata: of the part.
+        rows: the column of which it is the space, `[N, ...]`.
+
+    Raises:
+        BatchError: it is no space, or one of larger or smaller arrays than the rows.
+    """
+    written = metadata.get(name)
+    kind = written.get("__space__") if isinstance(written, dict) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise BatchError(
+            f"{where}: {name!r}: expected one of {', '.join(sorted(_KINDS))}, found {str(written)[:200]}"
+        )
+    assert isinstance(written, dict)
+    size = {"Box": "shape", "MultiBinary": "n"}.get(kind)
+    said = written.get(size) if size else None
+    said = [said] if isinstance(said, int) else said
+    if size and said != list(rows.shape[1:]):
+        raise BatchError(
+            f"{where}: {name!r} says arrays of shape {str(said)[:200]}, found {list(rows.shape[1:])}"
+        )
+    if kind == "Box" and str(written.get("dtype")) not in _DTYPES:
+        raise BatchError(f"{where}: {name!r} has the dtype {str(written.get('dtype'))[:100]}")
+    try:
+        return decode(written)  # type: ignore[no-any-return]
+    except Exception as error:  # whatever the numbers of a stranger lead to
+        raise BatchError(
+            f"{where}: {name!r} is no space: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
+
+
+_DTYPES = {
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+}

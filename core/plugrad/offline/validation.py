@@ -1,0 +1,99 @@
+"""What recorded columns have to be, wherever they come from: a file is believed in nothing.
+
+Knows arrays and spaces; nothing of files.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+
+from plugrad.errors import BatchError
+from plugrad.types import Array
+
+ARRAY_SPACES = (Box, Discrete, MultiBinary, MultiDiscrete)
+"""The spaces whose observations or actions are one array."""
+
+
+def check_steps(
+    where: str,
+    columns: Mapping[str, Any],
+    *,
+    num_observations: int,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+) -> None:
+    """Check the columns of recorded steps against their number and their spaces.
+
+    Args:
+        where: they come from, for the error.
+        columns: `observations` `[num_observations, ...]`, `actions`, `rewards` and more, `[T, ...]`; `actions` says T.
+        num_observations: one more per episode than it has steps.
+        observation_space: of one observation.
+        action_space: of one action; discrete actions are counted from 0.
+
+    Raises:
+        BatchError: names the column; it has another number of rows or another shape, holds no numbers, or holds numbers
+            that cannot be: NaN, infinity (but not in additional columns), actions out of range.
+    """
+    actions = columns["actions"]
+    num_steps = len(actions) if isinstance(actions, np.ndarray) and actions.ndim else 0
+    shapes: dict[str, tuple[int, ...]] = {
+        "observations": (num_observations, *_shape_of(where, "observation_space", observation_space)),
+        "actions": (num_steps, *_shape_of(where, "action_space", action_space)),
+        "rewards": (num_steps,),
+    }
+    for name, values in columns.items():
+        check_numbers(where, name, values, num_observations if name == "observations" else num_steps)
+        if name in shapes and values.shape != shapes[name]:
+            _refuse(where, name, f"shape {shapes[name]}", f"shape {values.shape}")
+        # Additional columns may hold infinity: the logits of an action that is forbidden.
+        bad = np.isnan(values) if name not in shapes else ~np.isfinite(values)
+        if values.dtype.kind == "f" and bad.any():
+            _refuse(where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}")
+    _check_range(where, actions, action_space)
+
+
+def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
+    """Refuse a column that is no array of numbers with so many rows.
+
+    Raises:
+        BatchError: names the column.
+    """
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf" or not values.ndim:
+        found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+        _refuse(where, name, "an array of numbers", found)
+    if len(values) != rows:
+        raise BatchError(
+            f"{where}: expected {rows} rows of {name!r} by its lengths, found {len(values)}",
+            column=name,
+            expected=rows,
+            found=len(values),
+        )
+
+
+def _shape_of(where: str, name: str, space: gym.Space[Any]) -> tuple[int, ...]:
+    if not isinstance(space, ARRAY_SPACES):
+        _refuse(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
+    return tuple(space.shape or ())
+
+
+def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
+    if not isinstance(space, Discrete | MultiDiscrete) or not actions.size:
+        return
+    number = space.n if isinstance(space, Discrete) else space.nvec
+    if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= number).any():
+        _refuse(
+            where,
+            "actions",
+            f"whole numbers from 0 to below {number}, counted from 0 whatever the start of {space}",
+            f"{actions.dtype} from {actions.min()} to {actions.max()}",
+        )
+
+
+def _refuse(where: str, name: str, expected: str, found: str) -> NoReturn:
+    raise BatchError(
+        f"{where}: {name!r}: expected {expected}, found {found}", column=name, expected=expected, found=found
+    )
