@@ -147,6 +147,31 @@ def test_a_planted_fault_is_found_with_its_line_and_changes_nothing(backend: str
     assert facts["where"].startswith(f"{__file__}:")
 
 
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_on_a_backend_that_answers_no_watch_operations(name: str) -> None:
+    learner = built("numpy", FAULTS[name])
+    before = digest(learner.get_state())
+    with pytest.raises(LossError, match=r"gives \[.*B.*B.*\]") as caught:
+        learner.update(batch())
+    assert digest(learner.get_state()) == before
+    assert caught.value.facts["where"].startswith(f"{__file__}:")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_loss_is_left_alone_on_a_backend_that_answers_no_watch_operations(name: str) -> None:
+    learner = built("numpy", RIGHT[name])
+    ops = learner.ops
+    results = learner.update(batch())
+    assert np.isfinite(results[DEFAULT_MODULE_ID]["total_loss"])
+    assert learner.ops is ops, "what watched is gone"
+
+
+def test_the_log_says_what_a_backend_without_watch_operations_does_not_see(caplog: Any) -> None:
+    with caplog.at_level("INFO", "plugrad"):
+        built("numpy", RIGHT["squared error"]).update(batch())
+    assert "backend numpy does not answer watch_operations" in caplog.text
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_loss_is_left_alone(backend: str, name: str) -> None:
     results = built(backend, RIGHT[name]).update(batch())

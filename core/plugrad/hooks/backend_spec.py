@@ -277,7 +277,8 @@ class BackendSpec:
         """Note the operations of a block of tensor code. Called around the first losses of each program. Traced.
 
         The list that the context manager yields is complete when the block is over. By it the core finds tensors that
-        broadcast where one number per row was meant; a backend that does not answer goes without.
+        broadcast where one number per row was meant. The default notes calls of `learner.ops` and the results of
+        arithmetic (`a - b`) that are given to them; code that is the framework's own throughout is not seen by it.
 
             @hookimpl
             def watch_operations():

@@ -17,6 +17,7 @@ from typing import Any
 from plugrad.batch import Rows
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
+from plugrad.learner.watched_ops import ARITHMETIC
 from plugrad.states import flat_columns
 from plugrad.types import ModuleBatches, ModuleID
 
@@ -51,7 +52,7 @@ class ShapeWatch:
         self._is_done = True
         sizes = set(_sizes(batch).values())
         # With a single row nothing can be seen: a pair of rows looks like a row.
-        if 1 in sizes or any(_makes_pairs(each, size) for each in operations for size in sizes):
+        if 1 in sizes or any(_first_fault(operations, size) for size in sizes):
             self._look_again(compute, batch, operations)
         return answer
 
@@ -70,9 +71,8 @@ class ShapeWatch:
                 operations, _ = self._watched(compute, _resized(self._learner, batch, size))
             except Exception:  # a loss that cannot do with so many rows: nothing is proven
                 return
-        for each in operations:
-            if _makes_pairs(each, size):
-                raise _error(each, size, list(batch))
+        if fault := _first_fault(operations, size):
+            raise _error(fault, size, list(batch))
 
     @contextmanager
     def _metrics_kept(self) -> Iterator[None]:
@@ -87,6 +87,26 @@ def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
     """The number of rows of each module; None where a traced program does not know it."""
     columns = {module_id: flat_columns(getattr(rows, "taken", rows)) for module_id, rows in batch.items()}
     return {module_id: next(iter(each.values())).shape[0] for module_id, each in columns.items() if each}
+
+
+def _first_fault(operations: Sequence[Operation], size: int | None) -> Operation | None:
+    """The first operation that makes pairs of rows by mistake."""
+    pairs_are_meant = False
+    for each in operations:
+        if each.name == ARITHMETIC:
+            if not pairs_are_meant and any(shape.count(size) > 1 for shape in each.outputs):
+                return each._replace(
+                    inputs=((size,), (size, 1))
+                )  # what else it could be made of was not seen
+        elif _makes_pairs(each, size):
+            return each
+        pairs_are_meant |= any(_is_row_of_pairs(shape, size) for shape in each.outputs)
+    return None
+
+
+def _is_row_of_pairs(shape: Shape, size: int | None) -> bool:
+    """Whether it is [.., 1, .., B, ..]: half of pairs that are meant."""
+    return shape.count(size) == 1 and 1 in shape[: shape.index(size)]
 
 
 def _makes_pairs(operation: Operation, size: int | None) -> bool:

@@ -1,17 +1,21 @@
 """What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
 
+import logging
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.watched_ops import watched_ops
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.ops import Variable
 from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import Array, ModuleID
+
+log = logging.getLogger("plugrad")
 
 
 @hookimpl
@@ -82,6 +86,11 @@ def get_buffers() -> Mapping[str, Variable]:
 
 
 @hookimpl
-def watch_operations() -> AbstractContextManager[list[Operation]]:
-    """Nothing is seen."""
-    return nullcontext([])
+def watch_operations(learner: Any) -> AbstractContextManager[list[Operation]]:
+    """Calls of `learner.ops`, and the results of arithmetic that are given to them."""
+    log.info(
+        "backend %s does not answer watch_operations: wrong broadcasts are found where their result goes through "
+        "learner.ops, and not in code that is the framework's own throughout",
+        learner.config.backend,
+    )
+    return watched_ops(learner)

@@ -7,9 +7,10 @@ specification (`plugrad.hooks`); what the core answers stands in `defaults`, `st
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from plugrad.gradients import Clip, FlatVariable, Gradients, Layout, check_names
+from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
+from plugrad.learner.gradient_names import check_names
 from plugrad.legacy.arguments import takes_hps
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network

@@ -12,7 +12,6 @@ from plugrad.gradients import (
     Clip,
     FlatGradients,
     Gradients,
-    check_names,
     clip_gradients,
     flat_of,
     layouts_in,
@@ -21,6 +20,7 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.learner.accumulation import Answer, PartWeights, accumulated, weighed_losses
 from plugrad.learner.broadcasting import ShapeWatch
 from plugrad.learner.buffers import after_step, before_step
+from plugrad.learner.gradient_names import check_names
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import merge
 from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 from plugrad.columns import Columns
-from plugrad.errors import NonFiniteError
+from plugrad.errors import LossError, NonFiniteError
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
 from plugrad.testing.fixtures import REFERENCE, requires
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_batch, tiny_learner, weights_of
-from plugrad.types import ALL_MODULES, DEFAULT_MODULE_ID, Array
+from plugrad.types import ALL_MODULES, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 __all__ = [
     "test_a_learning_rate_reaches_a_program_that_was_made_before",
+    "test_a_loss_without_a_wrong_broadcast_is_left_alone",
     "test_a_minibatch_that_is_not_finite_is_undone_or_left_out",
     "test_a_wrapper_reaches_the_step",
+    "test_a_wrong_broadcast_in_a_loss_is_an_error",
     "test_gradients_alone_are_reduced_to_themselves",
     "test_gradients_of_a_loss_are_the_finite_differences_of_the_reference",
     "test_modules_are_trained_side_by_side",
@@ -162,3 +164,42 @@ def test_gradients_alone_are_reduced_to_themselves(backend: str) -> None:
     given = {f"{P}/{name}": np.ones_like(weight) for name, weight in learner.get_weights()[P].items()}
     reduced = learner._convert_to_numpy(dict(learner._reduce_gradients(learner._convert_batch_type(given))))
     assert digest({ref: np.asarray(each, np.float32) for ref, each in reduced.items()}) == digest(given)
+
+
+class WrongBroadcast(ActorCriticLearner):
+    """Subtracts targets [B, 1] from values [B]: the mean of [B, B] differences."""
+
+    def compute_loss_for_module(
+        self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    ) -> Tensor:
+        """A scalar of pairs of rows."""
+        targets = self.ops.reshape(batch[Columns.VALUE_TARGETS], (-1, 1))
+        return self.ops.mean(self.ops.square(fwd_out[Columns.VF_PREDS] - targets))
+
+
+class PairsThatAreMeant(ActorCriticLearner):
+    """Compares every value with every target, as it says with [1, B] and [B, 1]."""
+
+    def compute_loss_for_module(
+        self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    ) -> Tensor:
+        """A scalar of pairs of rows."""
+        values = self.ops.expand_dims(fwd_out[Columns.VF_PREDS], 0)
+        targets = self.ops.expand_dims(batch[Columns.VALUE_TARGETS], 1)
+        return self.ops.mean(self.ops.square(values - targets))
+
+
+def test_a_wrong_broadcast_in_a_loss_is_an_error(backend: str) -> None:
+    """By `watch_operations`, or by the core's watch over `learner.ops` where the backend does not answer it."""
+    learner = tiny_learner(backend, WrongBroadcast)
+    start = weights_of(learner)
+    with pytest.raises(LossError, match=r"gives \[B, B\]"):
+        learner.update(tiny_batch())
+    np.testing.assert_array_equal(weights_of(learner), start)
+
+
+@pytest.mark.parametrize("cls", [ActorCriticLearner, PairsThatAreMeant])
+def test_a_loss_without_a_wrong_broadcast_is_left_alone(backend: str, cls: type[Learner]) -> None:
+    """And so are pairs of rows that are made of [1, B] and [B, 1]."""
+    results = tiny_learner(backend, cls).update(tiny_batch())
+    assert np.isfinite(results[P]["total_loss"])
