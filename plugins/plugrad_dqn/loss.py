@@ -49,7 +49,7 @@ def _of_values(ops: Any, chosen: Tensor, batch: Mapping[str, Tensor]) -> dict[st
     """Mean, least and largest value of the actions that were taken."""
     mean = mean_over_rows(ops, chosen, batch)
     if Columns.LOSS_MASK in batch:
-        chosen = ops.where(batch[Columns.LOSS_MASK] > 0, chosen, mean)
+        chosen = ops.where(ops.cast(batch[Columns.LOSS_MASK], "float32") > 0.0, chosen, mean)
     return {"qf_mean": mean, "qf_min": ops.min(chosen), "qf_max": ops.max(chosen)}
 
 

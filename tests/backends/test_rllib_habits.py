@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, quick, with_modules
+from pages import BLOCK, DOCS
 
 from plugrad import ALL_MODULES, Columns, Learner, MultiRLModule, MultiRLModuleSpec, RLModuleSpec
 from plugrad import DEFAULT_MODULE_ID as P
@@ -113,6 +114,17 @@ def test_rows_are_counted_once_however_many_epochs_train_on_them(backend):
         results = learner.update(ppo_batch(rows=16), minibatch_size=4, num_epochs=3)
         assert results[P]["num_module_steps_trained"] == 16
         assert results[P]["num_module_steps_trained_lifetime"] == 16 * number
+
+
+def test_the_learner_of_the_page_reports_how_much_of_the_variance_the_values_explain():
+    names = {}
+    for block in BLOCK.finditer((DOCS / "from-rllib.md").read_text()):
+        exec(compile(block.group(1), "from-rllib.md", "exec"), names)
+    learner, batch = names["learner"], ppo_batch(64, inputs=4)
+    found = learner.update(batch)[P]["vf_explained_var"]
+    values = learner.module[P].compute_values({Columns.OBS: batch[Columns.OBS]})  # after the update
+    targets = batch[Columns.VALUE_TARGETS]
+    assert found == pytest.approx(1.0 - np.var(targets - values) / np.var(targets), rel=1e-5)
 
 
 # --- modules ---

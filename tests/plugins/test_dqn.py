@@ -70,6 +70,20 @@ def test_the_loss_is_that_of_the_papers(double_q, columns):
     assert results["td_error_mean_abs"] == pytest.approx(errors.mean(), rel=1e-4)
 
 
+def test_reported_values_are_of_the_actions_that_were_taken_in_the_rows_that_count(backend):
+    learner = (
+        config(backend, minibatch_size=None, dueling=False).framework(backend, compile="none").build_learner()
+    )
+    rows = batch(loss_mask=np.arange(16) < 12)
+    fwd_out = learner.module[P].forward_train(learner._convert_batch_type({Columns.OBS: rows[Columns.OBS]}))
+    q = learner._convert_to_numpy(fwd_out["qf_preds"])[np.arange(16), rows[Columns.ACTIONS]][:12]
+    results = learner.update(rows, num_epochs=1)[P]
+    found = [results[name] for name in ("qf_mean", "qf_min", "qf_max")]
+    assert found == pytest.approx([q.mean(), q.min(), q.max()], rel=1e-5)
+    assert results["qf_loss"] == results["total_loss"]
+    assert results["td_error_mean"] == results["td_error_mean_abs"]
+
+
 def test_a_dueling_network_is_value_plus_centred_advantages():
     learner = config("numpy", dueling=True).build_learner()
     assert list(learner.get_weights()[P]) == [
