@@ -98,15 +98,15 @@ class Algorithm:
         state = initial_state(self._learner.module[module_id])
         return EnvRunner(config=config, act=act, initial_state=state, seed=seed, module_id=module_id)
 
-    def _explore(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._act(observations, state, explore=True)
+    def _explore(self, observations: Array, state: Any = None, **settings: Any) -> Mapping[str, Any]:
+        return self._act(observations, state, explore=True, **settings)
 
     def _exploit(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
         return self._act(observations, state, explore=False)
 
-    def _act(self, observations: Array, state: Any, *, explore: bool) -> Mapping[str, Any]:
+    def _act(self, observations: Array, state: Any, **settings: Any) -> Mapping[str, Any]:
         learner = self._acting.up_to_date()
-        return learner.compute_actions(observations, module_id=self._module_id, explore=explore, state=state)
+        return learner.compute_actions(observations, module_id=self._module_id, state=state, **settings)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """The way from an observation of the environment to an action that its `step` takes.
@@ -267,14 +267,15 @@ class Algorithm:
         Raises:
             ConfigError: the config names no environment.
         """
-        act = self._explore if explore else self._exploit
+        env_seed = self._env_seed("recording", seed)
+        act: Act = self._exploit
+        if explore:  # drawn from a stream of its own: recording changes nothing that training draws
+            act = partial(self._explore, rng=stream(env_seed, "actions"))
         if self._normalizer is not None:
             act = partial(_normalized, act, self._normalizer)
         runner = self._make_env_runner(act, normalize_observations=False)
         try:
-            episodes = first_episodes(
-                runner, num_episodes=num_episodes, seed=self._env_seed("recording", seed)
-            )
+            episodes = first_episodes(runner, num_episodes=num_episodes, seed=env_seed)
         finally:
             runner.close()
         return EpisodeData(

@@ -43,6 +43,9 @@ class RLModule(SavesWeights, LegacyRLModule):
         if has_modes and cls.in_mode is not RLModule.in_mode:
             keep_modes(cls)
 
+    _num_loads = 0
+    """How often weights were loaded: who keeps a copy of them takes a new one."""
+
     def __init__(
         self,
         *,
@@ -170,6 +173,7 @@ class RLModule(SavesWeights, LegacyRLModule):
         weights = _weights_in(state)
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
+        self._num_loads += 1
 
 
 def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> None:

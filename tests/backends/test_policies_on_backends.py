@@ -107,3 +107,15 @@ def test_a_class_of_ones_own_in_a_checkpoint_is_refused_by_name(backend: str, tm
     learner.save_to_path(tmp_path)
     with pytest.raises(ConfigError, match=r"RandomRLModule.*module= to plugrad\.load_policy"):
         plugrad.load_policy(tmp_path)
+
+
+def test_weights_that_a_module_is_given_directly_are_acted_with(backend: str) -> None:
+    algorithm = config(backend).build_algo()
+    (learner,) = algorithm.learner_group.foreach_learner(lambda each: each)
+    policy, version = algorithm.get_policy(), algorithm.learner_group.weights_version
+    before, _ = policy.predict(OBSERVATIONS)
+    weights = learner.module["default_policy"].get_state()
+    learner.module["default_policy"].set_state({name: 1.5 * each + 0.1 for name, each in weights.items()})
+    assert np.abs(policy.predict(OBSERVATIONS)[0] - before).max() > 1e-4
+    assert algorithm.learner_group.weights_version != version
+    algorithm.stop()

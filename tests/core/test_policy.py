@@ -196,6 +196,15 @@ def test_drawing_actions_changes_nothing_that_training_draws():
     assert drawn == {0, 1}
 
 
+def test_recording_with_exploration_changes_nothing_that_training_draws_and_repeats_itself():
+    quiet, asked = config("CartPole-v1").build_algo(), config("CartPole-v1").build_algo()
+    first, second = (asked.record(2, explore=True) for _ in range(2))
+    for one, other in zip(first.episodes, second.episodes, strict=True):
+        np.testing.assert_array_equal(one.actions, other.actions)
+    results = [algorithm.train()["learners"]["default_policy/total_loss"] for algorithm in (quiet, asked)]
+    assert results[0] == results[1]
+
+
 def test_a_policy_of_dqn_explores_as_much_as_training_did(tmp_path):
     some = (
         DQNConfig()

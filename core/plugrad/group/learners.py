@@ -62,6 +62,7 @@ class LocalLearner:
 
     def __init__(self, config: Any) -> None:
         self.learner: Learner = build_learner(config)
+        self._version, self._changes = 0, (0, [0])
 
     @property
     def config(self) -> Any:
@@ -71,7 +72,11 @@ class LocalLearner:
     @property
     def version(self) -> int:
         """See `Learners`."""
-        return self.learner.weights_version
+        changes = self.learner.weights_version, [each._num_loads for each in self.learner.module.values()]
+        if changes != self._changes:
+            self._changes = changes
+            self._version += 1
+        return self._version
 
     def __len__(self) -> int:
         return 1

@@ -29,7 +29,7 @@ class Actor:
 
     def __init__(self, learner: Any) -> None:
         self._learner = learner
-        self._weights: dict[ModuleID, tuple[int, Mapping[str, Array]]] = {}
+        self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
 
     def compute_actions(
         self, obs: Array, module_id: ModuleID, explore: bool, rng: np.random.Generator, state: State | None
@@ -105,7 +105,7 @@ class Actor:
         return outputs
 
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
-        version = self._learner.weights_version
+        version = self._learner.weights_version, module._num_loads
         if self._weights.get(module_id, (None,))[0] != version:
             self._weights[module_id] = version, module.get_state()
         return self._weights[module_id][1]
