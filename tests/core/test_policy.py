@@ -6,11 +6,20 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from learning import value_config
 
 import plugrad
 from plugrad import Columns
 from plugrad.algorithm import Algorithm
-from plugrad.errors import BatchError, CheckpointError, RestoreMismatchError, UnknownModuleError
+from plugrad.checkpoint import load_checkpoint, save_checkpoint
+from plugrad.errors import (
+    BatchError,
+    CheckpointError,
+    ConfigError,
+    PlugradError,
+    RestoreMismatchError,
+    UnknownModuleError,
+)
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
 
@@ -357,3 +366,59 @@ def test_an_unknown_module_is_named_with_those_that_there_are(tmp_path):
         plugrad.load_policy(tmp_path, module_id="p1")
     with pytest.raises(UnknownModuleError, match="no module 'p1'; there are: p0"):
         algorithm.get_policy("p1")
+
+
+def test_a_policy_is_loaded_whatever_classes_other_modules_environment_and_learner_have(tmp_path):
+    own = plugrad.RLModuleSpec(module_class=plugrad.RandomRLModule)
+    some = config().multi_agent(policies={"default_policy": plugrad.RLModuleSpec(), "opponent": own})
+    some = some.learners(learner_class=plugrad.Learner, learner_connector=no_pieces)
+    algorithm = some.build_algo()
+    algorithm.save_to_path(tmp_path)
+    observation = ROOM.sample()
+    expected = algorithm.get_policy().predict(observation)[0]
+    assert plugrad.load_policy(tmp_path).predict(observation)[0] == expected
+    with pytest.raises(
+        ConfigError, match=r"'opponent' of this checkpoint is .*RandomRLModule.*plugrad\.load_policy"
+    ):
+        plugrad.load_policy(tmp_path, module_id="opponent")
+    random = plugrad.RandomRLModule(
+        observation_space=algorithm.config.observation_space, action_space=algorithm.config.action_space
+    )
+    policy = plugrad.load_policy(tmp_path, module_id="opponent", module=random, backend="numpy")
+    assert policy.predict(observation)[0] in (5, 6, 7)
+
+
+def no_pieces(observation_space: Any, action_space: Any) -> list[Any]:
+    return []
+
+
+def test_a_policy_of_a_learner_without_an_algorithm_is_loaded(tmp_path):
+    learner = value_config().build_learner()
+    learner.save_to_path(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    expected = learner.compute_actions(rows, explore=False)["actions"]
+    np.testing.assert_array_equal(plugrad.load_policy(tmp_path).predict(rows)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "state"),
+    [
+        ({"env_observation_space": "Box"}, {}),
+        ({"env_observation_space": {"__space__": "Discrete", "n": 5, "start": 0}}, {}),
+        ({"env_observation_space": {"__space__": "Text", "max_length": -1}}, {}),
+        ({}, {"env_runner": {}}),
+        ({}, {"env_runner": [1]}),
+        ({}, {"env_runner": {"normalizer": {"count": 3, "mean": np.zeros(3), "m2": np.full(3, np.nan)}}}),
+        ({}, {"env_runner": {"normalizer": {"count": None, "mean": np.zeros(3), "m2": np.ones(3)}}}),
+        ({}, {"learner": {"rl_module": [1]}}),
+        ({}, {"learner": {"rl_module": {"default_policy": {}}}}),
+        ({}, {"learner": {"rl_module": {"other": {}}}}),
+    ],
+)
+def test_a_checkpoint_that_no_plugrad_wrote_is_an_error_of_plugrads(tmp_path, metadata, state):
+    algorithm = config("Pendulum-v1").env_runners(normalize_observations=True).build_algo()
+    algorithm.save_to_path(tmp_path / "good")
+    good = load_checkpoint(tmp_path / "good")
+    save_checkpoint(tmp_path / "bad", good.state | state, metadata=dict(good.metadata) | metadata)
+    with pytest.raises(PlugradError):
+        plugrad.load_policy(tmp_path / "bad")

@@ -114,9 +114,14 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
         check_installed("backend", config.backend)
     _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
-        _refuse_own_modules(config.rl_module_spec)
-        _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
+        refuse_own_modules(config)
     return config.plugins()  # a checkpoint never loads a listener
+
+
+def refuse_own_modules(config: Any) -> None:
+    """Raise `ConfigError` if a config read from a checkpoint names the class of a module."""
+    _refuse_own_modules(config.rl_module_spec)
+    _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
 
 
 def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:

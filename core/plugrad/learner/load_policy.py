@@ -3,6 +3,7 @@
 Knows learners on disk. No framework is loaded for a built-in network that computes in numpy anyway.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import disk
 from plugrad.learner.learner import Learner
 from plugrad.learner.policies import make_policy, only_module_id, warn_without_statistics
+from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rl_module import MultiRLModule
@@ -82,35 +84,41 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 
 
 def _built(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
-    given = _CODE if module is None else (*_CODE, "rl_module_spec")
-    config = disk.config_of(saved, backend=backend, given=given)
+    """A learner with one module of a checkpoint: nobody need bring what the other ones need."""
+    module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
+    config = disk.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
     config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
-    if module is not None:
-        config, module = config.changed(rl_module_spec=None), _by_id(saved, module_id, module)
+    config = _of_one_module(saved, config, module_id)
+    if module is None:
+        disk.refuse_own_modules(config)
+    elif not isinstance(module, MultiRLModule | dict):
+        module = {module_id: module}
     learner = _Acting(config=config, module=module)
     learner.build()
-    module_id = only_module_id(learner.module, module_id)
-    _ = learner.module[module_id]  # an unknown id is an error that lists those that there are
     learner.set_state(_acting_state(saved, module_id))
     return learner
 
 
-def _by_id(saved: Checkpoint, module_id: ModuleID, module: Any) -> Any:
-    if isinstance(module, MultiRLModule | dict):
-        return module
-    ids = list(saved.state.get(COMPONENT_RL_MODULE, ()))
-    return {ids[0] if module_id == DEFAULT_MODULE_ID and len(ids) == 1 else module_id: module}
+def _of_one_module(saved: Checkpoint, config: Any, module_id: ModuleID) -> Any:
+    known = list(saved.state.get(COMPONENT_RL_MODULE, {}))
+    if module_id not in known:
+        hint = did_you_mean(str(module_id), known)
+        raise UnknownModuleError(
+            f"{saved.path}: no module {module_id!r}; there are: {', '.join(known) or 'none'}.{hint}",
+            module_id=module_id,
+            known=known,
+        )
+    spec, policies = config.rl_module_spec, config.policies
+    if isinstance(spec, MultiRLModuleSpec):
+        spec = MultiRLModuleSpec(rl_module_specs={module_id: spec.rl_module_specs[module_id]})
+    if policies is not None:
+        policies = {module_id: policies[module_id]} if isinstance(policies, Mapping) else [module_id]
+    return config.changed(rl_module_spec=spec, policies=policies, policies_to_train=None)
 
 
 def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
     """The weights of one module, and the coefficients that it explores by."""
-    weights = saved.state.get(COMPONENT_RL_MODULE, {})
-    if module_id not in weights:
-        raise RestoreMismatchError(
-            f"{saved.path} has no weights of module {module_id!r}; there are: {', '.join(weights) or 'none'}",
-            missing=[module_id],
-        )
-    state = {COMPONENT_RL_MODULE: {module_id: weights[module_id]}}
+    state = {COMPONENT_RL_MODULE: {module_id: saved.state[COMPONENT_RL_MODULE][module_id]}}
     coefficients = saved.state.get("coefficients", {})
     return state | (
         {"coefficients": {module_id: coefficients[module_id]}} if module_id in coefficients else {}

@@ -1,7 +1,7 @@
 """Policies of a learner's modules. Knows learners and the parts of a policy, no framework."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -69,7 +69,7 @@ def make_policy(
     )
 
 
-def only_module_id(modules: MultiRLModule, module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
+def only_module_id(modules: Mapping[ModuleID, Any], module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
     """`module_id`; the id of the only module where the default one is meant and not there."""
     if module_id == DEFAULT_MODULE_ID and module_id not in modules and len(modules) == 1:
         return next(iter(modules))
