@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
+
 from plugrad.errors import ConfigError
 
 IMAGE_FILTERS = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
@@ -17,13 +20,29 @@ def conv_filters(filters: Any, shape: tuple[int, ...]) -> Filters:
         ConfigError: it is no list of such filters.
     """
     if filters is None:
-        return IMAGE_FILTERS if len(shape) == 3 and min(shape[:2]) >= SMALLEST_IMAGE else ()
+        image = shape if not channels_first(shape) else (*shape[1:], shape[0])
+        return IMAGE_FILTERS if len(image) == 3 and min(image[:2]) >= SMALLEST_IMAGE else ()
     if not isinstance(filters, list | tuple) or not all(map(_is_filter, filters)):
         raise ConfigError(
             f"conv_filters={filters!r}: must be a list of [out channels, kernel, stride], whole numbers above 0, "
             "such as [[16, 4, 2], [32, 4, 2]]; [] for no convolutions"
         )
     return tuple((outputs, kernel, stride) for outputs, kernel, stride in filters)
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether observations of this shape are images [channels, height, width], such as stacked frames [4, 84, 84].
+
+    Height and width are then `SMALLEST_IMAGE` or more; read as [height, width, channels], one of them is not.
+    """
+    return len(shape) == 3 and min(shape[:2]) < SMALLEST_IMAGE <= min(shape[1:])
+
+
+def is_image(space: gym.Space[Any] | None) -> bool:
+    """Whether it is a Box of bytes with three axes or more, or with two of `SMALLEST_IMAGE` and more."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
+        return False
+    return len(space.shape) > 2 or (len(space.shape) == 2 and min(space.shape) >= SMALLEST_IMAGE)
 
 
 def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]]:

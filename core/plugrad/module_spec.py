@@ -23,8 +23,9 @@ MODEL_CONFIG: dict[str, Any] = {
 """Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib).
 
 `conv_filters` are `[[out channels, kernel, stride], ...]`; None means none, but three of them for observations
-[height, width, channels] of 20x20 and more. `use_lstm` puts a memory of `lstm_cell_size` cells on top of each tower;
-`max_seq_len` is the length of the sequences that a stateful module, also one of your own, is trained on.
+[height, width, channels] or [channels, height, width] of 20x20 and more; other images of uint8 need the setting.
+`use_lstm` puts a memory of `lstm_cell_size` cells on top of each tower; `max_seq_len` is the length of the sequences
+that a stateful module, also one of your own, is trained on.
 """
 
 

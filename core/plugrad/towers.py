@@ -6,12 +6,12 @@ Convolutions, if there are filters, and dense layers on top. Knows no actions, v
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
-from plugrad.conv_filters import conv_filters, map_shapes
+from plugrad.conv_filters import SMALLEST_IMAGE, channels_first, conv_filters, is_image, map_shapes
 from plugrad.errors import ConfigError
 from plugrad.layers import (
     ACTIVATIONS,
@@ -46,11 +46,16 @@ class Tower:
         self._choices = _choices(space)
         self._scale = _scale(space)
         self.filters = conv_filters(config["conv_filters"], self._shape)
-        self._maps = map_shapes(self._shape, self.filters)
+        self._channels_first = channels_first(self._shape)
+        self._maps = map_shapes(
+            (*self._shape[1:], self._shape[0]) if self._channels_first else self._shape, self.filters
+        )
         self._widths = (prod(self._maps[-1]), *_hiddens(config["fcnet_hiddens"]))
         self.width = self._widths[-1]
         self._activation = _activation(config, "fcnet_activation")
         self._conv_activation = _activation(config, "conv_activation")
+        if config["conv_filters"] is None and is_image(space) and not self.filters:
+            _refuse_image(self._shape)
 
     def parameters(self, name: str) -> list[Parameter]:
         """`<name>.conv.<i>.*`, then `<name>.<i>.*`."""
@@ -91,6 +96,8 @@ class Tower:
         activate = ACTIVATIONS[self._conv_activation](ops)
         leading = ops.shape(x)[:-3]
         x = ops.reshape(x, (-1, *self._shape))  # sequences are images one after the other
+        if self._channels_first:
+            x = ops.permute_dims(x, (0, 2, 3, 1))
         for n, (_, _, stride) in enumerate(self.filters):
             x = activate(convolution(ops, weights, f"{name}.conv.{n}", x, stride))
         rows = (-1, *leading[1:]) if leading else ()
@@ -109,6 +116,17 @@ def _shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
         f"observation space {space}: the built-in networks take Box, Discrete, MultiDiscrete [n] and MultiBinary. "
         "Environments are flattened by themselves; in batches of your own flatten others by gymnasium.spaces.flatten "
         "and give the module gymnasium.spaces.flatten_space(...), or give a module_class"
+    )
+
+
+def _refuse_image(shape: tuple[int, ...]) -> NoReturn:
+    raise ConfigError(
+        f"observations {list(shape)} of uint8 are images, and there are no built-in convolutions for them: those are "
+        f"for [height, width, channels] and [channels, height, width] of {SMALLEST_IMAGE}x{SMALLEST_IMAGE} and more. "
+        "Give model_config conv_filters = [[16, 4, 2], ...] for [height, width, channels], conv_filters = [] for dense "
+        f"layers on all {prod(shape)} numbers, or a module_class; or change the images, such as with "
+        "gymnasium.wrappers.ResizeObservation",
+        found=list(shape),
     )
 
 

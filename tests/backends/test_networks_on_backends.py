@@ -67,6 +67,24 @@ def test_equal_seeds_give_the_weights_and_within_1e_6_the_outputs_of_numpy(backe
         assert np.abs(want).max() > 1e-4
 
 
+def test_stacked_frames_with_channels_first_get_convolutions_that_act_and_learn_as_on_numpy(backend):
+    space = gym.spaces.Box(0, 255, (4, 24, 22), np.uint8)
+    obs = np.random.default_rng(3).integers(0, 256, (ROWS, *space.shape), np.uint8)
+    found = config(backend).environment(observation_space=space).build_learner()
+    numpy = config("numpy").environment(observation_space=space).build_learner()
+    weights = {name: np.float64(array) for name, array in numpy.module[P].get_state().items()}
+    assert weights["pi.conv.0.weight"].shape == (4, 4, 4, 16)
+    expected = numpy.module[P].network.forward(numpy_ops, weights, {Columns.OBS: obs}, value=True)
+    tensors = found._convert_batch_type({Columns.OBS: obs})
+    outputs = found._convert_to_numpy(found.module[P].forward_train(tensors))
+    for column, want in expected.items():
+        np.testing.assert_allclose(outputs[column], want, rtol=0, atol=1e-6)
+    acted = found.compute_actions(obs, explore=False)
+    np.testing.assert_allclose(acted["vf_preds"], expected["vf_preds"], rtol=0, atol=1e-6)
+    results = found.update({**ppo_batch(ROWS), Columns.OBS: obs})
+    assert np.isfinite(results[P]["total_loss"])
+
+
 def test_acting_goes_through_the_framework_and_gives_the_outputs_of_numpy(backend, monkeypatch):
     learner = built(backend, False)
     _, expected = outputs_of_numpy(False)

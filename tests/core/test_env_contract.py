@@ -221,6 +221,27 @@ def test_a_space_that_no_array_is_of_is_refused_by_name(spaces, words):
         algorithm_of(breaking(**spaces))
 
 
+IMAGE = Box(0, 255, (24, 24, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "path"),
+    [
+        (Dict(pixels=IMAGE, speed=Box(-1, 1, (2,))), "observation_space['pixels']"),
+        (Tuple((Box(-1, 1, (2,)), Dict(camera=IMAGE))), "observation_space[1]['camera']"),
+        (Dict(pixels=Box(0, 255, (84, 84), np.uint8)), "observation_space['pixels']"),
+    ],
+)
+def test_an_image_beside_other_observations_is_refused_unless_it_is_flattened_on_purpose(space, path):
+    env = breaking(observation_space=space, observe=lambda self: space.sample())
+    with pytest.raises(ConfigError) as caught:
+        algorithm_of(env)
+    assert f"environment Mine: {path} is an image within a" in str(caught.value)
+    assert "gymnasium.wrappers.FlattenObservation" in str(caught.value)
+    flat = algorithm_of(lambda: gym.wrappers.FlattenObservation(env()))
+    assert flat.sample()[0].observations.ndim == 2
+
+
 class Vectorised(VectorEnv):
     """Its rows are wrong in one way."""
 

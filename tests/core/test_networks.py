@@ -121,8 +121,12 @@ def test_convolutions_come_first_in_a_tower(settings, expected):
         ),
         ((40, 30, 1), {}, {"pi.conv.2.weight": (3, 3, 32, 64), "pi.0.weight": (3 * 2 * 64, 5)}),
         ((20, 20, 3), {"conv_filters": []}, {"pi.0.weight": (1200, 5)}),
-        ((20, 19, 3), {}, {"pi.0.weight": (1140, 5)}),
-        ((20, 20), {}, {"pi.0.weight": (400, 5)}),
+        ((20, 19, 3), {"conv_filters": []}, {"pi.0.weight": (1140, 5)}),
+        ((20, 20), {"conv_filters": []}, {"pi.0.weight": (400, 5)}),
+        ((19, 19), {}, {"pi.0.weight": (361, 5)}),
+        ((4, 84, 84), {}, {"pi.conv.0.weight": (4, 4, 4, 16), "pi.0.weight": (9 * 9 * 64, 5)}),
+        ((1, 20, 30), {}, {"pi.conv.0.weight": (4, 4, 1, 16), "pi.conv.2.weight": (3, 3, 32, 64)}),
+        ((4, 84, 84), {"conv_filters": []}, {"pi.0.weight": (28224, 5)}),
     ],
 )
 def test_images_of_20_by_20_and_more_get_convolutions_unless_told_otherwise(shape, settings, first):
@@ -130,6 +134,31 @@ def test_images_of_20_by_20_and_more_get_convolutions_unless_told_otherwise(shap
     assert first.items() <= shapes(net).items()
     has_convolutions = any("conv" in name for name in first)
     assert has_convolutions == any("conv" in name for name in shapes(net)) == (not net.acts_in_numpy)
+
+
+@pytest.mark.parametrize("shape", [(20, 19, 3), (3, 19, 20), (84, 84), (8, 8, 3), (4, 84, 84, 3)])
+def test_an_image_without_built_in_convolutions_is_an_error_that_says_what_to_type(shape):
+    with pytest.raises(ConfigError) as caught:
+        network(Box(0, 255, shape, np.uint8))
+    for words in (str(list(shape)), "conv_filters = [[16, 4, 2], ...]", "conv_filters = []", "module_class"):
+        assert words in str(caught.value)
+    dense = network(Box(0, 255, shape, np.uint8), conv_filters=[])
+    assert shapes(dense)["pi.0.weight"][0] == np.prod(shape)
+
+
+@pytest.mark.parametrize("leading", [(5,), (2, 3)])
+def test_channels_first_computes_what_the_same_image_does_with_channels_last(leading):
+    first = network(Box(0, 255, (4, 22, 21), np.uint8))
+    last = network(Box(0, 255, (22, 21, 4), np.uint8))
+    weights = first.initial_weights(np.random.default_rng(0))
+    assert shapes(first) == shapes(last)
+    images = np.random.default_rng(1).integers(0, 256, (*leading, 4, 22, 21), np.uint8)
+    found = first.forward(ops, weights, {Columns.OBS: images}, value=True)
+    expected = last.forward(ops, weights, {Columns.OBS: np.moveaxis(images, -3, -1)}, value=True)
+    for column, want in expected.items():
+        np.testing.assert_array_equal(found[column], want)
+        assert want.shape[: len(leading)] == leading
+        assert np.abs(want).max() > 1e-4
 
 
 # --- first weights ------------------------------------------------------------------------------------------------

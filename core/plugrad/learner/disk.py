@@ -13,6 +13,7 @@ from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.errors import CheckpointError, ConfigError, PlugradError
 from plugrad.hooks.registry import check_installed, get_algorithm
+from plugrad.learner.older_images import keeping_dense_layers
 from plugrad.learner.provenance import describe, saying_who_had_it
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
@@ -115,6 +116,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         refuse_own_modules(config)
+    config = keeping_dense_layers(config, checkpoint.state)
     return config.plugins()  # a checkpoint never loads a listener
 
 

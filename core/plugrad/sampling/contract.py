@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from gymnasium.vector import VectorEnv, VectorWrapper
 
+from plugrad.conv_filters import is_image
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.types import Array
 
@@ -179,7 +180,7 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
         env: Boxes and discrete spaces are good for both; Dicts and Tuples of them are good observations.
 
     Raises:
-        ConfigError: names the part of the space that no array is of.
+        ConfigError: names the part of the space that no array is of, or that is an image beside other observations.
     """
     for kind in ("observation_space", "action_space"):
         if not isinstance(getattr(env, kind, None), Space):
@@ -193,6 +194,14 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
             raise ConfigError(
                 f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
                 "Make numbers of it with a gymnasium.ObservationWrapper",
+                env=name,
+            )
+        if is_image(leaf) and leaf is not env.observation_space:
+            raise ConfigError(
+                f"environment {name}: {path} is an image within a {type(env.observation_space).__name__}: {leaf}. "
+                "It would be flattened together with the rest, and not scaled. Give the image alone, with a "
+                "gymnasium.ObservationWrapper, or wrap the environment in gymnasium.wrappers.FlattenObservation if a "
+                "flat row is what you want",
                 env=name,
             )
     if not isinstance(env.action_space, _ARRAYS):
