@@ -79,7 +79,7 @@ def test_stacked_frames_with_channels_first_get_convolutions_that_act_and_learn_
     outputs = found._convert_to_numpy(found.module[P].forward_train(tensors))
     for column, want in expected.items():
         np.testing.assert_allclose(outputs[column], want, rtol=0, atol=1e-6)
-    acted = found.compute_actions(obs, explore=False)
+    acted = found.compute_actions(obs)
     np.testing.assert_allclose(acted["vf_preds"], expected["vf_preds"], rtol=0, atol=1e-6)
     results = found.update({**ppo_batch(ROWS), Columns.OBS: obs})
     assert np.isfinite(results[P]["total_loss"])
