@@ -400,12 +400,17 @@ def test_a_policy_of_a_learner_without_an_algorithm_is_loaded(tmp_path):
     np.testing.assert_array_equal(plugrad.load_policy(tmp_path).predict(rows)[0], expected)
 
 
+HUGE = {"__space__": "Box", "low": 0, "high": 1, "shape": [10**5, 10**5], "dtype": "int8"}
+
+
 @pytest.mark.parametrize(
     ("metadata", "state"),
     [
         ({"env_observation_space": "Box"}, {}),
         ({"env_observation_space": {"__space__": "Discrete", "n": 5, "start": 0}}, {}),
         ({"env_observation_space": {"__space__": "Text", "max_length": -1}}, {}),
+        ({"env_observation_space": {"__space__": "Discrete", "n": 10**9, "start": 0}}, {}),
+        ({"env_observation_space": HUGE}, {}),
         ({}, {"env_runner": {}}),
         ({}, {"env_runner": [1]}),
         ({}, {"env_runner": {"normalizer": {"count": 3, "mean": np.zeros(3), "m2": np.full(3, np.nan)}}}),

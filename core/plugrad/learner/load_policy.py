@@ -4,6 +4,7 @@ Knows learners on disk. No framework is loaded for a built-in network that compu
 """
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,25 @@ def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | N
     if whole.metadata.get("kind") != "algorithm":
         return None
     written = whole.metadata.get(disk.ENV_OBSERVATION_SPACE)
-    space = config.observation_space if written is None else decode(written)
+    if written is None or config.observation_space is None:
+        return config.observation_space  # type: ignore[no-any-return]
+    what = f"{whole.path}: {disk.ENV_OBSERVATION_SPACE}"
+    length = prod(config.observation_space.shape or ())
+    if _box_length(written) > length:  # before it is made: a few bytes can describe any size
+        raise ConfigError(f"{what} has {_box_length(written)} numbers, a row of the module {length}")
+    space = decode(written)
     if not isinstance(space, gym.Space):
-        raise ConfigError(
-            f"{whole.path}: {disk.ENV_OBSERVATION_SPACE} is {type(space).__name__}, not a space"
-        )
+        raise ConfigError(f"{what} is {type(space).__name__}, not a space")
     return space
+
+
+def _box_length(written: Any) -> int:
+    """How many numbers the boxes of a written space have."""
+    if isinstance(written, list):
+        return sum(map(_box_length, written))
+    if not isinstance(written, Mapping):
+        return 0
+    shape = written.get("shape")
+    if isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape):
+        return prod(shape)
+    return sum(map(_box_length, written.values()))

@@ -35,9 +35,9 @@ class ObservationEncoder:
         self.row_space: Space[Any] = stored_space(flat_space(space)) if row_space is None else row_space
         self.normalizer = normalizer
         self._flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
-        if self._flattens and flat_space(space).shape != self.row_space.shape:
+        if self._flattens and self.row_space.shape != (_flat_length(space),):
             raise ConfigError(
-                f"flattened observations of {space} have shape {flat_space(space).shape}, and the module reads rows of "
+                f"flattened observations of {space} have {_flat_length(space)} numbers, and the module reads rows of "
                 f"{self.row_space}"
             )
 
@@ -80,9 +80,14 @@ def flat_space(space: Space[Any]) -> Space[Any]:
     """
     if isinstance(space, Box):
         return space
+    _flat_length(space)
+    return spaces.flatten_space(space)
+
+
+def _flat_length(space: Space[Any]) -> int:
     if not space.is_np_flattenable:
         raise ConfigError(f"observations of {space} cannot be flattened; wrap the environment")
-    return spaces.flatten_space(space)
+    return int(spaces.flatdim(space))
 
 
 def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
