@@ -100,5 +100,17 @@ def _tf2_sgd(params: Sequence[Tensor], lr: float) -> Any:
     return tf.keras.optimizers.SGD(lr)
 
 
+@pytest.fixture
+def user_model(backend: str) -> Callable[[], Any]:
+    """For the backend suite: a model with BatchNorm and Dropout."""
+
+    def make() -> Any:
+        from statistics_models import normed
+
+        return normed(backend)
+
+    return make
+
+
 def _no_native_sgd(params: Sequence[Tensor], lr: float) -> Any:
     raise NotImplementedError("numpy has no optimizers of its own, and its backend does not declare any")

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from needs import NO_BACKEND, NO_EXTRA
 
-NOT_DECLARED = {"numpy": "complete_update, exact_kinks, fused_step, native_optimizers", "tf2": "fused_step"}
+NOT_DECLARED = {
+    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, user_modules",
+    "tf2": "fused_step",
+}
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
 
 

@@ -107,8 +107,8 @@ class BufferVariable:
         if self._own is not None:
             self._put(value)
             return
-        with torch.no_grad():
-            self.read().copy_(_as_tensor(value))
+        # By `data`: autograd must not take it for a change of what a forward pass has kept for its gradient.
+        self.read().data.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""

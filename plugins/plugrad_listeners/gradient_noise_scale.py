@@ -39,7 +39,10 @@ class GradientNoiseScale:
     def update(self, learner: Any, batch: ModuleBatches) -> Generator[None, Any, Any]:
         """The gradient of half the rows, before the step takes that of all of them. Traced."""
         half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
+        kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
         gradients = _gradients(learner, half)
+        for variable, value in kept:  # statistics of a user's model are not moved by who measures
+            variable.assign(value)
         for module_id in batch:
             learner.register_metric(module_id, _SMALL, _squared_norm(learner, module_id, gradients))
             learner.register_metric(module_id, _ROWS_SMALL, _num_rows(learner, half[module_id]))

@@ -9,6 +9,7 @@ from statistics_models import STATISTICS, normed, statistics
 
 from plugrad import DEFAULT_MODULE_ID, Columns
 from plugrad.errors import NonFiniteError, RestoreMismatchError
+from plugrad_listeners import GradientNoiseScale
 from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
@@ -173,3 +174,40 @@ def test_statistics_come_and_go_with_their_module(backend):
     with pytest.raises(NonFiniteError):
         learner.update({"a": batch_of_no_numbers()})
     assert digest(statistics(learner, "a")) == before
+
+
+@pytest.mark.parametrize("mode", ["none", "complete_update"])
+def test_a_minibatch_moves_the_statistics_once_whatever_looks_at_it(backend, mode):
+    """Eight rows are as many as the model is wide: the search for wrong broadcasts looks at other rows, too."""
+    watched, plain = (normed(backend, dropout=0.0) for _ in range(2))
+    learner = learner_of(backend, watched, mode, minibatch_size=8, lr=0.0)
+    noise = PPOLearner(config=learner.config, module=plain, plugins=[GradientNoiseScale()])
+    noise.build()
+    rows = ppo_batch(8)
+    for each in (learner, noise):
+        each.update(rows)
+    expected = _moved_once(backend, rows[Columns.OBS])
+    for each in (learner, noise):
+        for name, values in expected.items():
+            np.testing.assert_allclose(statistics(each)[name], values, rtol=0, atol=1e-6, err_msg=name)
+
+
+def _moved_once(backend, obs):
+    """What one forward pass in training mode makes of the statistics of a new model."""
+    model = normed(backend, dropout=0.0)
+    if backend == "torch":
+        import torch
+
+        model.train()(torch.tensor(obs))
+        normal = model.body[1]
+        return {
+            "model.body.1.running_mean": normal.running_mean.numpy(),
+            "model.body.1.running_var": normal.running_var.numpy(),
+            "model.body.1.num_batches_tracked": 1,
+        }
+    model(obs, training=True)
+    normal = model.body.layers[1]
+    return {
+        "model.4.moving_mean": normal.moving_mean.numpy(),
+        "model.5.moving_variance": normal.moving_variance.numpy(),
+    }

@@ -12,6 +12,7 @@ PAGES = [
     "errors.md",
     "from-stable-baselines3.md",
     "listeners.md",
+    "models.md",
     "performance.md",
     "quick-start.md",
     "update.md",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from learning import OBSERVATIONS, TWO_ACTIONS, ppo_batch, ppo_config, quick
+from learning import OBSERVATIONS, TWO_ACTIONS, ValueLearner, ppo_batch, ppo_config, quick, value_config
 from statistics_models import normed
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
@@ -208,3 +208,31 @@ def test_users_classes_come_from_specs_too(backend):
     learner.update(ppo_batch(16))
     greedy = [learner.compute_actions(OBS, explore=False)[Columns.ACTION_DIST_INPUTS] for _ in range(2)]
     np.testing.assert_array_equal(*greedy)
+
+
+@pytest.mark.parametrize("mode", ["none", "complete_update"])
+def test_a_target_network_computes_in_inference_mode_with_the_models_present_statistics(backend, mode):
+    class Bootstrapping(ValueLearner):
+        """Reports the mean of its target's values."""
+
+        def get_target_parameters(self, module_id, config=None):
+            return list(self.module[module_id].get_state())
+
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            later = self.targets[module_id].forward({Columns.OBS: batch[Columns.OBS]})
+            self.register_metric(module_id, "target_mean", self.ops.mean(later[Columns.VF_PREDS]))
+            return super().compute_loss_for_module(
+                module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+            )
+
+    config = value_config(backend, lr=0.0).framework(backend, compile=mode, device="cpu")
+    learner = Bootstrapping(config=config, module=normed(backend))
+    learner.build()
+    batch = ppo_batch(32)
+    for _ in range(2):
+        values = learner.compute_values(batch[Columns.OBS])
+        found = learner.update(batch)[P]["target_mean"]
+        # The loss asks the target after forward_train, which has moved the statistics; the target moved none.
+        moved = learner.compute_values(batch[Columns.OBS])
+        assert found == pytest.approx(moved.mean(), abs=1e-6)
+        assert found != pytest.approx(values.mean(), abs=1e-6)

@@ -27,6 +27,16 @@ def backend():
 @pytest.fixture
 def native_optimizer():
     return lambda params, lr: torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
+class Model(torch.nn.Sequential):
+    def __init__(self):
+        torch.manual_seed(0)
+        super().__init__(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(), torch.nn.Linear(4, 3))
+    def forward(self, obs):
+        outputs = super().forward(obs)
+        return outputs[:, :2], outputs[:, 2:]
+@pytest.fixture
+def user_model():
+    return Model
 """
 
 
@@ -98,7 +108,7 @@ def test_every_hook_that_is_missing_is_named(copy: Copy) -> None:
 
 def test_other_hooks_of_the_backend_have_a_default_that_a_learner_alone_can_do_with() -> None:
     answered = set(implementations(load_backend("torch"))) & set(specifications())
-    assert answered - own_hooks() <= {"reduce_gradients", "watch_operations"}
+    assert answered - own_hooks() <= {"get_buffers", "reduce_gradients", "watch_operations"}
 
 
 @pytest.mark.long
@@ -170,8 +180,20 @@ MUTANTS = {
     "stop_gradient as identity": (change("ops.py", "return x.detach()", "return x"), "stop_gradient"),
     "huber without delta": (change("ops.py", "delta=delta", "delta=1.0"), "op 'huber with delta"),
     "weights (out, in)": (
-        change("module.py", "param.detach().cpu().numpy().copy()", "param.detach().cpu().numpy().T.copy()"),
+        change("module.py", "to_numpy(tensor)", "to_numpy(tensor).T.copy()"),
         r"weights are \(in, out\)",
+    ),
+    "buffers forgotten": (
+        change("backend.py", "if not each.requires_grad", "if False"),
+        "neither trained nor a buffer",
+    ),
+    "acting in training mode": (
+        change("module.py", "self.train(training)", "self.train(True)"),
+        "calls differ",
+    ),
+    "trained in inference mode": (
+        change("module.py", "self.train(training)", "self.train(False)"),
+        "moves no buffer",
     ),
     "sums over minibatches": (
         change("program.py", "sums / num_steps", "sums"),

@@ -17,6 +17,7 @@ from typing import Any
 from plugrad.batch import Rows
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
+from plugrad.learner.buffers import unmoved
 from plugrad.learner.watched_ops import ARITHMETIC
 from plugrad.states import flat_columns
 from plugrad.types import ModuleBatches, ModuleID
@@ -66,7 +67,7 @@ class ShapeWatch:
         size = next((prime for prime in _PRIMES if prime not in taken), None)
         if size is None:
             return
-        with self._metrics_kept():
+        with self._metrics_kept(), unmoved(self._learner):
             try:
                 operations, _ = self._watched(compute, _resized(self._learner, batch, size))
             except Exception:  # a loss that cannot do with so many rows: nothing is proven

@@ -6,7 +6,8 @@ framework.
 """
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,17 @@ def after_step(learner: Any, before: Sequence[tuple[Variable, Tensor]]) -> None:
     """Put the copies back if the step is not finite. Traced."""
     for variable, old in before:
         variable.assign(learner.guard(variable.read(), old))
+
+
+@contextmanager
+def unmoved(learner: Any) -> Iterator[None]:
+    """What is computed meanwhile leaves all buffers as they were: for a forward pass that is only looked at. Traced."""
+    before = [(each, each.snapshot()) for each in variables_of(learner.buffers)]
+    try:
+        yield
+    finally:
+        for variable, value in before:
+            variable.assign(value)
 
 
 # --- learners of a group ---

@@ -61,12 +61,16 @@ class TargetNetwork:
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the module's `forward_train` makes of a batch with these weights; no gradient flows back. Traced.
 
+        It runs in inference mode: Dropout is off, and normalisation uses the module's own present statistics, which it
+        does not move.
+
         Args:
             batch: `{column: tensor [B, ...]}`, such as `{"obs": batch["new_obs"]}`.
         """
         stop = self._learner.ops.stop_gradient
         with self._learner.module[self._module_id].lend(self._weights()):
-            outputs = self._learner.module[self._module_id].forward_train(batch)
+            module = self._learner.module[self._module_id]
+            outputs = module.in_mode(False, module.forward_train, batch)
         return {column: stop(values) for column, values in outputs.items()}
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:

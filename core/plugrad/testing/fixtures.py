@@ -126,6 +126,21 @@ def native_optimizer(backend_info: BackendInfo) -> Callable[[Sequence[Any], floa
     )
 
 
+@pytest.fixture
+def user_model(backend_info: BackendInfo) -> Callable[[], Any]:
+    """`user_model()`: a new model of your framework, with running statistics and dropout if it has such.
+
+    Called with observations [B, 3] it returns the inputs of the action distribution [B, 2] and values [B] or [B, 1].
+    Only of a backend that declares "user_modules", whose conftest.py then says how one is made.
+    """
+    requires(backend_info, "user_modules")
+    raise pytest.UsageError(
+        f"backend {backend_info.name!r} declares 'user_modules': write a fixture user_model in conftest.py that "
+        "returns a function () -> a model of your framework, called with [B, 3] and returning ([B, 2], [B, 1]), with "
+        "layers that compute otherwise in training (BatchNorm, Dropout) if it has such"
+    )
+
+
 def requires(info: BackendInfo, capability: str) -> None:
     """Skip the running test unless the backend declares this capability."""
     if capability not in info.capabilities:

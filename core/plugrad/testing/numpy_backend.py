@@ -35,7 +35,7 @@ Step = Callable[[ModuleBatches], dict[str, Tensor]]
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("numpy", np.__version__, ("cpu",), frozenset({"user_modules"}))
+    return BackendInfo("numpy", np.__version__, ("cpu",), frozenset())
 
 
 @hookimpl

@@ -15,3 +15,4 @@ from plugrad.testing.backend_suite.optimizers import *  # noqa: F403
 from plugrad.testing.backend_suite.states import *  # noqa: F403
 from plugrad.testing.backend_suite.tensors import *  # noqa: F403
 from plugrad.testing.backend_suite.updates import *  # noqa: F403
+from plugrad.testing.backend_suite.users_models import *  # noqa: F403
