@@ -1,21 +1,29 @@
 """Whether what is traced now will be differentiated. Acting will not, and runs without XLA: ops may know better."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_gradients_are_taken = [True]
+
+class _OfThisThread(threading.local):
+    """Each thread begins with its own: one that acts says nothing about one that trains."""
+
+    gradients_are_taken = True
+
+
+_now = _OfThisThread()
 
 
 def gradients_are_taken() -> bool:
-    """False within `values_only`."""
-    return _gradients_are_taken[-1]
+    """False within `values_only` of the same thread."""
+    return _now.gradients_are_taken
 
 
 @contextmanager
 def values_only() -> Iterator[None]:
-    """What is traced meanwhile computes values only, without XLA."""
-    _gradients_are_taken.append(False)
+    """What this thread traces meanwhile computes values only, without XLA."""
+    before, _now.gradients_are_taken = _now.gradients_are_taken, False
     try:
         yield
     finally:
-        _gradients_are_taken.pop()
+        _now.gradients_are_taken = before

@@ -25,5 +25,8 @@ def signature(given: Any, settings: Mapping[str, Any]) -> Any:
 def _of(name: str, given: Any) -> Any:
     if isinstance(given, Mapping):
         return name, tuple(_of(str(column), values) for column, values in given.items())
-    rows, *rest = np.shape(given) or (0,)
+    try:
+        rows, *rest = np.shape(given) or (0,)
+    except ValueError:  # lists of different lengths: the learners refuse them, and say where
+        return name, "no array"
     return name, tuple(rest), rows.bit_length()

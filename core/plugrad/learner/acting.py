@@ -11,6 +11,7 @@ import numpy as np
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.learner.inference import Actor
+from plugrad.learner.locking import locked
 from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.learner.sequences import values_of_episodes
 from plugrad.policy import Policy
@@ -25,6 +26,8 @@ class ActingMethods:
     module: MultiRLModule
     _actor: Actor
 
+    _lock: Any
+
     def _check_is_built(self, error: bool = True) -> bool:
         raise NotImplementedError
 
@@ -32,6 +35,7 @@ class ActingMethods:
         """This learner's own random generator of these names."""
         raise NotImplementedError
 
+    @locked
     def compute_actions(
         self,
         obs: Array,
@@ -85,6 +89,7 @@ class ActingMethods:
         warn_without_statistics(self.config)
         return make_policy(lambda: self, module_id)
 
+    @locked
     def compute_values(
         self,
         obs: Array,
@@ -102,6 +107,7 @@ class ActingMethods:
         self._check_is_built()
         return self._actor.compute_values(np.asarray(obs), module_id, state)
 
+    @locked
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
     ) -> Array:

@@ -57,28 +57,30 @@ class UpdateCall:
         """See `Learner.update`."""
         learner, clock = self._learner, _Clock()
         _check_timesteps(timesteps)
-        columns, units_of = units(learner, self.columns(batch, episodes))
-        rows = {module_id: each.steps for module_id, each in units_of.items()}
-        columns = self._trained(columns, rows, batch)
-        clock.lap("connectors")
-        learner.tell("update_begun", timesteps=timesteps)
         undo = Undo(learner)
         try:
+            learner.tell("update_begun", timesteps=timesteps)
+            columns, units_of = units(learner, self.columns(batch, episodes))
+            rows = {module_id: each.steps for module_id, each in units_of.items()}
+            columns = self._trained(columns, rows, batch)
+            clock.lap("connectors")
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
             units_of = {module_id: units_of[module_id] for module_id in columns}
             self._train(columns, units_of, cut, clock, undo)
+            learner.weights_version += 1
             self._count(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
             results = self._results(rows, columns, clock)
-            agree(learner)
+            learner.tell("update_ended", results=results)
+            agree(
+                learner
+            )  # last: a learner of a group that raises anywhere before it undoes the update on all
         except BaseException:
             undo.restore()
-            raise
-        finally:
             learner.weights_version += 1
-        learner.tell("update_ended", results=results)
+            raise
         return results
 
     def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:

@@ -36,11 +36,13 @@ from plugrad.learner.build import (
 from plugrad.learner.call import UpdateCall
 from plugrad.learner.hooked import HookedMethods
 from plugrad.learner.inference import Actor
+from plugrad.learner.locking import locked, new_lock
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.remembering import RememberingMethods
 from plugrad.learner.reporting import ReportingMethods
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
+from plugrad.learner.undo import Undo
 from plugrad.legacy.arguments import takes_older_update_arguments
 from plugrad.legacy.learner import LegacyLearner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -108,6 +110,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
+        self._lock = new_lock()
         self._is_built = False
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -215,6 +218,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
     # --- update -------------------------------------------------------------------------------------------------
 
     @takes_older_update_arguments
+    @locked
     def update(
         self,
         batch: Any = None,
@@ -258,10 +262,16 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         """`update(episodes=episodes, **settings)`."""
         return self.update(episodes=episodes, **settings)
 
+    @locked
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
         """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
         self._check_is_built()
-        return self._call.columns(None, episodes)
+        undo = Undo(self)
+        try:
+            return self._call.columns(None, episodes)
+        except BaseException:
+            undo.restore()
+            raise
 
     def forget_programs(self) -> None:
         """Make the programs of updates anew: what they were made for has changed."""
@@ -282,6 +292,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
 
     # --- modules ------------------------------------------------------------------------------------------------
 
+    @locked
     def add_module(
         self,
         *,
@@ -309,6 +320,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
 
+    @locked
     def remove_module(
         self, module_id: ModuleID, *, new_should_module_be_updated: Collection[ModuleID] | None = None
     ) -> MultiRLModuleSpec:

@@ -13,6 +13,7 @@ from plugrad.learner import state as state_of
 from plugrad.learner.buffers import with_present_buffers
 from plugrad.learner.components import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.hyperparameters import Hyperparameters, chosen, follow_schedules, log_differences
+from plugrad.learner.locking import locked
 from plugrad.learner.provenance import warn_of_differences
 from plugrad.learner.undo import all_or_nothing
 from plugrad.rl_module import MultiRLModule
@@ -30,6 +31,8 @@ class RememberingMethods:
     def _configure(self, config: Any) -> None:
         raise NotImplementedError
 
+    _lock: Any
+
     def _check_is_built(self, error: bool = True) -> bool:
         raise NotImplementedError
 
@@ -37,6 +40,7 @@ class RememberingMethods:
         """Call a listener hook."""
         raise NotImplementedError
 
+    @locked
     def get_state(
         self,
         components: Paths = None,
@@ -57,6 +61,7 @@ class RememberingMethods:
         self._check_is_built()
         return state_of.get_state(self, select(state_of.parts_of(self), components, not_components))
 
+    @locked
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take over what is in `state`, exactly, or nothing.
 
@@ -82,10 +87,12 @@ class RememberingMethods:
         """
         state_of.set_optimizers(self, state)
 
+    @locked
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {name: numpy copy}}` of parameters and buffers, under the framework's own names."""
         return self.module.get_state()
 
+    @locked
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
         """Load weights of `get_weights`. Buffers that are missing in them stay as they are; a warning names them."""
         self.module.set_state(with_present_buffers(self, weights))
@@ -95,6 +102,7 @@ class RememberingMethods:
         """What a checkpoint says of itself: kind, backend, algorithm, module ids, plugins, the config as data."""
         return disk.metadata_of(self, self.config, kind="learner")
 
+    @locked
     def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
         """Write the whole state into the directory `path`, as its newest save; returns `path`.
 
@@ -105,6 +113,7 @@ class RememberingMethods:
         self.tell("checkpoint_saved", path=str(path))
         return str(path)
 
+    @locked
     def restore_from_path(
         self,
         path: disk.StrPath,
