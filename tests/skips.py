@@ -26,6 +26,8 @@ def allowed() -> dict[str, str]:
     tox_env = os.environ.get("TOX_ENV_NAME")
     if tox_env is None:
         reasons["only in tox"] = "an editable install has the source tree, and entry points of its day"
+    if tox_env != "lowest":
+        reasons["only `tox -e lowest`"] = "it has the lowest versions"
     if tox_env != "package":
         reasons["only `tox -e package`"] = "it builds wheels"
     return reasons

@@ -3,7 +3,7 @@
 import configparser
 import os
 import re
-from importlib.metadata import distribution
+from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
@@ -104,6 +104,33 @@ def test_tox_tests_the_wheel_and_not_the_source_tree() -> None:
     import plugrad
 
     assert Path(plugrad.__file__).parent != ROOT / "core" / "plugrad"
+
+
+def bounds() -> dict[str, str]:
+    """Distribution -> the lowest version that setup.cfg declares, extras of frameworks and Ray included."""
+    extras = options("options.extras_require")
+    declared = lines("\n".join([options("options")["install_requires"], extras["tf2-cpu"], extras["ray"]]))
+    return {name.strip(): lowest.strip() for name, lowest in (line.split(">=") for line in declared)}
+
+
+def padded(version: str) -> str:
+    """With three numbers."""
+    return ".".join([*version.split("."), "0", "0"][:3])
+
+
+def test_the_lowest_versions_that_are_declared_are_those_that_are_tested() -> None:
+    pins = (line.split("==") for line in lines((ROOT / "constraints-lowest.txt").read_text()) if "==" in line)
+    pinned = {name: padded(version) for name, version in pins}
+    assert {name: padded(lowest) for name, lowest in bounds().items()}.items() <= pinned.items()
+
+
+@pytest.mark.skipif(
+    os.environ.get("TOX_ENV_NAME") != "lowest", reason="only `tox -e lowest` has the lowest versions"
+)
+def test_the_lowest_versions_are_installed() -> None:
+    assert {name: padded(version(name)) for name in bounds()} == {
+        name: padded(lowest) for name, lowest in bounds().items()
+    }
 
 
 def test_the_readme_says_how_the_tests_are_run() -> None:
