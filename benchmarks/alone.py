@@ -15,12 +15,17 @@ ONE_THREAD = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
 }
+IN_ORDER = {"XLA_FLAGS": "--xla_cpu_enable_concurrency_optimized_scheduler=false"}
+"""What plugrad asks XLA for by itself on one thread; here, so that hand-written TensorFlow gets it as well."""
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of a measured process: one thread in every library, quiet, no GPU."""
-    return {**os.environ, **ONE_THREAD, **QUIET, **more}
+    """The variables of a measured process: one thread in every library, XLA's order for that, quiet, no GPU.
+
+    The same for all that are compared. TensorFlow's oneDNN is as it is by default, or as the caller's environment says.
+    """
+    return {**os.environ, **ONE_THREAD, **IN_ORDER, **QUIET, **more}
 
 
 def run_alone(script: str, *arguments: object, core: int, python: str = sys.executable) -> Any:

@@ -1,6 +1,7 @@
 """The hand-written compiled step in torch: loss, gradient, clip and Adam over one flat vector, by Inductor.
 
-`torch.compile` refuses the autograd inside a step, so the step is traced by `make_fx` and the graph compiled.
+`torch.compile` refuses the autograd inside a step, so the step is traced by `make_fx` and the graph compiled, with the
+options of inductor that plugrad uses. Rows are gathered once per pass.
 """
 
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 import torch._inductor
 from contestants import Contestant
-from reference_torch import COLUMNS, log_prob, surrogate_loss
+from reference_torch import COLUMNS, log_prob, passes, surrogate_loss
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from workload import (
@@ -26,6 +27,9 @@ from workload import (
 )
 
 Carry = tuple[Tensor, ...]
+
+OPTIONS = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
+"""The kernels of a step are called from C++ and not from Python."""
 
 
 def make(cell: Cell, seed: int, option: str) -> "CompiledStep":
@@ -42,36 +46,34 @@ class CompiledStep(Contestant):
         self._shapes = {name: value.shape for name, value in weights.items()}
         flat = torch.from_numpy(np.concatenate([value.reshape(-1) for value in weights.values()]))
         self._state: Carry = (flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.tensor(0.0))
-        self._compiled: dict[int, Callable[..., Carry]] = {}
+        self._compiled: Callable[..., Carry] | None = None
 
     def describe(self) -> str:
         return f"torch {torch.__version__}, make_fx and Inductor, {torch.get_num_threads()} thread"
 
     def update(self, shuffle: bool) -> None:
         columns = [torch.from_numpy(self.batch[name]) for name in COLUMNS]
-        num_rows = len(columns[0])
-        order = torch.from_numpy(row_order(self._cell, num_rows, self._rng if shuffle else None))
+        order = torch.from_numpy(row_order(self._cell, len(columns[0]), self._rng if shuffle else None))
         carry: Carry = (*self._state, torch.tensor(0.0))
         with torch.no_grad():
-            if num_rows not in self._compiled:
-                self._compiled[num_rows] = self._compile([*carry, order[0], *columns])
-            step = self._compiled[num_rows]
-            for rows in order.unbind(0):
-                carry = step(*carry, rows, *columns)
+            for minibatch in passes(columns, order):
+                if self._compiled is None:
+                    self._compiled = self._compile([*carry, *minibatch])
+                carry = self._compiled(*carry, *minibatch)
         self._state = carry[:-1]
         float(carry[-1] / len(order))
 
     def _compile(self, examples: list[Tensor]) -> Callable[..., Carry]:
         graph = make_fx(self._step, tracing_mode="fake")(*examples)
-        compiled: Callable[..., Carry] = torch._inductor.compile(graph, list(examples))
+        compiled: Callable[..., Carry] = torch._inductor.compile(graph, list(examples), options=OPTIONS)
         return compiled
 
     def _step(
-        self, flat: Tensor, m: Tensor, v: Tensor, t: Tensor, total: Tensor, rows: Tensor, *columns: Tensor
+        self, flat: Tensor, m: Tensor, v: Tensor, t: Tensor, total: Tensor, *minibatch: Tensor
     ) -> Carry:
         with torch.enable_grad():
             leaf = flat.detach().requires_grad_()
-            loss = self._loss(leaf, *(each[rows] for each in columns))
+            loss = self._loss(leaf, *minibatch)
             (gradient,) = torch.autograd.grad(loss, leaf)
         gradient = gradient * (GRAD_CLIP / (gradient.norm() + 1e-6)).clamp(max=1.0)
         beta1, beta2 = ADAM_BETAS

@@ -166,7 +166,7 @@ def test_channels_first_computes_what_the_same_image_does_with_channels_last(lea
 
 @given(st.integers(1, 12), st.integers(1, 12), st.floats(0.01, 3.0), st.integers(0, 99))
 def test_orthogonal_weights_are_orthogonal_and_scaled(rows, columns, gain, seed):
-    matrix = np.float64(orthogonal(np.random.default_rng(seed), (rows, columns), gain)) / gain
+    matrix = orthogonal(np.random.default_rng(seed), (rows, columns), gain).astype(np.float64) / gain
     small = matrix.T @ matrix if rows >= columns else matrix @ matrix.T
     np.testing.assert_allclose(small, np.eye(min(rows, columns)), atol=1e-5)
 
