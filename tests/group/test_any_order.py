@@ -382,10 +382,6 @@ def play(machine: type[AnyOrder], examples: int, steps: int) -> None:
     )
 
 
-def test_any_order_of_calls_and_deaths(cluster: None) -> None:
-    play(AnyOrder, examples=5, steps=14)
-
-
 class OfThree(AnyOrder):
     learners = 3
 
@@ -400,6 +396,17 @@ class OnTf2(AnyOrder):
 
 class Stopped(AnyOrder):
     signals = (signal.SIGKILL, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(
+    ("machine", "examples", "steps"),
+    [(AnyOrder, 5, 14), (OfThree, 1, 8), (OnTorch, 1, 8), (OnTf2, 1, 8), (Stopped, 1, 8)],
+)
+def test_any_order_of_calls_and_deaths(
+    cluster: None, machine: type[AnyOrder], examples: int, steps: int
+) -> None:
+    """Few for each of the kinds below."""
+    play(machine, examples, steps)
 
 
 @pytest.mark.long
