@@ -241,7 +241,7 @@ FOUND_BY = {
     "sums over minibatches": "updates_are and not complete_update",
     "last optimizer only": "no_other",
 }
-"""Which tests of the suite find a mutant; where nothing is said, those of formulas. The whole suite takes far longer."""
+"""Which tests of the suite find a mutant; those of formulas where nothing is said. The whole suite takes far longer."""
 
 
 @pytest.mark.parametrize("name", MUTANTS)

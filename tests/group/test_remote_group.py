@@ -220,7 +220,6 @@ with config.build_learner_group() as group:
 """
 
 
-@pytest.mark.long
 def test_a_ray_of_our_own_is_closed_to_others(tmp_path: Path) -> None:
     for folder in ("home", "stranger"):
         (tmp_path / folder).mkdir()
