@@ -2,6 +2,7 @@
 
 import warnings
 
+import needs
 import numpy as np
 import pytest
 from learning import digest, ppo_batch, ppo_config, quick
@@ -174,6 +175,28 @@ def test_statistics_come_and_go_with_their_module(backend):
     with pytest.raises(NonFiniteError):
         learner.update({"a": batch_of_no_numbers()})
     assert digest(statistics(learner, "a")) == before
+
+
+@needs.backends("torch")
+def test_buffers_that_no_state_dict_has_are_no_state_and_are_not_traced():
+    import torch
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0]), persistent=False)
+            self.register_buffer("allowed", torch.tensor([True, False, True]))
+            self.head = torch.nn.Linear(3, 3)
+
+        def forward(self, obs):
+            outputs = self.head(obs * self.mask * self.allowed)
+            return outputs[:, :2], outputs[:, 2:]
+
+    learner = trained(learner_of("torch", Masked(), "complete_update"))
+    weights = learner.get_weights()[P]
+    assert set(weights) == {"model.allowed", "model.head.bias", "model.head.weight"}
+    assert weights["model.allowed"].tolist() == [True, False, True]
+    assert learner.update_mode.startswith("none: eager, because")
 
 
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
