@@ -105,7 +105,7 @@ class ActingLearner:
     # --- the copy -----------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        if self._group.config != self._config:  # modules came or went, or settings changed
+        if self._has_other_settings():  # modules came or went, for example
             streams = self.learner.streams
             self._copy()
             self.learner.streams = {
@@ -114,6 +114,15 @@ class ActingLearner:
             return
         self._version, state = self._group.get_versioned_state(*ACTING_COMPONENTS)
         self.learner.set_state(state)
+
+    def _has_other_settings(self) -> bool:
+        config = self._group.config
+        if config is self._config:
+            return False
+        try:
+            return bool(config != self._config)
+        except ValueError:  # arrays, such as in env_config, compare to arrays
+            return True
 
     def _copy(self) -> None:
         self._version, state = self._group.get_versioned_state()
