@@ -19,6 +19,7 @@ from plugrad.group import LearnerGroup
 from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner, disk
 from plugrad.learner.build import with_spaces
+from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hyperparameters import Hyperparameters, chosen
 from plugrad.learner.policies import env_module_id, make_policy
 from plugrad.learner.sequences import initial_state
@@ -374,7 +375,8 @@ class Algorithm:
         checkpoint = disk.load(path, kind="algorithm")
         with disk.saying_what_does_not_fit(checkpoint):
             config = disk.config_of(checkpoint, backend=backend, given=given)
-            algorithm = cls(config if env is None else config.environment(env))
+            with expecting_weights(checkpoint.state.get("learner", {})):
+                algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
         return algorithm
 

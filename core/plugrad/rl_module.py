@@ -3,8 +3,9 @@
 A backend joins this class with its framework's module class. Knows no framework.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -176,6 +177,10 @@ class RLModule(SavesWeights, LegacyRLModule):
         self._num_loads += 1
 
 
+_LISTED = 1000
+"""Entries of a state that an error names; a stranger's file may have millions."""
+
+
 def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> None:
     """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped entry of a nested dict.
 
@@ -187,8 +192,12 @@ def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> Non
     found: dict[str, list[str]] = {"missing": [], "unexpected": [], "mismatched": []}
     _compare({"": have}, {"": given}, "", found)
     if any(found.values()):
-        listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in found.items() if names)
+        listed = "; ".join(f"{kind}: {_listed(names)}" for kind, names in found.items() if names)
         raise RestoreMismatchError(f"the state does not fit {where}: {listed}. Nothing was changed.", **found)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) + (", and perhaps more" if len(names) >= _LISTED else "")
 
 
 def _compare(
@@ -197,21 +206,26 @@ def _compare(
     for name in {**have, **given}:
         place = f"{path}/{name}" if path else str(name)
         if name not in given:
-            found["missing"] += _leaves(have[name], place)
+            _add(found["missing"], _leaves(have[name], place))
         elif name not in have:
-            found["unexpected"] += _leaves(given[name], place)
+            _add(found["unexpected"], _leaves(given[name], place))
         elif isinstance(have[name], Mapping) and isinstance(given[name], Mapping):
             _compare(have[name], given[name], place, found)
         elif _describe(have[name]) != _describe(given[name]):
-            found["mismatched"].append(
-                f"{place} (expected {_describe(have[name])}, found {_describe(given[name])})"
-            )
+            difference = f"{place} (expected {_describe(have[name])}, found {_describe(given[name])})"
+            _add(found["mismatched"], [difference])
 
 
-def _leaves(value: Any, place: str) -> list[str]:
+def _add(names: list[str], more: Iterable[str]) -> None:
+    names += islice(more, _LISTED - len(names))
+
+
+def _leaves(value: Any, place: str) -> Iterator[str]:
     if not isinstance(value, Mapping) or not value:
-        return [place]
-    return [leaf for name, each in value.items() for leaf in _leaves(each, f"{place}/{name}")]
+        yield place
+        return
+    for name, each in value.items():
+        yield from _leaves(each, f"{place}/{name}")
 
 
 def _describe(value: Any) -> str:

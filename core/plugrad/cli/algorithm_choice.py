@@ -5,12 +5,12 @@ argument that is no option, else what the file of `--config` or `--resume` says,
 `--plugin` holds, else "ppo".
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from plugrad.errors import AlgorithmNotFoundError
+from plugrad.cli.settings_files import read_table
+from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import use_plugin
 from plugrad.hooks.unpackaged import is_unpackaged
@@ -77,8 +77,8 @@ def _named_in_file(options: Mapping[str | None, str], run: Path | None) -> str |
 def _named_in(path: Path) -> str | None:
     # A file that cannot be read is reported by who really needs it.
     try:
-        name = tomllib.loads(path.read_text(encoding="utf-8")).get("algorithm")
-    except (OSError, ValueError):
+        name = read_table(path).get("algorithm")
+    except ConfigError:
         return None
     return name if isinstance(name, str) and name != "none" else None
 

@@ -43,14 +43,20 @@ class Curve:
         config, summary = run.read_config(), run.read_summary()
         rows = [row for row in run.metrics.rows if RETURN in row]
         algorithm = summary.get("algorithm") or type(config).__name__.removesuffix("Config").lower()
+        goal = summary.get("reward_goal")
         return cls(
-            label=f"{algorithm} on {config.env}, {config.backend}",
+            label=_plain(f"{algorithm} on {config.env}, {config.backend}"),
             timesteps=np.array([row[TIMESTEPS] for row in rows]),
             returns=np.array([row[RETURN] for row in rows]),
             low=np.array([row.get(_LOW, row[RETURN]) for row in rows]),
             high=np.array([row.get(_HIGH, row[RETURN]) for row in rows]),
-            threshold=summary.get("reward_goal"),
+            threshold=goal if type(goal) in (int, float) else None,
         )
+
+
+def _plain(label: str) -> str:
+    """A stranger's text, short and with no formulas in it."""
+    return label[:200].replace("$", r"\$")
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:

@@ -13,9 +13,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plugrad.cli.progress import ITERATION
+from plugrad.checkpoint.disk import disk_errors
+from plugrad.cli.progress import ITERATION, TIMESTEPS
+from plugrad.cli.run_files import read_lines
+from plugrad.errors import ConfigError
 
 Row = dict[str, float]
+MAX_LINE_BYTES = 2**20
+_COUNTS = (ITERATION, TIMESTEPS)
+"""What every row has."""
 
 
 class MetricsFiles:
@@ -32,12 +38,16 @@ class MetricsFiles:
         self._columns = _columns(self.rows)
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Add one iteration to both files."""
+        """Add one iteration to both files.
+
+        Raises:
+            CheckpointError: the disk refused; names the file. The row is kept in `rows`, and `write_all` writes it.
+        """
         self.rows.append(dict(row))
-        with self.jsonl.open("a", encoding="utf-8") as file:
+        with disk_errors("write", self.jsonl), self.jsonl.open("a", encoding="utf-8") as file:
             file.write(_line(row))
         if set(row) <= set(self._columns):
-            with self.csv.open("a", encoding="utf-8", newline="") as file:
+            with disk_errors("write", self.csv), self.csv.open("a", encoding="utf-8", newline="") as file:
                 csv.DictWriter(file, self._columns, restval="").writerow(row)
         else:
             self._write_table()
@@ -45,6 +55,14 @@ class MetricsFiles:
     def cut(self, last_iteration: int) -> None:
         """Drop the rows after an iteration: what was trained after the checkpoint is trained again."""
         self.rows = [row for row in self.rows if row[ITERATION] <= last_iteration]
+        self.write_all()
+
+    def write_all(self) -> None:
+        """Write both files anew.
+
+        Raises:
+            CheckpointError: the disk refused; names the file, which is as it was.
+        """
         _replace(self.jsonl, [_line(row) for row in self.rows])
         self._write_table()
 
@@ -58,17 +76,48 @@ class MetricsFiles:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a `metrics.jsonl`; a last line that a crash has torn is left out."""
-    if not path.exists():
+    """The rows of a `metrics.jsonl`; none if there is no such file. A last line that a crash has torn is left out.
+
+    Raises:
+        ConfigError: it is no regular file, or a line is no row of numbers; names the file and the line.
+    """
+    if not os.path.lexists(path):
         return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        rows.append({key: float(value) if isinstance(value, str) else value for key, value in row.items()})
-    return rows
+    lines = read_lines(path, MAX_LINE_BYTES)
+    return [row for number, line in enumerate(lines, 1) if (row := _row(path, number, line)) is not None]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row | None:
+    """None for a torn line."""
+    try:
+        found = json.loads(line)
+        return _numbers(found)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and not line.endswith(b"\n"):
+            return None
+        raise ConfigError(
+            f"{path}, line {number}: a JSON object of numbers is expected, with {', '.join(_COUNTS)}: {error}"
+        ) from error
+
+
+def _numbers(found: Any) -> Row:
+    if not isinstance(found, dict):
+        raise ValueError(f"found {type(found).__name__}")
+    for name in _COUNTS:
+        if name not in found:
+            raise ValueError(f"{name} is missing")
+    row = {name: _number(name, value) for name, value in found.items()}
+    for name in _COUNTS:
+        if not math.isfinite(row[name]):
+            raise ValueError(f"{name} is {row[name]}")
+    return row
+
+
+def _number(name: str, value: Any) -> float:
+    number = float(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{name[:100]!r} is {str(value)[:40]!r}")
+    return number
 
 
 def _line(row: Mapping[str, float]) -> str:
@@ -83,6 +132,7 @@ def _columns(rows: Iterable[Mapping[str, float]]) -> list[str]:
 
 def _replace(path: Path, lines: Iterable[str]) -> None:
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.writelines(lines)
-    os.replace(temporary, path)
+    with disk_errors("write", path):
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+        os.replace(temporary, path)

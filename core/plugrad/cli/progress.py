@@ -57,7 +57,7 @@ class Progress:
         return cls(
             iteration=int(row[ITERATION]),
             timesteps=int(row[TIMESTEPS]),
-            seconds=row[SECONDS],
+            seconds=row.get(SECONDS, 0.0),
             session_seconds=session_seconds,
             steps_per_second=steps_per_second,
             episodes=int(row.get(EPISODES, 0)),

@@ -18,13 +18,17 @@ from typing import Any
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint import load_checkpoint, runs, writer_lock
+from plugrad.checkpoint.disk import disk_errors
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
+from plugrad.cli.run_files import read_text
+from plugrad.cli.settings_files import read_settings
 from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
 from plugrad.learner.provenance import saying_who_had_it
 
 RUNS = Path("runs")
 LOCK = "train.lock"
+MAX_SUMMARY_BYTES = 2**16
 
 
 class RunDirectory:
@@ -72,20 +76,30 @@ class RunDirectory:
 
     def write_config(self, config: AlgorithmConfig) -> None:
         """Write `config.toml`."""
-        self.config_file.write_text(config.to_toml(), encoding="utf-8")
+        with disk_errors("write", self.config_file):
+            self.config_file.write_text(config.to_toml(), encoding="utf-8")
 
-    def read_config(self) -> AlgorithmConfig:
-        """The settings of the run."""
-        return AlgorithmConfig.from_toml(self.config_file.read_text(encoding="utf-8"))
+    def read_config(self, stored_bytes: int = 0) -> AlgorithmConfig:
+        """The settings of the run; see `plugrad.cli.settings_files.read_settings`."""
+        return read_settings(self.config_file, AlgorithmConfig, stored_bytes=stored_bytes)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
-        (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        path = self.path / "summary.json"
+        with disk_errors("write", path):
+            path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
 
     def read_summary(self) -> dict[str, Any]:
         """What the run came to; empty if it has not ended."""
         path = self.path / "summary.json"
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if not path.exists():
+            return {}
+        try:
+            summary = json.loads(read_text(path, MAX_SUMMARY_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} is no JSON: {error}") from error
+        if not isinstance(summary, dict):
+            raise ConfigError(f"{path}: a JSON object is expected, found {type(summary).__name__}")
         return summary
 
     def best_return(self) -> float | None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from plugrad.cli.display import open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
-from plugrad.cli.resume import resume
+from plugrad.cli.resume import expecting, newest_good_save, resume
 from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_run_needs, training_lock
 from plugrad.cli.settings_command import SettingsCommand, chosen
 from plugrad.cli.signals import StopSignals
@@ -21,6 +21,7 @@ from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
+from plugrad.learner import disk
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -108,18 +109,21 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     with StopSignals() as signals, ExitStack() as locked:
         atexit.register(signals.skip_teardown)  # comes after what frameworks and plugins will register
         run = RunDirectory.open(request.resume) if request.resume else None
-        if run is not None:
+        if run is None:
+            save, config = None, request.fresh_config()
+        else:
             locked.enter_context(training_lock(run.path))
-        config = request.resumed_config(run) if run else request.fresh_config()
-        with saying_what_a_run_needs(request.resume):
+            save = newest_good_save(run)
+            config = request.resumed_config(run, disk.stored_bytes(save.state))
+        with saying_what_a_run_needs(request.resume), expecting(save):
             algorithm = config.build_algo()
         try:
-            if run is None:
+            if run is None or save is None:
                 path = request.out or default_path(config, request.algorithm)
                 locked.enter_context(training_lock(path))
                 run = RunDirectory.create(path, config)
             else:
-                resume(algorithm, run, request.whose_hyperparameters)
+                resume(algorithm, run, save, request.whose_hyperparameters)
                 run.write_config(algorithm.config)
             _train(request, algorithm, run, signals)
         finally:

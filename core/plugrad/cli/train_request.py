@@ -7,6 +7,7 @@ from pathlib import Path
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.settings_files import read_settings
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
 from plugrad.learner.hyperparameters import Hyperparameters
@@ -60,7 +61,7 @@ class TrainRequest:
             config = config.environment(DEFAULT_ENV)
         return config if config.seed is not None else config.debugging(seed=DEFAULT_SEED)
 
-    def resumed_config(self, run: RunDirectory) -> AlgorithmConfig:
+    def resumed_config(self, run: RunDirectory, stored_bytes: int) -> AlgorithmConfig:
         """The config of a run that goes on: its own, on another backend or with other learners if asked.
 
         With `--hyperparameters config`, other settings of training may be given too.
@@ -68,7 +69,7 @@ class TrainRequest:
         Raises:
             ConfigError: the arguments would make another run of it.
         """
-        config = run.read_config()
+        config = run.read_config(stored_bytes)
         self.trust.check(config, run.config_file)
         if not isinstance(config, self.config_class):
             raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")
@@ -83,12 +84,7 @@ class TrainRequest:
     def _base_config(self) -> AlgorithmConfig:
         if self.config_file is None:
             return self.config_class()
-        text = self.config_file.read_text(encoding="utf-8")
-        is_json = self.config_file.suffix == ".json"
-        try:
-            config = self.config_class.from_json(text) if is_json else self.config_class.from_toml(text)
-        except ConfigError as error:
-            raise ConfigError(f"{self.config_file}: {error}") from error
+        config = read_settings(self.config_file, self.config_class)
         self.trust.check(config, self.config_file)
         return config
 

@@ -10,6 +10,7 @@ what a file says.
 import dataclasses
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,9 @@ ALGORITHM_KEY = "algorithm"
 NONE = "none"
 
 _SPECS: dict[str, type[Any]] = {spec.__name__: spec for spec in (RLModuleSpec, MultiRLModuleSpec)}
+_KEY_PARTS = 16
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_KEY_PARTS}}}")
 _FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -123,7 +127,7 @@ def parse_json(text: str) -> dict[str, Any]:
     """
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"not a JSON config: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"not a JSON config: expected a dict, got {type(data).__name__}")
@@ -136,9 +140,11 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is no TOML.
     """
+    if _LONG_KEY.search(text):  # the parser's time and memory grow with the square of a key's parts
+        raise ConfigError(f"not a TOML config: a key of more than {_KEY_PARTS} parts")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"not a TOML config: {error}") from error
 
 

@@ -18,6 +18,7 @@ from plugrad.group.requests import QueuedRequests, Requests
 from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import disk
 from plugrad.learner.build import Spaces, with_spaces
+from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hyperparameters import Hyperparameters
 from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.legacy.arguments import takes_older_update_arguments
@@ -294,7 +295,9 @@ class LearnerGroup(LegacyLearnerGroup):
         with disk.saying_what_does_not_fit(checkpoint):
             config = disk.config_of(checkpoint, backend=backend, given=["env"])
             config = config.environment(None)  # it makes none: the spaces are in the config
-            group = cls(config=config if num_learners is None else config.learners(num_learners=num_learners))
+            config = config if num_learners is None else config.learners(num_learners=num_learners)
+            with expecting_weights(checkpoint.state):
+                group = cls(config=config)
         try:
             group.restore_from_path(path)
         except BaseException:

@@ -18,7 +18,7 @@ from plugrad.group.ray_start import ray_for
 from plugrad.group.raylet import put
 from plugrad.group.replies import Replies, raise_failures
 from plugrad.group.signature import signature
-from plugrad.learner.build import with_spaces
+from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.streams import fresh_seed
 
 log = logging.getLogger("plugrad")
@@ -42,6 +42,7 @@ class RemoteLearners:
 
     def __init__(self, config: Any) -> None:
         config = with_spaces(config)
+        check_expected_weights(config)  # before processes are started
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
         self._members = Members(ray_for(f"num_learners={config.num_learners}"), config)

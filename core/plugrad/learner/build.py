@@ -15,6 +15,7 @@ from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.fronts import hooked_methods
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.connectors import Piece, make_pipeline
+from plugrad.learner.expected_weights import are_weights_expected, check_module_ids, expected_weights
 from plugrad.learner.own_models import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import stored_space
@@ -134,6 +135,7 @@ def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict
     else:
         named = specs_in(learner.config)
         named = named if given is None else dict.fromkeys(named, given)
+    check_module_ids(named)
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
 
 
@@ -195,11 +197,34 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
         return build_own_module(learner, module_id, spec)
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
-    weights = network.initial_weights(learner.stream(module_id, "weights"))
+    weights = expected_weights(module_id, network)
+    if weights is None:
+        weights = network.initial_weights(learner.stream(module_id, "weights"))
     built: RLModule = learner._build_module(
         module_id=module_id, module_spec=spec, network=network, weights=weights
     )
     return built
+
+
+def check_expected_weights(config: Any) -> None:
+    """Compare the networks of a config with the weights that are expected, if any are, and build nothing.
+
+    Args:
+        config: with spaces.
+
+    Raises:
+        RestoreMismatchError: the config does not describe these weights.
+    """
+    if not are_weights_expected():
+        return
+    learner = config.get_learner_class()(config=config.learners(num_learners=0).plugins())
+    learner._load_plugins()
+    for module_id, spec in _specs(learner, config.rl_module_spec).items():
+        if spec.module_class is None:
+            own = config.get_config_for_module(module_id)
+            expected_weights(
+                module_id, learner._build_network(module_id=module_id, config=own, module_spec=spec)
+            )
 
 
 def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> Any:

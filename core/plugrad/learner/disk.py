@@ -9,8 +9,11 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
+
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
+from plugrad.config.size_limits import check_size
 from plugrad.errors import CheckpointError, ConfigError, PlugradError
 from plugrad.hooks.registry import check_installed, get_algorithm
 from plugrad.learner.older_images import keeping_dense_layers
@@ -105,9 +108,11 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
 
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
-        ConfigError: another setting names code to import, such as the class of a module.
+        ConfigError: another setting names code to import, such as the class of a module; or the settings are larger
+            than a file's may be.
     """
     data = checkpoint.metadata["config"]
+    check_size(data, stored_bytes=stored_bytes(checkpoint.state))
     with saying_who_had_it(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
         config = config_class.from_dict(data)
@@ -124,6 +129,13 @@ def refuse_own_modules(config: Any) -> None:
     """Raise `ConfigError` if a config read from a checkpoint names the class of a module."""
     _refuse_own_modules(config.rl_module_spec)
     _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
+
+
+def stored_bytes(state: Any) -> int:
+    """What the arrays of a state take."""
+    if isinstance(state, Mapping):
+        return sum(map(stored_bytes, state.values()))
+    return state.nbytes if isinstance(state, np.ndarray) else 0
 
 
 def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:

@@ -34,6 +34,7 @@ from plugrad.learner.build import (
     with_spaces,
 )
 from plugrad.learner.call import UpdateCall
+from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hooked import HookedMethods
 from plugrad.learner.inference import Actor
 from plugrad.learner.locking import locked, new_lock
@@ -125,6 +126,15 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         """
         if self._is_built:
             return
+        self._load_plugins()
+        self.module = self._make_module()
+        warn_of_unknown_modules(self.config, self.module)
+        self._configure(self.config)
+        self._is_built = True
+        self.tell("learner_built")
+
+    def _load_plugins(self) -> None:
+        """Make what modules are built with: the hooks, the device, the ops."""
         self.plugins = self._plugins()
         self._hooks = HookManager(self.plugins, fronts.innermost(self, Learner))
         check_providers(self, Learner, self._hooks)
@@ -133,11 +143,6 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.device = choose_device(self.config, self.backend_info)
         self.ops: Ops = self._provide("ops")
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
-        self.module = self._make_module()
-        warn_of_unknown_modules(self.config, self.module)
-        self._configure(self.config)
-        self._is_built = True
-        self.tell("learner_built")
 
     def _configure(self, config: Any) -> None:
         """Make what follows from the settings of training: coefficients, optimizers, connectors, programs."""
@@ -372,7 +377,8 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             config = disk.config_of(checkpoint, backend=backend, given=given)
             config = config.learners(num_learners=0)  # alone, also where a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
-            learner.build()
+            with expecting_weights(checkpoint.state):
+                learner.build()
         learner.restore_from_path(path)
         return learner
 

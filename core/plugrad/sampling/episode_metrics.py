@@ -6,6 +6,7 @@ policies.
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ class EpisodeMetrics:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from what `get_state` returned."""
-        self.total_steps = int(state["total_steps"])
-        self.num_episodes_begun = int(state["num_episodes_begun"])
+        self.total_steps = index(state["total_steps"])
+        self.num_episodes_begun = index(state["num_episodes_begun"])
         pairs = zip(state["finished_returns"], state["finished_lengths"], strict=True)
         self._finished.clear()
         self._finished.extend((float(value), int(length)) for value, length in pairs)

@@ -1,0 +1,106 @@
+"""Malformed files in a run directory: one error that names the file and the line, or the file is not read at all."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import hostile_runs
+import pytest
+from click.testing import CliRunner, Result
+from tiny_runs import TINY
+
+from plugrad.cli import main
+
+ROW = b'{"training_iteration":1,"num_env_steps_sampled_lifetime":8}\n'
+
+
+def plugrad(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "run"
+    done = plugrad("train", "ppo", *TINY, "--quiet", "--stop-timesteps=64", "--out", path)
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def resume(run: Path) -> Result:
+    return plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=72")
+
+
+def refused(done: Result, *words: str) -> None:
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("plugrad: error: ")
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize(("about", "line"), hostile_runs.LINES[:-2], ids=lambda each: str(each)[:20])
+def test_a_line_that_is_no_row_of_metrics_is_named(run: Path, about: str, line: bytes) -> None:
+    (run / "metrics.jsonl").write_bytes(ROW + line + ROW)
+    where = "" if about == "a long line" else ", line 2"
+    refused(resume(run), f"{run}/metrics.jsonl{where}")
+    refused(plugrad("plot", run), f"{run}/metrics.jsonl{where}")
+
+
+@pytest.mark.parametrize("plant", [hostile_runs.fifo, hostile_runs.directory, hostile_runs.link_to_zero])
+def test_metrics_that_are_no_file_are_named_and_nobody_waits_for_them(
+    run: Path, plant: hostile_runs.Spoil
+) -> None:
+    plant(run / "metrics.jsonl")
+    refused(resume(run), f"{run}/metrics.jsonl")
+    refused(plugrad("plot", run), f"{run}/metrics.jsonl")
+
+
+@pytest.mark.parametrize("command", [["eval", "--episodes=1"], ["record", "--episodes=1"], ["inspect"]])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "metrics.csv", "summary.json"])
+def test_who_needs_no_metrics_reads_none(run: Path, command: list[str], name: str) -> None:
+    hostile_runs.fifo(run / name)
+    done = plugrad(*command, run)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(("about", "text"), hostile_runs.TEXTS, ids=lambda each: str(each)[:20])
+def test_settings_that_cannot_be_read_are_named(run: Path, about: str, text: bytes) -> None:
+    (run / "config.toml").write_bytes(text)
+    for done in (plugrad("eval", run), resume(run), plugrad("train", "--config", run / "config.toml")):
+        assert done.exit_code in (1, 2)
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert f"{run}/config.toml" in done.stderr or "no algorithm 'no_such'" in done.stderr
+
+
+@pytest.mark.parametrize("text", [b"[1]", b"{", b"\xff", b"[" * 60_000, b" " * 100_000])
+def test_a_summary_that_cannot_be_read_is_named(run: Path, text: bytes) -> None:
+    (run / "summary.json").write_bytes(text)
+    refused(plugrad("plot", run), f"{run}/summary.json")
+
+
+def test_a_torn_last_line_is_left_out(run: Path) -> None:
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"training_iteration": 9, "num_env')
+    assert resume(run).exit_code == 0
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
+    assert [row["training_iteration"] for row in rows] == list(range(1, 10))
+
+
+def test_a_place_where_nothing_can_be_written_is_named(run: Path) -> None:
+    os.mkdir(run / "metrics.jsonl.new")
+    done = resume(run)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"plugrad: error: cannot write {run}/metrics.jsonl: Is a directory")
+
+
+def test_a_file_where_the_checkpoints_should_be_is_named(run: Path) -> None:
+    (run / "checkpoints").rename(run / "elsewhere")
+    (run / "checkpoints").write_text("")
+    refused(plugrad("eval", run), f"{run} has no checkpoint yet")
+    assert f"{run} has no readable checkpoint to resume from" in resume(run).stderr
