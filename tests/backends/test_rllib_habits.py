@@ -10,7 +10,7 @@ from plugrad import DEFAULT_MODULE_ID as P
 from plugrad.errors import CheckpointError, ConfigError, LossError, RestoreMismatchError, UnknownModuleError
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
-from plugrad_ppo import PPOConfig
+from plugrad_ppo import PPOConfig, PPOLearner
 
 
 def config(backend, **training):
@@ -73,6 +73,18 @@ def test_an_attribute_of_rllibs_learner_that_is_not_here_says_what_to_use(name, 
         getattr(learner, name)
     with pytest.raises(AttributeError, match="'Learner' object has no attribute 'modul'"):
         learner.modul  # noqa: B018
+
+
+class HasABrokenProperty(PPOLearner):
+    @property
+    def broken(self):
+        return self.config.no_such_setting
+
+
+def test_an_error_within_a_property_of_a_learner_is_the_one_that_is_seen():
+    learner = config("numpy").learners(learner_class=HasABrokenProperty).build_learner()
+    with pytest.raises(AttributeError, match="no_such_setting"):
+        learner.broken  # noqa: B018
 
 
 @pytest.mark.parametrize(

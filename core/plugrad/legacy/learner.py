@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from plugrad.learner import disk
 from plugrad.learner.undo import all_or_nothing
@@ -50,10 +50,13 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
 
     if not TYPE_CHECKING:  # else every misspelt name would be one of Any
 
-        def __getattr__(self, name: str) -> NoReturn:
-            hint = f" Here: {INSTEAD_ON_LEARNERS[name]}." if name in INSTEAD_ON_LEARNERS else ""
+        def __getattr__(self, name: str) -> Any:
+            if name not in INSTEAD_ON_LEARNERS:
+                return object.__getattribute__(self, name)  # Python's error, or the one of a property
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}.{hint}", name=name, obj=self
+                f"{type(self).__name__!r} object has no attribute {name!r}. Here: {INSTEAD_ON_LEARNERS[name]}.",
+                name=name,
+                obj=self,
             )
 
     @property
