@@ -103,3 +103,10 @@ def test_what_is_not_found_is_one_line_that_says_what_to_type(folder, named, wor
     assert result.stderr.count("\n") == 1
     assert "TypeError" not in result.stderr
     assert re.search(words, result.stderr), result.stderr
+
+
+def test_a_run_of_such_an_environment_is_judged_if_it_is_typed_again(folder):
+    assert plugrad("train", "ppo", "envs_here:Simple", *TINY, "--out=run").exit_code == 0
+    result = plugrad("eval", "run", "--env=envs_here:Simple", "--episodes=1")
+    assert result.exit_code == 0, result.output
+    assert "mean return" in result.stdout
