@@ -45,7 +45,7 @@ def variables_of(buffers: Buffers, module_ids: Collection[ModuleID] | None = Non
 
 def before_step(learner: Any, module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
     """Copies of the buffers of these modules, if this step may have to leave everything as it is. Traced."""
-    if learner.config.nonfinite != "skip" and not learner.names_parameters:
+    if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
     return [(each, each.snapshot()) for each in variables_of(learner.buffers, module_ids)]
 
