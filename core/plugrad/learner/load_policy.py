@@ -15,6 +15,7 @@ from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import disk
+from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.learner import Learner
 from plugrad.learner.policies import make_policy, only_module_id, warn_without_statistics
 from plugrad.module_spec import MultiRLModuleSpec
@@ -95,7 +96,8 @@ def _built(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | N
     elif not isinstance(module, MultiRLModule | dict):
         module = {module_id: module}
     learner = _Acting(config=config, module=module)
-    learner.build()
+    with expecting_weights(saved.state):  # shapes that do not fit are refused before anything is built
+        learner.build()
     learner.set_state(_acting_state(saved, module_id))
     return learner
 
