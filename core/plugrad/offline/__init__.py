@@ -4,7 +4,8 @@
     data = load_episodes("expert")                    # or "minari:D4RL/pen/human-v2", or a list of both
     data.episodes, data.observation_space, data.action_space
 
-The format on disk is said in docs/episode-format.md. `episode_files` writes and reads it, `minari` reads Minari's.
+The format on disk is said in docs/episode-format.md. `episode_files` writes and reads it by
+`episode_columns`, `minari` reads Minari's, `validation` looks at all of them.
 """
 
 from plugrad.offline.episode_data import EpisodeData
