@@ -16,6 +16,14 @@ from plugrad.cli.train_loop import Display
 LINE_EVERY_S = 5.0
 
 
+class OutputConsole(Console):
+    """A console that says by an error, and not by leaving, that nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich."""
+        raise BrokenPipeError
+
+
 @contextmanager
 def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> Iterator[Display]:
     """The display that fits where the output goes."""

@@ -1,11 +1,14 @@
 """Exit codes, and errors as one clear line.
 
 0 done, 1 failed, 2 usage (an unknown backend, algorithm, environment or setting, a run that another process trains),
-130 and 143 on signals.
+130, 143 and 129 on signals, 141 where nobody reads the output any more.
 """
 
+import os
+import sys
 import traceback
-from signal import SIGINT
+from contextlib import suppress
+from signal import SIGINT, SIGPIPE
 from typing import Any
 
 import click
@@ -19,7 +22,7 @@ from plugrad.errors import (
     PlugradError,
 )
 
-FAILED, USAGE = 1, 2
+FAILED, USAGE, CLOSED_PIPE = 1, 2, 128 + SIGPIPE
 _DEBUG, _TYPED = "plugrad.debug", "plugrad.typed"
 
 
@@ -41,8 +44,17 @@ class OneLineErrors(click.Group):
             ctx.exit(128 + SIGINT)
         except click.ClickException as error:
             self._end(ctx, _usage_line(error), error.exit_code)
+        except BrokenPipeError:
+            mute_stdout()
+            ctx.exit(CLOSED_PIPE)
         except Exception as error:
             self._end(ctx, _line(ctx, error), exit_code(error))
+        except (
+            BaseException
+        ) as error:  # sys.exit() of a user's code must not end the command as if all were done
+            if _is_of_rich(error):
+                ctx.exit(CLOSED_PIPE)
+            self._end(ctx, _exit_line(error), FAILED)
 
     def _end(self, ctx: click.Context, line: str, code: int) -> None:
         if ctx.meta.get(_DEBUG):
@@ -55,6 +67,27 @@ def typed_command() -> list[str]:
     """The words of the command line; outside of a command `plugrad` and dots."""
     context = click.get_current_context(silent=True)
     return ["plugrad", *(context.meta.get(_TYPED, ()) if context is not None else ["..."])]
+
+
+def mute_stdout() -> None:
+    """Throw away what is still to be printed: nobody reads it, and the interpreter would say so at its end."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _is_of_rich(error: BaseException) -> bool:
+    """Whether rich raised it: it leaves by SystemExit where nobody reads what it prints."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, SystemExit) and frames[-1].f_globals.get("__name__") == "rich.console"
+
+
+def _exit_line(error: BaseException) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    where = f"{place.filename}, line {place.lineno}"
+    return f"{type(error).__name__}({text}) was raised in {where}: nothing more was done (--debug shows how)"
 
 
 def exit_code(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the iteration, write a checkpoint, leave; the second one leaves at once.
+"""Ctrl-C, SIGTERM and SIGHUP: finish the iteration, write a checkpoint, leave; the second one leaves at once.
 
 Python hears a signal between two of its instructions, and a compilation is one that may take longer than anybody waits.
 So a thread listens as well: signals reach it through a pipe, whatever the main thread does.
@@ -9,11 +9,12 @@ import select
 import signal
 import sys
 import threading
+from contextlib import suppress
 from io import RawIOBase
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 8.0
 """An iteration (or a compilation) that lasts longer after a signal is given up: the last checkpoint is on
 disk."""
@@ -42,7 +43,11 @@ class StopSignals:
         # Only the main thread may set handlers; elsewhere the process's owner decides.
         if threading.current_thread() is threading.main_thread():
             self._listen()
-            self._handlers_before = {number: signal.signal(number, self._receive) for number in SIGNALS}
+            self._handlers_before = {
+                number: signal.signal(number, self._receive)
+                for number in SIGNALS
+                if signal.getsignal(number) != signal.SIG_IGN  # as nohup asks
+            }
         return self
 
     def __exit__(
@@ -124,4 +129,5 @@ def _leave(code: int) -> None:
 
 def _say(text: str) -> None:
     # Whoever is interrupted may be in the middle of a print: the descriptor has no buffer to mix up.
-    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{text}\n".encode())
+    with suppress(OSError):  # the terminal may be gone
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{text}\n".encode())

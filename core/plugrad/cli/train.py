@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
-from plugrad.cli.display import open_display
+from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
 from plugrad.cli.resume import expecting, newest_good_save, resume
@@ -149,7 +148,7 @@ def _one_env(named: str | None, positional: str | None) -> str | None:
 
 
 def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, signals: StopSignals) -> None:
-    console = Console()
+    console = OutputConsole()
     config = algorithm.config
     given, threshold = request.stop_reward, algorithm.env_spec_reward_threshold
     goals = Goals(
@@ -175,4 +174,6 @@ def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, sig
         outcome = loop()
     summary = summary_of(outcome, config, request.algorithm, goals)
     run.write_summary(summary)
+    if loop.output_is_gone:
+        raise BrokenPipeError  # all is saved
     print_summary(console, summary, run.path, quiet=request.quiet)

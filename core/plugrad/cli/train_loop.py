@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from signal import SIGINT
+from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,6 +78,9 @@ class TrainLoop:
     save_every: int | None = None
 
     def __post_init__(self) -> None:
+        self.output_is_gone = False
+        self._refused: set[str] = set()
+        self._unwritten_since: float | None = None
         rows = self.run.metrics.rows
         self._resumed = Progress.of(rows[-1]) if rows else None
         self._best = self.run.best_return()
@@ -96,8 +99,10 @@ class TrainLoop:
         while (reason := self._reason_to_stop(progress)) is None:
             progress = self._iterate()
             if self._is_time_to_save():
-                self._succeeds(self._save)
+                self._succeeds(self._save, "checkpoint")
         self.signals.iteration_is_done()
+        if self._unwritten_since is not None:
+            self._catch_up()
         if self._saved_iteration != self.algorithm.iteration:
             self._save()
         return self._outcome(progress, reason)
@@ -107,13 +112,31 @@ class TrainLoop:
         session = perf_counter() - self._started
         row |= {ITERATION: self.algorithm.iteration, SECONDS: self._before + session}
         self._episodes = row.setdefault(EPISODES, self._episodes + row.get(_NEW_EPISODES, 0))
-        self.run.metrics.append(row)
+        self._record(row)
         for record in self.recorders:
             record(row)
         progress = Progress.of(row, session_seconds=session, steps_per_second=self._rate(row))
         self._keep_best(progress)
-        self.display.show(progress)
+        try:
+            self.display.show(progress)
+        except OSError:  # a closed pipe, a terminal that is gone
+            self.output_is_gone = True
         return progress
+
+    def _record(self, row: dict[str, float]) -> None:
+        """Write the metrics, or keep them until the disk takes them again."""
+        if self._unwritten_since is None:
+            if not self._succeeds(lambda: self.run.metrics.append(row), "metrics"):
+                self._unwritten_since = perf_counter()
+            return
+        self.run.metrics.rows.append(row)
+        if perf_counter() - self._unwritten_since >= SAVE_EVERY_S:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Write all metrics anew, those that the disk refused too."""
+        done = self._succeeds(self.run.metrics.write_all, "metrics")
+        self._unwritten_since = None if done else perf_counter()
 
     def _rate(self, row: dict[str, float]) -> float:
         self._points.append((row[SECONDS], row[TIMESTEPS]))
@@ -124,12 +147,15 @@ class TrainLoop:
         value = progress.return_mean
         if value is None or not progress.window_is_full or (self._best is not None and value <= self._best):
             return
-        if self._succeeds(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1)):
+        if self._succeeds(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1), "best"):
             self._best = value
 
     def _reason_to_stop(self, progress: Progress | None) -> str | None:
         if self.signals.received is not None:
-            return "stopped by Ctrl-C" if self.signals.received == SIGINT else "stopped by SIGTERM"
+            name = Signals(self.signals.received).name
+            return "stopped by Ctrl-C" if name == "SIGINT" else f"stopped by {name}"
+        if self.output_is_gone:
+            return "stopped: nobody reads the output any more"
         if self.algorithm.stop_reason is not None:
             return self.algorithm.stop_reason
         return None if progress is None else self.goals.reached(progress)
@@ -143,14 +169,20 @@ class TrainLoop:
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
 
-    def _succeeds(self, save: Callable[[], object]) -> bool:
-        """A disk that is full now may have room the next time, and the save before is still there: training goes on."""
+    def _succeeds(self, write: Callable[[], object], what: str) -> bool:
+        """A disk that is full now may have room the next time, and the save before is still there: training goes on.
+
+        It is said once, until the same succeeds again.
+        """
         try:
-            save()
+            write()
         except CheckpointError as error:
-            log.warning("%s; training goes on", error)
-            self._saved = perf_counter()
+            if what not in self._refused:
+                log.warning("%s; training goes on", error)
+            self._refused.add(what)
+            self._saved = perf_counter() if what == "checkpoint" else self._saved
             return False
+        self._refused.discard(what)
         return True
 
     def _outcome(self, progress: Progress | None, reason: str) -> Outcome:

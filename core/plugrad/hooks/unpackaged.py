@@ -55,7 +55,9 @@ def _from_file(path: Path) -> Any:
     sys.modules[name] = module  # where dataclasses look for the module that they are defined in
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit(): the command must not end as if all were done
         del sys.modules[name]
         raise PluginError(f"plugin file {str(path)!r} fails to load: {_words(error)}") from error
     return module
@@ -65,11 +67,11 @@ def _imported(text: str) -> Any:
     try:
         found = resolve_name(text, where="plugin")
         return found() if isclass(found) else found
-    except PlugradError:
+    except (PlugradError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise PluginError(f"plugin {text!r} fails to load: {_words(error)}") from error
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
