@@ -18,13 +18,22 @@ from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 Batch = dict[ModuleID, dict[str, Any]]
 
 
+class EnvSteps(int):
+    """A number of environment steps that may also be called, as RLlib's `batch.env_steps()` is."""
+
+    def __call__(self) -> int:
+        """The number."""
+        return int(self)
+
+
 @dataclass
 class MultiAgentBatch:
     """Rows of several modules, and how many environment steps they stand for.
 
     Args:
         policy_batches: `{module_id: {column: array}}`.
-        env_steps: environment steps; an environment step with two agents makes two rows.
+        env_steps: environment steps; an environment step with two agents makes two rows. `batch.env_steps` and
+            `batch.env_steps()` are the same number.
     """
 
     policy_batches: Mapping[ModuleID, Mapping[str, Any]]
@@ -33,19 +42,22 @@ class MultiAgentBatch:
 
     def __post_init__(self) -> None:
         self.count = self.env_steps
+        if type(self.env_steps) is int:
+            self.env_steps = EnvSteps(self.env_steps)
 
 
 def by_module(batch: Any) -> Batch:
     """Any of the three forms as `{module_id: {column: array}}`; lists become arrays, all else stays as it is.
+
+    RLlib's `SampleBatch` is a dict of columns; its `MultiAgentBatch` is known by its `policy_batches`.
 
     A state, `{"state_in": {name: array}}`, becomes columns `state_in/<name>`: see `plugrad.states`.
 
     Raises:
         BatchError: it is none of the three forms, a column's name is no text, or a list is no array.
     """
-    if isinstance(batch, MultiAgentBatch):
-        _check_env_steps(batch.env_steps)
-        batch = batch.policy_batches
+    env_steps_of(batch)
+    batch = getattr(batch, "policy_batches", batch)
     if not isinstance(batch, Mapping):
         raise _error(
             f"a batch is {{module_id: {{column: array}}}}, a MultiAgentBatch or {{column: array}}; "
@@ -71,13 +83,21 @@ def by_module(batch: Any) -> Batch:
     }
 
 
-def _check_env_steps(steps: Any) -> None:
+def env_steps_of(batch: Any) -> int:
+    """The environment steps of a batch that says them, in plugrad's or in RLlib's way; else 0.
+
+    Raises:
+        BatchError: they are no whole number from 0 on.
+    """
+    steps = getattr(batch, "env_steps", 0)
+    steps = steps() if callable(steps) else steps
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
         raise _error(
-            f"env_steps of a MultiAgentBatch: expected a whole number from 0 on, found {steps!r}",
+            f"env_steps of a {type(batch).__name__}: expected a whole number from 0 on, found {steps!r}",
             expected="a whole number from 0 on",
             found=steps,
         )
+    return int(steps)
 
 
 def _array(module_id: ModuleID, column: Any, values: Any) -> Any:

@@ -198,3 +198,11 @@ def test_a_foreign_kind_of_space_is_refused():
 
     with pytest.raises(ConfigError, match="Strange cannot be written"):
         DemoConfig(observation_space=Strange()).to_dict()
+
+
+def test_a_section_that_is_no_table_says_what_it_must_be():
+    message = (
+        r"'plugins' is a section: expected a table of its settings \(plugin_names\), found \['progress'\]"
+    )
+    with pytest.raises(ConfigError, match=message):
+        AlgorithmConfig.from_dict({"plugins": ["progress"]})

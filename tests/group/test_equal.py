@@ -8,7 +8,7 @@ from learning import flat, largest_difference, ppo_batch, with_modules
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerGroup, MultiRLModuleSpec, RLModuleSpec
-from plugrad.errors import NonFiniteError
+from plugrad.errors import BatchError, NonFiniteError
 from plugrad.learner.digest import digest as digest_of
 
 P = DEFAULT_MODULE_ID
@@ -115,6 +115,29 @@ def test_a_loss_that_is_infinite_on_one_learner_is_an_error_on_all() -> None:
     learners = [config.build_learner() for _ in range(3)]
     found = on_all(learners, lambda learner: learner.update(ppo_batch(64)))
     assert [type(each) for each in found] == [NonFiniteError] * 3
+
+
+def test_a_minibatch_that_is_infinite_on_one_learner_is_skipped_by_all() -> None:
+    config = group_config("torch", nonfinite="skip").learners(learner_class=InfiniteInOneMinibatch)
+    learners = [config.build_learner() for _ in range(3)]
+    results = on_all(learners, lambda learner: learner.update(ppo_batch(64)))
+    assert [found["__all_modules__"]["num_nonfinite_minibatches"] for found in results] == [5, 5, 5]
+    assert len({digest_of(each) for each in learners}) == 1
+    alone = config.build_learner()
+    alone.update(ppo_batch(64))
+    assert largest_difference(learners[0].get_weights(), alone.get_weights()) < 1e-6
+
+
+class InfiniteInOneMinibatch(Learner):
+    """Its loss is infinite on one learner only, in its first five minibatches, and its gradients are what they were."""
+
+    calls = 0
+
+    def compute_loss_for_module(self, **given):
+        loss = super().compute_loss_for_module(**given)
+        self.calls += 1
+        is_the_one = self.collective is None or self.collective.rank == 1
+        return loss + np.inf if is_the_one and self.calls <= 5 else loss
 
 
 SEQUENCES = RLModuleSpec(
@@ -234,3 +257,11 @@ def test_learners_on_tf2_that_leave_xla_go_on_as_one(cluster, why: str) -> None:
         modes = group.foreach_learner(lambda learner: learner.update_mode)
         assert all(why in mode for mode in modes), modes
         assert largest_difference(group.get_weights(), one.get_weights()) < 1e-5
+
+
+def test_a_ragged_column_is_the_error_that_it_is_locally(groups: Groups, backend: str) -> None:
+    group, one = groups.get(backend, 2), group_config(backend).build_learner()
+    batch = {**ppo_batch(4), Columns.ADVANTAGES: [[1.0], [1.0, 2.0], [3.0], [4.0]]}
+    for each in (one, group):
+        with pytest.raises(BatchError, match="column 'advantages': expected an array, found list"):
+            each.update({P: batch})

@@ -161,6 +161,12 @@ def flat(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, 
             settings[key] = value
         elif key in sections and isinstance(value, Mapping):
             settings.update(_section(key, value, fields))
+        elif key in sections:
+            names = ", ".join(name for name, info in fields.items() if info.section == key)
+            raise ConfigError(
+                f"{key!r} is a section: expected a table of its settings ({names}), found {value!r:.100}",
+                field=key,
+            )
         else:
             hint = did_you_mean(key, [*fields, *sections])
             raise ConfigError(f"unknown setting {key!r}.{hint}", field=key)

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch import MultiAgentBatch
-
 
 def signature(given: Any, settings: Mapping[str, Any]) -> Any:
     """What a compiled program may depend on.
@@ -16,7 +14,7 @@ def signature(given: Any, settings: Mapping[str, Any]) -> Any:
         settings: of the update.
     """
     sizes = tuple(sorted((name, value) for name, value in settings.items() if isinstance(value, int)))
-    modules = given.policy_batches if isinstance(given, MultiAgentBatch) else given
+    modules = getattr(given, "policy_batches", given)
     if not isinstance(modules, Mapping):
         return "episodes", sizes
     return sizes, tuple(_of(str(name), each) for name, each in modules.items())

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from plugrad import batch as batches
+from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import nonfinite
@@ -104,10 +105,7 @@ class UpdateCall:
             and learner.should_module_be_updated(module_id, batch)
         }
         if not trained:
-            raise BatchError(
-                f"nothing to train: rows of {', '.join(rows)}, policies_to_train={learner.config.policies_to_train}",
-                found=dict(rows),
-            )
+            raise _nothing_to_train(learner, rows)
         return trained
 
     def _train(
@@ -213,7 +211,7 @@ class UpdateCall:
         timesteps: Mapping[str, int],
     ) -> None:
         steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
-        steps[f"num_env_steps_trained/{ALL_MODULES}"] = getattr(batch, "env_steps", 0) or max(
+        steps[f"num_env_steps_trained/{ALL_MODULES}"] = batches.env_steps_of(batch) or max(
             rows[module_id] for module_id in columns
         )
         counters = self._learner.counters
@@ -258,6 +256,22 @@ class UpdateCall:
             learner.register_metric(module_id, "num_trainable_parameters", size)
         for stage, seconds in clock.laps.items():
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
+
+
+def _nothing_to_train(learner: Any, rows: Mapping[ModuleID, int]) -> BatchError:
+    """Why no module of a batch is trained: no rows are left, or nobody wants those that there are."""
+    if not any(rows.values()):
+        module_id = next(iter(rows))
+        return BatchError(
+            f"nothing to train: loss_mask hides every row of {', '.join(rows)}",
+            module_id=module_id,
+            column=Columns.LOSS_MASK,
+            expected="at least 1 row that loss_mask shows",
+            found=dict(rows),
+        )
+    trained = learner.config.policies_to_train
+    why = "should_module_be_updated says no" if trained is None else f"policies_to_train={trained!r}"
+    return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
 
 
 def _check_timesteps(timesteps: Any) -> None:
