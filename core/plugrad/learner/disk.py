@@ -112,7 +112,8 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
             than a file's may be.
     """
     data = checkpoint.metadata["config"]
-    check_size(data, stored_bytes=stored_bytes(checkpoint.state))
+    spaces = {ENV_OBSERVATION_SPACE: checkpoint.metadata.get(ENV_OBSERVATION_SPACE)}
+    check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
     with saying_who_had_it(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
         config = config_class.from_dict(data)
