@@ -25,7 +25,8 @@ def differentiate(
             assert isinstance(variable, FlatParameters)
             leaves.append((variable, stack.enter_context(variable.watched(tape))))
         losses, aux = loss_fn()
-    return losses, aux, learner.compute_gradients(losses, gradient_tape=tape, leaves=leaves)
+        # Still under the tape: an override may pass on what it made of the losses.
+        return losses, aux, learner.compute_gradients(losses, gradient_tape=tape, leaves=leaves)
 
 
 def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
