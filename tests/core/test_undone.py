@@ -104,7 +104,7 @@ def test_an_error_of_a_listener_undoes_the_update(hook):
     np.testing.assert_array_equal(again, acted)
 
 
-def test_update_begun_comes_before_the_connectors():
+def test_update_begun_comes_after_the_connectors():
     log = []
 
     def piece(*, learner, batch, episodes):
@@ -112,7 +112,7 @@ def test_update_begun_comes_before_the_connectors():
         return batch
 
     built(with_piece(piece), Listens(log=log)).update(episodes=[episode()])
-    assert log == ["update_begun", "connectors", "update_ended"]
+    assert log == ["connectors", "update_begun", "update_ended"]
 
 
 def test_listeners_are_told_the_last_registered_first():

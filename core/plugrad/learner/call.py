@@ -60,11 +60,11 @@ class UpdateCall:
         _check_timesteps(timesteps)
         undo = Undo(learner)
         try:
-            learner.tell("update_begun", timesteps=timesteps)
             columns, units_of = units(learner, self.columns(batch, episodes))
             rows = {module_id: each.steps for module_id, each in units_of.items()}
             columns = self._trained(columns, rows, batch)
             clock.lap("connectors")
+            learner.tell("update_begun", timesteps=timesteps)
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
             units_of = {module_id: units_of[module_id] for module_id in columns}
