@@ -29,6 +29,9 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
     share a colour, with their median on top.
     """
     directories = [RunDirectory.open(path) for path in runs]
+    for directory in directories:  # what is wrong with a run is said with and without matplotlib
+        directory.read_summary()
+        _ = directory.metrics
     if find_spec("matplotlib") is None:
         raise MissingFrameworkError('plugrad plot needs matplotlib: pip install "plugrad[plot]"')
     from plugrad.cli.curves import Curve, draw  # late: --help needs no matplotlib

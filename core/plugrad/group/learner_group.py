@@ -18,6 +18,7 @@ from plugrad.group.requests import QueuedRequests, Requests
 from plugrad.group.tickets import Dropped, Results, Ticket
 from plugrad.learner import disk
 from plugrad.learner.build import Spaces, with_spaces
+from plugrad.learner.components import check_whole
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hyperparameters import Hyperparameters
 from plugrad.learner.policies import make_policy, warn_without_statistics
@@ -292,6 +293,7 @@ class LearnerGroup(LegacyLearnerGroup):
             num_learners: another number than the config's.
         """
         checkpoint = disk.load(path, kind="learner")
+        check_whole(checkpoint.state, checkpoint.path)
         with disk.saying_what_does_not_fit(checkpoint):
             config = disk.config_of(checkpoint, backend=backend, given=["env"])
             config = config.environment(None)  # it makes none: the spaces are in the config

@@ -34,6 +34,7 @@ from plugrad.learner.build import (
     with_spaces,
 )
 from plugrad.learner.call import UpdateCall
+from plugrad.learner.components import check_whole
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hooked import HookedMethods
 from plugrad.learner.inference import Actor
@@ -373,6 +374,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
         checkpoint = disk.load(path, kind="learner")
+        check_whole(checkpoint.state, checkpoint.path)
         with disk.saying_what_does_not_fit(checkpoint):
             config = disk.config_of(checkpoint, backend=backend, given=given)
             config = config.learners(num_learners=0)  # alone, also where a group saved
