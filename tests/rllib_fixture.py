@@ -89,6 +89,15 @@ def tensors(name: str, folder: str) -> dict[str, np.ndarray]:
     return found
 
 
+def num_held_at_zero(name: str) -> int:
+    """How many of RLlib's parameters are the second biases of its LSTMs: they are one with the first here."""
+    return sum(
+        values.size
+        for path, values in arrays(name).items()
+        if path.startswith("weights/0/") and path.endswith("bias_hh_l0")
+    )
+
+
 HEADS = {"pi": "pi", "_pi_head": "pi", "vf": "vf"}
 DUELING_HEADS = {"af": "advantage", "vf": "value"}
 TOWERS = {"actor_encoder": "pi", "critic_encoder": "vf", "encoder": "encoder"}

@@ -211,13 +211,13 @@ def iteration_ended(results):
 """
 
 
-def test_a_save_that_fails_is_said_and_training_goes_on(train, tmp_path, monkeypatch, caplog):
+def test_a_save_that_fails_is_said_once_and_training_goes_on(train, tmp_path, monkeypatch, caplog):
     (tmp_path / "fails.py").write_text(DISK_THAT_FAILS_FOR_A_WHILE)
     monkeypatch.setenv("PLUGRAD_TEST_RUN", str(tmp_path / "run"))
     train("run", "--stop-timesteps=640", "--save-every=1", "--plugin", tmp_path / "fails.py")
     said = [each.message for each in caplog.records if "training goes on" in each.message]
-    assert len(said) == 2
-    assert all("checkpoints" in each for each in said)
+    assert len(said) == 1  # of two that failed
+    assert "checkpoints" in said[0]
     assert load_checkpoint(tmp_path / "run/checkpoints/last").state["training_iteration"] == 5
 
 

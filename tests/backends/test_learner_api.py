@@ -186,6 +186,13 @@ def use_TOTAL_LOSS_KEY(learner):
 
 
 @use
+def use_get_policy(learner):
+    action, state = learner.get_policy().predict(ppo_batch(5)[Columns.OBS][0])
+    assert action in learner.module[P].action_space
+    assert state is None
+
+
+@use
 def use_compute_actions(learner):
     obs = ppo_batch(5)[Columns.OBS]
     columns = learner.compute_actions(obs)

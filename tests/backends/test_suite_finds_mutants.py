@@ -238,6 +238,9 @@ FOUND_BY = {
     "stop_gradient as identity": "stopped_gradient",
     "huber without delta": "finite_differences and huber",
     "weights (out, in)": "weights_of_the_reference",
+    "buffers forgotten": "buffers_are_in_the_state",
+    "acting in training mode": "acts_alike_twice",
+    "trained in inference mode": "only_updates_move",
     "sums over minibatches": "updates_are and not complete_update",
     "last optimizer only": "no_other",
 }
