@@ -1,5 +1,6 @@
 """Trainings of a moment in processes of their own, on the numpy backend."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +25,13 @@ def start(command: str, *arguments: object, **settings: Any) -> subprocess.Popen
     """`plugrad COMMAND` in a process of its own."""
     code = [sys.executable, "-c", "from plugrad.cli import main; main()", command]
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
+    settings |= {"preexec_fn": _hear_hangups}
     return subprocess.Popen([*code, *map(str, arguments)], **settings)
+
+
+def _hear_hangups() -> None:
+    """Also where the tests themselves run under `nohup`, which their processes would inherit."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def iterations(run: Path) -> list[float]:

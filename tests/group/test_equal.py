@@ -233,6 +233,29 @@ def test_accumulated_and_compiled_steps_are_those_of_one_learner(
         assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("accumulate", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("backend", "mode"),
+    [("torch", "none"), ("torch", "complete_update"), ("tf2", "none"), ("tf2", "auto")],
+)
+def test_one_step_on_sequences_is_the_same_in_any_number_of_parts_and_learners(
+    cluster, backend: str, mode: str, size: int, accumulate: int
+) -> None:
+    config = group_config(backend, minibatch_size=None, num_epochs=1)
+    one = config.framework(backend, compile="none").build_learner()
+    batch = ACCUMULATED["sequences"](5)
+    before = one.get_weights()
+    expected = one.update(batch, timesteps=CLOCK)
+    many = config.training(accumulate=accumulate).framework(backend, compile=mode)
+    with many.learners(num_learners=size).build_learner_group() as group:
+        for found in group.update(batch, timesteps=CLOCK):
+            close(found, expected)
+        assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
+        assert largest_difference(group.get_weights(), before) > 1e-4
+
+
 class AsksTheHost(Learner):
     """Its loss calls Python, which XLA refuses."""
 
