@@ -3,6 +3,8 @@
 from importlib.util import find_spec
 
 RATE = 0.5
+CLASSES = {}
+"""By backend, of those that are installed."""
 
 if find_spec("torch"):
     import torch
@@ -21,6 +23,7 @@ if find_spec("torch"):
             outputs = self.head(self.body(obs))
             return outputs[:, :2], outputs[:, 2:]
 
+    CLASSES["torch"] = TorchNormed
 
 if find_spec("tensorflow"):
     import tensorflow as tf
@@ -43,6 +46,8 @@ if find_spec("tensorflow"):
         def call(self, obs):
             outputs = self.head(self.body(obs))
             return outputs[:, :2], outputs[:, 2:]
+
+    CLASSES["tf2"] = Tf2Normed
 
 
 STATISTICS = {

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from learning import ppo_batch, ppo_config
-from statistics_models import Tf2Normed, TorchNormed, normed, statistics
+from statistics_models import CLASSES, normed, statistics
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec
@@ -15,7 +15,6 @@ from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
 OBS = ppo_batch(8, seed=7)[Columns.OBS]
-CLASSES = {"torch": TorchNormed, "tf2": Tf2Normed}
 
 
 def bad_batch():
