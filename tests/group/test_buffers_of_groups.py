@@ -26,7 +26,9 @@ def outputs(learner: Learner) -> Any:
     return learner.compute_actions(OBS, explore=False)[Columns.ACTION_DIST_INPUTS]
 
 
-@pytest.mark.parametrize("mode", ["none", "forward_train", "complete_update"])
+@pytest.mark.parametrize(
+    "mode", ["none", pytest.param("forward_train", marks=pytest.mark.long), "complete_update"]
+)
 def test_learners_equal_each_other_bit_for_bit_in_every_mode(cluster, backend, mode, tmp_path):
     """Fifteen rows for two learners: within an update their shares, masks and statistics differ."""
     config = ppo_config(backend, lr=0.01, minibatch_size=15).framework(backend, compile=mode, device="cpu")

@@ -209,9 +209,9 @@ ACCUMULATED = {
 @pytest.mark.parametrize(
     ("backend", "mode", "kind"),
     [
-        ("torch", "none", "rows"),
+        pytest.param("torch", "none", "rows", marks=pytest.mark.long),
         ("torch", "complete_update", "sequences"),
-        ("tf2", "none", "sequences"),
+        pytest.param("tf2", "none", "sequences", marks=pytest.mark.long),
         ("tf2", "auto", "sequences"),
     ],
 )
