@@ -1,5 +1,6 @@
 """Trainings of a moment in processes of their own, on the numpy backend."""
 
+import atexit
 import signal
 import subprocess
 import sys
@@ -26,7 +27,9 @@ def start(command: str, *arguments: object, **settings: Any) -> subprocess.Popen
     code = [sys.executable, "-c", "from plugrad.cli import main; main()", command]
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     settings |= {"preexec_fn": _hear_hangups}
-    return subprocess.Popen([*code, *map(str, arguments)], **settings)
+    process = subprocess.Popen([*code, *map(str, arguments)], **settings)
+    atexit.register(process.kill)  # one that a failed test left would run for ever
+    return process
 
 
 def _hear_hangups() -> None:
