@@ -4,6 +4,7 @@ A framework is imported by the tests that run on it, never here: tests/core runs
 """
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from hypothesis import settings
 from needs import backends_under_test
 
 from plugrad.types import Array, Tensor
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A suite that a script runs in the background inherits an ignored Ctrl-C, and so would the processes that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["plugrad.testing.fixtures", "skips"]
 
