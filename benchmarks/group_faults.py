@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 from contestant_plugrad import make_config
-from moody import Moody, be
+from faulty_learner import FaultyLearner, be
 from report import machine, table
 from workload import SMALL, make_batch
 
 from plugrad import DEFAULT_MODULE_ID, LearnerGroup, RLModuleSpec
-from plugrad.learner.digest import digest
+from plugrad.learner.snapshot import digest
 
 P = DEFAULT_MODULE_ID
 BATCH = make_batch(SMALL, 0, 256)
@@ -122,7 +122,7 @@ def main() -> None:
     given = parser.parse_args()
     config = make_config(SMALL, 0, given.backend, "auto").learners(
         num_learners=2,
-        learner_class=Moody,
+        learner_class=FaultyLearner,
         timeout_s=TIMEOUT_S,
         build_timeout_s=BUILD_TIMEOUT_S,
         max_restarts=100,

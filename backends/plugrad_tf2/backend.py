@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import differentiation, native, program, reduction, watching
+from plugrad_tf2 import differentiation, framework_optimizer, op_recorder, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
@@ -53,7 +53,7 @@ def build_module(
 
 
 @hookimpl
-def adopt_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+def wrap_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
     """Any Keras model or layer, or `tf.Module` with a `__call__`, that is called with observations."""
     if not (isinstance(module, tf.Module | tf.keras.layers.Layer) and callable(module)):
         raise ConfigError(
@@ -105,15 +105,15 @@ def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
         return None
 
     @contextmanager
-    def lend(tensors: Mapping[ParamRef, Any]) -> Iterator[None]:
+    def functional_call(tensors: Mapping[ParamRef, Any]) -> Iterator[None]:
         with ExitStack() as stack:
             for module_id in module_ids:
                 prefix = f"{module_id}/"
                 own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
-                stack.enter_context(learner.module[module_id].lend(own))
+                stack.enter_context(learner.module[module_id].functional_call(own))
             yield
 
-    return lend
+    return functional_call
 
 
 @hookimpl
@@ -176,8 +176,8 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
         raise OptimizerError(
             f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}"
         )
-    if isinstance(optimizer, native.keras_optimizers.Optimizer):
-        native.check(optimizer, params)
+    if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
+        framework_optimizer.check(optimizer, params)
     elif not isinstance(optimizer, Optimizer):
         raise OptimizerError(
             f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no tf.keras.optimizers.Optimizer"
@@ -185,24 +185,28 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
 
 
 @hookimpl
-def adopt_optimizer(optimizer: Any) -> Optimizer:
-    """See `plugrad_tf2.native`."""
-    if isinstance(optimizer, native.keras_optimizers.Optimizer):
-        return native.NativeOptimizer(optimizer)
+def wrap_optimizer(optimizer: Any) -> Optimizer:
+    """See `plugrad_tf2.framework_optimizer`."""
+    if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
+        return framework_optimizer.FrameworkOptimizer(optimizer)
     neutral: Optimizer = optimizer
     return neutral
 
 
 @hookimpl
 def watch_operations() -> AbstractContextManager[list[Operation]]:
-    """See `plugrad_tf2.watching`."""
-    return watching.watch_operations()
+    """See `plugrad_tf2.op_recorder`."""
+    return op_recorder.watch_operations()
 
 
 @hookimpl
 def get_optimizer_lr(optimizer: Any) -> float:
     """Read the variable."""
-    return float(optimizer.lr.numpy()) if isinstance(optimizer, Optimizer) else native.get_lr(optimizer)
+    return (
+        float(optimizer.lr.numpy())
+        if isinstance(optimizer, Optimizer)
+        else framework_optimizer.get_lr(optimizer)
+    )
 
 
 @hookimpl
@@ -211,7 +215,7 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:
-        native.set_lr(optimizer, lr)
+        framework_optimizer.set_lr(optimizer, lr)
 
 
 @hookimpl

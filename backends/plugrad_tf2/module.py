@@ -80,8 +80,8 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
         return tuple(each for each in self.named_weights().values() if each.trainable)
 
     @contextmanager
-    def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
-        """See `RLModule.lend`: the variables hold the tensors meanwhile; a traced program keeps this order."""
+    def functional_call(self, tensors: Mapping[str, Any]) -> Iterator[None]:
+        """See `RLModule.functional_call`: the variables hold the tensors meanwhile, in this order in programs too."""
         variables = self.named_weights()
         own = {name: tf.identity(variables[name]) for name in tensors}
         for name, tensor in tensors.items():
@@ -188,8 +188,8 @@ class Tf2Network(Tf2RLModule, has_modes=False):
         return self._lent is self._weights and tf.executing_eagerly()
 
     @contextmanager
-    def lend(self, tensors: Mapping[str, Any]) -> Iterator[None]:
-        """See `RLModule.lend`: no variable is touched."""
+    def functional_call(self, tensors: Mapping[str, Any]) -> Iterator[None]:
+        """See `RLModule.functional_call`: no variable is touched."""
         former = self._lent
         self._lent = {**former, **tensors}
         try:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
 from plugrad.types import Tensor
-from plugrad_tf2.values_only import gradients_are_taken
+from plugrad_tf2.inference_mode import gradients_are_taken
 
 _LANES = 256
 

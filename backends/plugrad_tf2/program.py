@@ -13,9 +13,9 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_tf2.clusters import APPLY, DIFFERENTIATE, clusters
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
+from plugrad_tf2.xla_clusters import APPLY, DIFFERENTIATE, clusters
 
 Step = Callable[[ModuleBatches], dict[str, Any]]
 Indices = Mapping[ModuleID, Any]

@@ -18,7 +18,14 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch import differentiation, native, program, reduction, stepping, watching
+from plugrad_torch import (
+    differentiation,
+    framework_optimizer,
+    fused_optimizer,
+    op_recorder,
+    program,
+    reduction,
+)
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
 from plugrad_torch.variables import BufferVariable, FlatParameters, Lend, TensorVariable, places_of
@@ -55,7 +62,7 @@ def build_module(
 
 
 @hookimpl
-def adopt_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+def wrap_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
     """Any `torch.nn.Module` that is called with observations."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
@@ -115,14 +122,14 @@ def _lender(learner: Any, refs: Sequence[ParamRef], params: Sequence[torch.nn.Pa
     }
 
     @contextmanager
-    def lend(tensors: Mapping[ParamRef, torch.Tensor]) -> Iterator[None]:
+    def functional_call(tensors: Mapping[ParamRef, torch.Tensor]) -> Iterator[None]:
         with ExitStack() as stack:
             for module_id, names in places.items():
                 own = {name: tensors[ref] for name, ref in names.items()}
-                stack.enter_context(learner.module[module_id].lend(own))
+                stack.enter_context(learner.module[module_id].functional_call(own))
             yield
 
-    return lend
+    return functional_call
 
 
 @hookimpl
@@ -184,8 +191,8 @@ def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
 
 @hookimpl
 def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
-    """See `plugrad_torch.stepping`."""
-    stepping.apply_gradients(learner, gradients_dict)
+    """See `plugrad_torch.fused_optimizer`."""
+    fused_optimizer.apply_gradients(learner, gradients_dict)
 
 
 @hookimpl
@@ -200,7 +207,7 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
             f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}"
         )
     if isinstance(optimizer, torch.optim.Optimizer):
-        native.check(optimizer, params)
+        framework_optimizer.check(optimizer, params)
     elif not isinstance(optimizer, Optimizer):
         raise OptimizerError(
             f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no torch.optim.Optimizer"
@@ -208,24 +215,28 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
 
 
 @hookimpl
-def adopt_optimizer(optimizer: Any) -> Optimizer:
-    """See `plugrad_torch.native`."""
+def wrap_optimizer(optimizer: Any) -> Optimizer:
+    """See `plugrad_torch.framework_optimizer`."""
     if isinstance(optimizer, torch.optim.Optimizer):
-        return native.NativeOptimizer(optimizer)
+        return framework_optimizer.FrameworkOptimizer(optimizer)
     neutral: Optimizer = optimizer
     return neutral
 
 
 @hookimpl
 def watch_operations() -> AbstractContextManager[list[Operation]]:
-    """See `plugrad_torch.watching`."""
-    return watching.watch_operations()
+    """See `plugrad_torch.op_recorder`."""
+    return op_recorder.watch_operations()
 
 
 @hookimpl
 def get_optimizer_lr(optimizer: Any) -> float:
     """Read the variable, or the first param group."""
-    return float(optimizer.lr.numpy()) if isinstance(optimizer, Optimizer) else native.get_lr(optimizer)
+    return (
+        float(optimizer.lr.numpy())
+        if isinstance(optimizer, Optimizer)
+        else framework_optimizer.get_lr(optimizer)
+    )
 
 
 @hookimpl
@@ -234,7 +245,7 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:
-        native.set_lr(optimizer, lr)
+        framework_optimizer.set_lr(optimizer, lr)
 
 
 @hookimpl

@@ -58,8 +58,8 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
                 each.__dict__["training"] = flag
 
     @contextmanager
-    def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """See `RLModule.lend`: torch reads its parameters from dicts, where these stand meanwhile, at every place."""
+    def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """See `RLModule.functional_call`: the tensors stand in the dicts that torch reads its parameters from."""
         state = self.named_state()
         lent = {id(state[name]): tensor for name, tensor in tensors.items()}
         slots = [(owner, key, owner[key]) for own in lent for owner, key in places_of(self, own)]

@@ -13,9 +13,9 @@ from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.gathering import minibatches
+from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, why_not
-from plugrad_torch.native import NativeOptimizer
+from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.tracing import CompiledStep, signature
 
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
@@ -30,7 +30,7 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
     natives = [
         name
         for name, each in learner.registered_optimizers.items()
-        if isinstance(each.stepper, NativeOptimizer)
+        if isinstance(each.optimizer_adapter, FrameworkOptimizer)
     ]
     if mode == "complete_update" and natives:
         why = (

@@ -16,9 +16,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from plugrad.batch import Rows
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.capture import CapturedStep
-from plugrad_torch.gathering import tuples
+from plugrad_torch.cuda_graph import CudaGraphStep
 from plugrad_torch.inductor import compile_graph
+from plugrad_torch.minibatch_gather import tuples
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
 log = logging.getLogger("plugrad")
@@ -57,7 +57,7 @@ class CompiledStep:
         used = _drop_unused_inputs(graph)
         self._used_state = [n for n in used if n < len(state)]
         self._used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
-        self._captured: CapturedStep | None = None
+        self._captured: CudaGraphStep | None = None
         self._can_capture = True
         self._function: Any = compile_graph(graph, [inputs[n] for n in used], state[0].device.type)
 
@@ -110,14 +110,14 @@ class CompiledStep:
 
     def _capture(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
-    ) -> CapturedStep | None:
+    ) -> CudaGraphStep | None:
         """The CUDA graph for batches of this shape; None where a capture failed once."""
         if not self._can_capture or (self._captured is not None and self._captured.fits(columns, indices)):
             return self._captured
         self._captured = None  # frees the buffers of the old one first
         parts = (self._function, self._used_state, self._changed, self._used_places)
         try:
-            self._captured = CapturedStep(*parts, state, columns, indices)
+            self._captured = CudaGraphStep(*parts, state, columns, indices)
         except RuntimeError as error:
             self._can_capture = False
             log.warning("the compiled step runs without a CUDA graph: %s", str(error).splitlines()[0])

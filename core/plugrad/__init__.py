@@ -4,6 +4,7 @@ Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importin
 plugin. RLlib's older names are found in `plugrad.legacy`, with a warning.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugrad.algorithm_config import AlgorithmConfig
@@ -18,8 +19,8 @@ from plugrad.learner import Learner
 from plugrad.learner.load_policy import load_policy
 from plugrad.legacy import find as _find_older_name
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.random_module import RandomRLModule
 from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.rl_module.random_module import RandomRLModule
 from plugrad.types import (
     ALL_MODULES,
     COMPONENT_LEARNER,
@@ -54,6 +55,8 @@ __all__ = [
     "list_plugins",
     "load_policy",
 ]
+
+__path__.append(str(Path(__file__).with_name("moved")))  # import paths of before, each with a warning
 
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 

@@ -17,23 +17,23 @@ from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.group.env_runners import RemoteEnvRunners
-from plugrad.learner import Learner, disk
+from plugrad.learner import Learner, checkpointing
 from plugrad.learner.build import with_spaces
+from plugrad.learner.checkpointing import Hyperparameters, chosen
+from plugrad.learner.connectors import initial_state
 from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.hyperparameters import Hyperparameters, chosen
 from plugrad.learner.policies import env_module_id, make_policy
-from plugrad.learner.sequences import initial_state
 from plugrad.learner.state import generators_of
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.results import Results, flatten
-from plugrad.sampling.carried_state import Act
+from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_space, reward_threshold
 from plugrad.sampling.evaluation import evaluate
+from plugrad.sampling.recurrent_state import Act
 from plugrad.sampling.whole_episodes import first_episodes
-from plugrad.streams import fresh_seed, stream
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -152,7 +152,7 @@ class Algorithm:
         if self._is_time_to_evaluate():
             results.update(flatten(self.evaluate(), "evaluation"))
         results["time/iteration"] = perf_counter() - start
-        self._learner.tell("iteration_ended", algorithm=self, results=results)
+        self._learner.notify("iteration_ended", algorithm=self, results=results)
         return results
 
     def _is_time_to_evaluate(self) -> bool:
@@ -288,7 +288,7 @@ class Algorithm:
         chosen = self.config.seed if seed is None else seed
         return int(stream(chosen, "environments", purpose).integers(2**63))
 
-    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner, training and counters as one checkpoint; returns `path`.
 
         A run that saves and goes on equals one that is resumed from there. Running episodes that cannot be saved
@@ -301,23 +301,25 @@ class Algorithm:
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
-        disk.save(path, state, self._metadata(), keep=keep)
+        checkpointing.save(path, state, self._metadata(), keep=keep)
         if self.env_runner is not None:
-            self.env_runner.cut()
-        self._learner.tell("checkpoint_saved", path=str(path))
+            self.env_runner.truncate()
+        self._learner.notify("checkpoint_saved", path=str(path))
         return str(path)
 
     def _metadata(self) -> dict[str, Any]:
-        metadata = disk.metadata_of(self._learner, self.config, kind="algorithm")
+        metadata = checkpointing.metadata_of(self._learner, self.config, kind="algorithm")
         if self._env_observation_space is not None:
             with suppress(
                 ConfigError
             ):  # a space of the user's own class: `load_policy` takes flat observations then
-                metadata[disk.ENV_OBSERVATION_SPACE] = encode(self._env_observation_space, "observations")
+                metadata[checkpointing.ENV_OBSERVATION_SPACE] = encode(
+                    self._env_observation_space, "observations"
+                )
         return metadata
 
     def restore_from_path(
-        self, path: disk.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
+        self, path: checkpointing.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
     ) -> None:
         """Go on exactly where the checkpoint was saved; or nothing changes.
 
@@ -326,9 +328,9 @@ class Algorithm:
             hyperparameters: whose settings of training to go on with, those of the "checkpoint" or those of this
                 algorithm's "config": see `Learner.restore_from_path`.
         """
-        checkpoint = disk.load(path, kind="algorithm")
+        checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
-        with self._all_or_nothing(), disk.saying_what_does_not_fit(checkpoint):
+        with self._all_or_nothing(), checkpointing.saying_what_does_not_fit(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
@@ -362,7 +364,7 @@ class Algorithm:
 
     @classmethod
     def from_checkpoint(
-        cls, path: disk.StrPath, *, backend: str | None = None, env: Any = None
+        cls, path: checkpointing.StrPath, *, backend: str | None = None, env: Any = None
     ) -> "Algorithm":
         """An algorithm with the config and state of a checkpoint, on its backend or another.
 
@@ -372,9 +374,9 @@ class Algorithm:
             env: needed for an environment that is no Gymnasium id; a checkpoint imports no code.
         """
         given = [] if env is None else ["env"]
-        checkpoint = disk.load(path, kind="algorithm")
-        with disk.saying_what_does_not_fit(checkpoint):
-            config = disk.config_of(checkpoint, backend=backend, given=given)
+        checkpoint = checkpointing.load(path, kind="algorithm")
+        with checkpointing.saying_what_does_not_fit(checkpoint):
+            config = checkpointing.config_of(checkpoint, backend=backend, given=given)
             with expecting_weights(checkpoint.state.get("learner", {})):
                 algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
@@ -385,7 +387,7 @@ class Algorithm:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self._learner.tell("algorithm_stopped", algorithm=self)
+        self._learner.notify("algorithm_stopped", algorithm=self)
         for runner in (self.env_runner, self._evaluator):
             if runner is not None:
                 runner.close()

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from plugrad.batch.recurrent_state import flat_columns
 from plugrad.errors import BatchError
-from plugrad.states import flat_columns
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -28,7 +28,7 @@ class SingleAgentEpisode:
         truncated: a limit cut the episode; its last observation still has a value.
         extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`. A stateful
             module learns from the states: `state_in`, `{name: [T, ...]}`, in which each step was taken, or
-            `state_out`, which it left behind; kept as columns `state_in/<name>` (`plugrad.states`).
+            `state_out`, which it left behind; kept as columns `state_in/<name>` (`plugrad.batch.recurrent_state`).
         id_: the same for all chunks of one episode.
         module_id: the module that acted, and that learns from the steps.
 

@@ -4,7 +4,7 @@ from math import ceil
 
 import numpy as np
 
-from plugrad.streams import stream
+from plugrad.rng_streams import stream
 from plugrad.types import Array
 
 

@@ -6,11 +6,11 @@ import gymnasium as gym
 
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError
-from plugrad.layers import VALUE_GAIN, dense, layer_parameters
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.networks.encoders import Encoder
+from plugrad.networks.layers import VALUE_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
-from plugrad.towers import Tower
 from plugrad.types import Tensor
 
 QF_PREDS = "qf_preds"
@@ -38,7 +38,7 @@ class QNetwork(Network):
         config = spec.network_config()
         if config["use_lstm"]:
             raise ConfigError("DQN has no recurrent networks: leave use_lstm out of model_config")
-        self._tower = Tower(spec.observation_space, config)
+        self._tower = Encoder(spec.observation_space, config)
         self._dueling = dueling
         actions = int(spec.action_space.n)
         heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}

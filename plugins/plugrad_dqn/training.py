@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.episodes import episodes_by_module
-from plugrad.streams import stream
+from plugrad.rng_streams import stream
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID
 from plugrad_dqn.loss import td_errors

@@ -16,7 +16,7 @@ from learning import ppo_batch, ppo_config, value_config, weights
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.errors import BackendNotFoundError, PluginConflictError, PluginError
-from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.registry import load_backend
 from plugrad.testing.tiny_learners import digest
 
@@ -80,7 +80,7 @@ DOUBLE: dict[str, Callable[[Any], Any]] = {
     "postprocess_gradients_for_module": doubled,
     "get_clip_function": doubled_clip,
 }
-METHODS = {hook: method for method, hook in hooked_methods(Learner).items()}
+METHODS = {hook: method for method, hook in hook_methods(Learner).items()}
 
 
 def wrapper(hook: str, change: Callable[[Any], Any]) -> Any:
@@ -310,8 +310,8 @@ def test_an_error_of_a_plugin_names_it_and_changes_nothing(backend, hook, moment
     before = digest(learner.get_state())
     with pytest.raises(ZeroDivisionError, match="its own") as raised:
         learner.update(ppo_batch())
-    blamed = [note for note in raised.value.__notes__ if note.startswith("raised by")]
-    assert blamed == [f"raised by listener 'Raises', hook {hook!r}"]
+    with_error_note = [note for note in raised.value.__notes__ if note.startswith("raised by")]
+    assert with_error_note == [f"raised by listener 'Raises', hook {hook!r}"]
     assert digest(learner.get_state()) == before
 
 
@@ -367,7 +367,7 @@ def test_every_hook_with_a_front_is_heard_and_a_wrapper_that_does_nothing_change
         each.update(ppo_batch(), timesteps={"num_env_steps_sampled_lifetime": 10})
     np.testing.assert_array_equal(weights(learner), weights(plain))
     asked_by_users = {"get_optimizer", "get_optimizers_for_module", "get_exploration_inputs"}
-    of_users_models = {"adopt_module"}
+    of_users_models = {"wrap_module"}
     assert set(METHODS) - heard <= asked_by_users | of_users_models
     assert learner.get_optimizers_for_module(P)[0][1] is learner.get_optimizer()
     learner.compute_actions(ppo_batch()["obs"])

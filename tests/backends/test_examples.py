@@ -47,7 +47,7 @@ def check_build_and_update(lines):
 
 def check_async_updates(lines):
     *results, stats = lines
-    assert [line.split()[0] for line in results] == ["earlier", "earlier", "ticket"]
+    assert [line.split()[0] for line in results] == ["earlier", "earlier", "future"]
     assert losses(results) == sorted(losses(results), reverse=True)
     assert stats == str({"submitted": 4, "in_flight": 0, "applied": 4, "failed": 0, "dropped": 0})
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from learning import ppo_batch, ppo_config
 
-from plugrad import DEFAULT_MODULE_ID, Columns, Learner, initializers, numpy_ops
-from plugrad.layers import Parameter
-from plugrad.networks import Network
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, numpy_ops
+from plugrad.networks import Network, initializers
+from plugrad.networks.layers import Parameter
 from plugrad_ppo import PPOConfig
 
 P = DEFAULT_MODULE_ID

@@ -10,8 +10,8 @@ import pytest
 
 from plugrad import numpy_ops
 from plugrad.ops import Ops
+from plugrad.testing.backend_probe import leaves, weighted_sum
 from plugrad.testing.op_cases import CASES, EXTREMES, KINKS, LOGITS, Case, extremes, inputs
-from plugrad.testing.probe import leaves, weighted_sum
 from plugrad.types import Tensor
 
 DECLARED = {name: f for name, f in vars(Ops).items() if inspect.isfunction(f) and not name.startswith("_")}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plugrad.trusted_names import LEARNER, MODULE, reason_against
+from plugrad.importing.trusted_names import LEARNER, MODULE, reason_against
 
 MODULES = {"torch": "torch.nn:Linear", "tf2": "keras:Sequential"}
 FUNCTIONS = {"torch": "torch:load", "tf2": "keras.models:load_model"}

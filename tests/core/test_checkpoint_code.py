@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import hostile
+import malicious_checkpoints
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -55,7 +55,7 @@ def spoiled(saved: Path, kind: str, tmp_path: Path, **settings: Any) -> Path:
     save.mkdir(parents=True)
     for file in (saved / kind / "save-1").iterdir():
         (save / file.name).write_bytes(file.read_bytes())
-    hostile.seal(save, lambda fields: fields["metadata"]["config"].update(settings))
+    malicious_checkpoints.seal(save, lambda fields: fields["metadata"]["config"].update(settings))
     return save.parent
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hostile
+import malicious_checkpoints
 import numpy as np
 import pytest
-from hostile import FILES, sign
+from malicious_checkpoints import FILES, sign
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import (
@@ -59,10 +59,10 @@ def test_every_flipped_bit_is_found_in(save: Path, name: str) -> None:
     for bit in random.Random(0).sample(range(len(good) * 8), 200):
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
-        hostile.put(save / name, bad)
+        malicious_checkpoints.put(save / name, bad)
         with pytest.raises(CheckpointCorruptError, match=f"save-1/{name}"):
             load_checkpoint(save.parent)
-    hostile.put(save / name, good)
+    malicious_checkpoints.put(save / name, good)
     load_checkpoint(save)
 
 
@@ -106,17 +106,20 @@ def test_a_damaged_newest_save_is_an_error_that_names_the_one_before(save: Path)
     assert load_checkpoint(save).state["c"][3] == "x"
 
 
-@pytest.mark.parametrize("plant", hostile.PLANTS)
+@pytest.mark.parametrize("plant", malicious_checkpoints.PLANTS)
 @pytest.mark.parametrize("name", [*FILES, "extra"])
 def test_what_is_no_file_of_ours_is_not_opened(
     save: Path, name: str, plant: Callable[[Path, Path], None]
 ) -> None:
-    hostile.plant_instead(name, plant, save)
+    malicious_checkpoints.plant_instead(name, plant, save)
     with pytest.raises(CheckpointUnsafeError, match=f"save-1/{name}"):
         load_checkpoint(save.parent)
 
 
-@pytest.mark.parametrize("plant", [hostile.plant_link, hostile.plant_fifo, hostile.plant_socket])
+@pytest.mark.parametrize(
+    "plant",
+    [malicious_checkpoints.plant_link, malicious_checkpoints.plant_fifo, malicious_checkpoints.plant_socket],
+)
 def test_a_save_that_is_no_directory_is_not_opened(save: Path, plant: Callable[[Path, Path], None]) -> None:
     outside = save.parent.parent / "outside"
     shutil.copytree(save, outside)
@@ -126,7 +129,7 @@ def test_a_save_that_is_no_directory_is_not_opened(save: Path, plant: Callable[[
             load_checkpoint(path)
 
 
-@pytest.mark.parametrize(("data", "reason"), hostile.DATA)
+@pytest.mark.parametrize(("data", "reason"), malicious_checkpoints.DATA)
 def test_data_that_plugrad_does_not_write_is_refused(save: Path, data: bytes, reason: str) -> None:
     (save / "data.json").write_bytes(data)
     sign(save)
@@ -143,15 +146,15 @@ def test_unclosed_strings_do_not_cost_more_than_their_length(save: Path) -> None
         load_checkpoint(save)
 
 
-@pytest.mark.parametrize("data", hostile.SHARDS)
+@pytest.mark.parametrize("data", malicious_checkpoints.SHARDS)
 def test_arrays_that_plugrad_does_not_write_are_refused(save: Path, data: bytes) -> None:
-    hostile.spoil_shard(data, save)
+    malicious_checkpoints.spoil_shard(data, save)
     with pytest.raises((CheckpointCorruptError, CheckpointUnsafeError), match=r"m0001\.safetensors"):
         load_checkpoint(save)
 
 
 def test_oversized_headers_and_files_are_unsafe_not_corrupt(save: Path) -> None:
-    (save / "m0001.safetensors").write_bytes(hostile.safetensors(b" " * (4 * 2**20 + 1)))
+    (save / "m0001.safetensors").write_bytes(malicious_checkpoints.safetensors(b" " * (4 * 2**20 + 1)))
     sign(save)
     with pytest.raises(CheckpointUnsafeError, match="has a header of 4194305 bytes"):
         load_checkpoint(save)
@@ -164,14 +167,14 @@ def test_oversized_headers_and_files_are_unsafe_not_corrupt(save: Path) -> None:
         load_checkpoint(save)
 
 
-@pytest.mark.parametrize("name", hostile.NAMES)
+@pytest.mark.parametrize("name", malicious_checkpoints.NAMES)
 def test_a_manifest_that_lists_a_path_is_unsafe(save: Path, name: str) -> None:
-    sign(save, lambda fields: hostile.list_file(name, fields))
+    sign(save, lambda fields: malicious_checkpoints.list_file(name, fields))
     with pytest.raises(CheckpointUnsafeError, match="not a name that plugrad gives"):
         load_checkpoint(save)
 
 
-@pytest.mark.parametrize("change", hostile.MANIFESTS)
+@pytest.mark.parametrize("change", malicious_checkpoints.MANIFESTS)
 def test_a_manifest_that_plugrad_does_not_write_is_refused(
     save: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:

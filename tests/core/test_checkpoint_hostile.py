@@ -9,11 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-import hostile
+import malicious_checkpoints
 import numpy as np
 import pytest
 import safetensors.numpy
-from gadgets import MARKER, gadgets
+from pickle_payloads import MARKER, payloads
 from watched_loads import mutated
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
@@ -44,7 +44,7 @@ def run(*command: object, cwd: Path) -> str:
 @pytest.mark.counts
 @pytest.mark.parametrize("mutations", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_ten_thousand_mutations_and_all_crafted_files_run_no_code(save: Path, mutations: int) -> None:
-    assert len(hostile.CRAFTED) >= 200
+    assert len(malicious_checkpoints.CRAFTED) >= 200
     found = json.loads(run(HERE / "watched_loads.py", save.parents[1], mutations, cwd=save.parent))
     assert found["refused"] > mutations / 2
     assert found["accepted"] > mutations / 200, "the mutations must reach beyond the hashes"
@@ -52,11 +52,11 @@ def test_ten_thousand_mutations_and_all_crafted_files_run_no_code(save: Path, mu
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_the_gadgets_do_run_in_a_reader_that_is_not_careful(tmp_path: Path, protocol: int) -> None:
-    gadget = dict(gadgets())[f"pickle os.system {protocol}"]
-    run("-c", f"import pickle; pickle.loads({gadget!r})", cwd=tmp_path)
+def test_the_payloads_do_run_in_a_reader_that_is_not_careful(tmp_path: Path, protocol: int) -> None:
+    payload = dict(payloads())[f"pickle os.system {protocol}"]
+    run("-c", f"import pickle; pickle.loads({payload!r})", cwd=tmp_path)
     assert (tmp_path / MARKER).exists()
-    assert pickle.PROTO in gadget or protocol == 0
+    assert pickle.PROTO in payload or protocol == 0
 
 
 def test_arrays_that_are_accepted_are_those_that_safetensors_reads(save: Path) -> None:
@@ -65,7 +65,7 @@ def test_arrays_that_are_accepted_are_those_that_safetensors_reads(save: Path) -
     good = (save / "m0001.safetensors").read_bytes()
     for _ in range(2000):
         data = mutated(good, rng)
-        hostile.replace_file("m0001.safetensors", data, save)
+        malicious_checkpoints.replace_file("m0001.safetensors", data, save)
         try:
             state = load_checkpoint(save).state
         except CheckpointError:
@@ -106,7 +106,7 @@ LIMITED = """
 def test_the_largest_data_stays_inside_the_memory_that_is_promised(save: Path, data: bytes) -> None:
     """A load takes at most the file's size and 256 MB."""
     (save / "data.json").write_bytes(data)
-    hostile.sign(save, lambda fields: fields["files"].pop("m0001.safetensors"))
+    malicious_checkpoints.sign(save, lambda fields: fields["files"].pop("m0001.safetensors"))
     run("-c", textwrap.dedent(LIMITED), save, len(data) + 256 * 2**20, cwd=save)
 
 
@@ -120,7 +120,7 @@ def test_a_file_for_which_there_is_no_memory_is_named(save: Path) -> None:
     with (save / "m0001.safetensors").open("wb") as file:
         file.truncate(2**32)  # none of it on the disk
     listed = {"m0001.safetensors": {"size": 2**32, "sha256": ""}}
-    hostile.seal(save, lambda fields: fields["files"].update(listed))
+    malicious_checkpoints.seal(save, lambda fields: fields["files"].update(listed))
     command = [sys.executable, "-c", textwrap.dedent(LIMITED), save, str(2**28)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "CheckpointUnsafeError" in done.stderr

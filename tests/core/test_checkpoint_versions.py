@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import golden
-import hostile
+import malicious_checkpoints
 import pytest
 
 from plugrad import Learner
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointVersionError, ConfigError, RestoreMismatchError
-from plugrad.learner.components import COMPONENTS
+from plugrad.learner.state import COMPONENTS
 
 NAME = "0.1.0/ppo-torch"
 
@@ -48,7 +48,7 @@ def saved_with(path: Path, change: Any) -> Path:
 
 
 def test_a_newer_format_says_what_reads_it(path: Path) -> None:
-    hostile.seal(
+    malicious_checkpoints.seal(
         path / "save-1", lambda fields: fields.update(format_version=2, plugrad_version="3.4", news=[])
     )
     for open_ in (load_checkpoint, lambda path: Learner.from_checkpoint(path, backend="numpy")):

@@ -99,7 +99,7 @@ def test_who_gives_up_is_not_waited_for(kind):
     def work(collective):
         if collective.rank == 1:
             raise ValueError("mine")
-        collective.meet()
+        collective.barrier()
 
     begun = time.monotonic()
     zero, one, two = together(kind, 3, work, timeout_s=30)
@@ -115,7 +115,7 @@ def test_who_does_not_come_is_named_after_the_timeout(kind):
         collective.timeout_s = 0.3
         if collective.rank == 1:
             time.sleep(1)
-        collective.meet()
+        collective.barrier()
 
     zero, _ = together(kind, 2, work)
     assert isinstance(zero, LearnerTimeoutError)
@@ -129,9 +129,9 @@ def test_an_abort_ends_the_waiting_and_the_collective(kind):
             with ThreadPoolExecutor(1) as other:
                 other.submit(lambda: (time.sleep(0.2), collective.abort("the driver says so")))
                 with pytest.raises(CollectiveError, match="the driver says so"):
-                    collective.meet()
+                    collective.barrier()
             with pytest.raises(CollectiveError, match="the driver says so"):
-                collective.meet()
+                collective.barrier()
         else:
             time.sleep(0.6)
 

@@ -12,7 +12,7 @@ import pytest
 
 from plugrad import Learner
 from plugrad.checkpoint import save_checkpoint
-from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import implementations, specifications
 from plugrad.learner.learner import CORE
 
@@ -59,7 +59,7 @@ def test_page_says_what_the_code_does(hook):
     def word(yes: bool) -> str:
         return "yes" if yes else "no"
 
-    wrappable = not has_one_answer(hook) or hook in hooked_methods(Learner).values()
+    wrappable = not has_one_answer(hook) or hook in hook_methods(Learner).values()
     traced = re.search(r"\btraced\b", SPECS[hook].__doc__ or "", flags=re.IGNORECASE) is not None
     facts = (
         f"{'One answer' if has_one_answer(hook) else 'All are called'}. "

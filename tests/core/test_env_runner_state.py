@@ -111,14 +111,14 @@ def test_a_save_is_a_cut_where_running_episodes_cannot_be_saved(monkeypatch, rea
     """Who goes on after the save samples what a resumed runner does, and nothing that was seen before."""
     settings = {"seed": 3, "normalize_observations": normalize, "num_envs_per_env_runner": 2}
     if reason == "too long":
-        monkeypatch.setattr("plugrad.sampling.repeatable.MAX_ACTIONS", 4)
+        monkeypatch.setattr("plugrad.sampling.replayable_env.MAX_ACTIONS", 4)
     else:
         settings["vectorization_mode"] = reason
     whole, resumed = make_runner(**settings), make_runner(**settings)
     seen = {chunk.id_ for chunk in whole.sample(5)}
     state = whole.get_state()
     assert state["running"] is None
-    whole.cut()
+    whole.truncate()
     resumed.set_state(state)
     for num_steps in (3, 20):
         chunks = whole.sample(num_steps)
@@ -133,7 +133,7 @@ def test_a_save_cuts_nothing_that_can_be_lived_through_again():
     for runner in (whole, saved):
         runner.sample(5)
     saved.get_state()
-    saved.cut()
+    saved.truncate()
     assert_same_episodes(whole.sample(20), saved.sample(20))
 
 

@@ -12,11 +12,11 @@ import plugrad
 from plugrad import Learner, hookimpl
 from plugrad.errors import PluginConflictError, PluginError
 from plugrad.hooks import algorithm_spec, backend_spec, learner_spec, listener_spec
-from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import HookManager, Plugin, implementations, specifications
 
 SPECS = specifications()
-FRONTED = set(hooked_methods(Learner).values())
+FRONTED = set(hook_methods(Learner).values())
 ONE_ANSWER = {name for name, spec in SPECS.items() if spec.plugrad_spec["firstresult"]}
 UNWRAPPABLE = sorted(ONE_ANSWER - FRONTED)
 
@@ -231,7 +231,7 @@ def test_wrappers_run_around_the_innermost_and_the_last_plugin_is_outermost():
         innermost=lambda learner, fwd_out, batch: [learner, fwd_out, batch],
     )
     assert hooks.is_wrapped("compute_losses")
-    found = hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3)
+    found = hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
     assert found == [1, 2, 3, "inner", "outer"]
 
 
@@ -244,7 +244,7 @@ def test_an_answer_of_none_is_an_answer():
     ]
     hooks = manager(*plugins, innermost=lambda learner, fwd_out, batch: None)
     assert hooks.provide("compute_losses", learner=1, fwd_out=2, batch=3) is None
-    assert hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3) is None
+    assert hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3) is None
 
 
 def test_an_error_below_passes_through_a_wrapper():
@@ -263,7 +263,7 @@ def test_an_error_below_passes_through_a_wrapper():
 
     hooks = manager(plugin("listener", "mine", compute_losses), innermost=fail)
     with pytest.raises(ZeroDivisionError, match="below") as raised:
-        hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3)
+        hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
     assert seen == ["below"]
     assert not hasattr(raised.value, "__notes__")
 
@@ -316,7 +316,7 @@ def test_an_error_of_a_wrapper_names_it_and_not_those_around_it(function, error,
     around = [plugin("listener", name, wrapper("compute_losses", lambda found: found)) for name in ("a", "b")]
     hooks = manager(around[0], culprit, around[1], innermost=lambda learner, fwd_out, batch: below["a"])
     with pytest.raises(error, match=words) as raised:
-        hooks.relay("compute_losses", learner=1, fwd_out=2, batch=3)
+        hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
     assert raised.value.__notes__ == ["raised by listener 'culprit', hook 'compute_losses'"]
 
 
@@ -327,7 +327,7 @@ def test_an_error_of_a_listener_names_it():
 
     hooks = manager(plugin("listener", "culprit", update_ended))
     with pytest.raises(ZeroDivisionError, match="its own, at here") as raised:
-        hooks.relay("update_ended", learner=None, results="here")
+        hooks.call_hook("update_ended", learner=None, results="here")
     assert raised.value.__notes__ == ["raised by listener 'culprit', hook 'update_ended'"]
 
 
@@ -346,7 +346,7 @@ def test_every_listener_hears():
     heard = []
     ears = [Ears(heard), Ears(heard)]
     hooks = manager(*[Plugin("listener", "Ears", each) for each in ears])
-    hooks.relay("update_ended", learner=None, results={"loss": 1.0})
+    hooks.call_hook("update_ended", learner=None, results={"loss": 1.0})
     assert sorted(map(id, ears)) == sorted(id(each) for each, _ in heard)
     assert [results for _, results in heard] == [{"loss": 1.0}] * 2
 
@@ -384,7 +384,7 @@ def test_what_is_asked_once_at_build_or_around_a_first_loss_is_all_that_cannot_b
     }
 
 
-@pytest.mark.parametrize(("method", "hook"), hooked_methods(Learner).items())
+@pytest.mark.parametrize(("method", "hook"), hook_methods(Learner).items())
 def test_a_learner_method_and_its_hook_have_the_same_arguments(method, hook):
     of_method = list(inspect.signature(getattr(Learner, method)).parameters)[1:]
     of_hook = list(inspect.signature(SPECS[hook]).parameters)[2:]

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hostile
-import hostile_runs
+import malicious_checkpoints
+import malicious_runs
 import pytest
 from click.testing import CliRunner
 from tiny_runs import TINY
@@ -17,7 +17,7 @@ from tiny_runs import TINY
 from plugrad import load_policy
 from plugrad.cli import main
 from plugrad.errors import ConfigError
-from plugrad.learner.disk import ENV_OBSERVATION_SPACE
+from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
 
 HERE = Path(__file__).parent
 SECONDS, MEMORY, MEDIAN_S = 5.0, 256 * 2**20, 0.05
@@ -71,9 +71,9 @@ def test_a_policy_of_a_huge_observation_space_is_refused_before_it_is_made(
     good: Path, tmp_path: Path
 ) -> None:
     path = Path(shutil.copytree(good / "ppo", tmp_path / "huge"))
-    space = hostile_runs.box(90_000, 90_000)
-    hostile.seal(
-        hostile_runs.newest(path), lambda fields: fields["metadata"].update({ENV_OBSERVATION_SPACE: space})
+    space = malicious_runs.box(90_000, 90_000)
+    malicious_checkpoints.seal(
+        malicious_runs.newest(path), lambda fields: fields["metadata"].update({ENV_OBSERVATION_SPACE: space})
     )
     with pytest.raises(ConfigError, match="bounds of 324000000"):
         load_policy(path)

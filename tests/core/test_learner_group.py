@@ -21,7 +21,7 @@ from plugrad.errors import (
     UnknownModuleError,
 )
 from plugrad.group import Dropped
-from plugrad.group.requests import QueuedRequests
+from plugrad.group.request_queue import BackgroundRequestQueue
 
 P = DEFAULT_MODULE_ID
 
@@ -182,30 +182,30 @@ def closes(stats):
 
 
 def queue(on_full, limit=2):
-    return QueuedRequests(limit, on_full), Gate()
+    return BackgroundRequestQueue(limit, on_full), Gate()
 
 
 def test_a_full_queue_raises():
     requests, gate = queue("raise")
-    tickets = [requests.submit(gate.update(number)) for number in range(2)]
+    futures = [requests.submit(gate.update(number)) for number in range(2)]
     with pytest.raises(QueueFullError, match="2 updates are in flight"):
         requests.submit(gate.update(2))
     assert requests.stats() == {"submitted": 2, "applied": 0, "failed": 0, "dropped": 0, "in_flight": 2}
     with pytest.raises(LearnerTimeoutError):
-        tickets[0].result(timeout=0.01)
+        futures[0].result(timeout=0.01)
     gate.open.set()
-    assert [each.result(10)[0]["p"]["number"] for each in tickets] == [0, 1]
+    assert [each.result(10)[0]["p"]["number"] for each in futures] == [0, 1]
     requests.close()
 
 
 @pytest.mark.parametrize(("on_full", "dropped"), [("drop_oldest", [1, 2]), ("drop_newest", [2, 3])])
 def test_a_full_queue_drops_only_what_it_was_told_to(on_full, dropped):
     requests, gate = queue(on_full)
-    tickets = [requests.submit(gate.update(0))]
+    futures = [requests.submit(gate.update(0))]
     assert gate.begun.wait(10)
-    tickets += [requests.submit(gate.update(number)) for number in range(1, 4)]
+    futures += [requests.submit(gate.update(number)) for number in range(1, 4)]
     gate.open.set()
-    outcomes = [each.result(10) for each in tickets]
+    outcomes = [each.result(10) for each in futures]
     assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Dropped)] == dropped
     assert "more than 2" in outcomes[dropped[0]].reason
     assert gate.done == [n for n in range(4) if n not in dropped]
@@ -226,17 +226,17 @@ def test_a_full_queue_blocks_until_there_is_room():
 def test_calls_wait_for_what_was_submitted_before_them():
     requests, gate = queue("block", limit=5)
     gate.open.set()
-    tickets = [requests.submit(gate.update(number)) for number in (0, -1, 2)]
+    futures = [requests.submit(gate.update(number)) for number in (0, -1, 2)]
     assert requests.run(lambda: list(gate.done)) == [0, 2]
     with pytest.raises(ValueError, match="-1"):
-        tickets[1].result()
+        futures[1].result()
     assert requests.stats() == {"submitted": 3, "applied": 2, "failed": 1, "dropped": 0, "in_flight": 0}
     requests.close()
 
 
 def test_closing_fails_what_waits():
     requests, gate = queue("block", limit=1)
-    ticket = requests.submit(gate.update(0))
+    future = requests.submit(gate.update(0))
     with ThreadPoolExecutor(2) as threads:
         waiting = [threads.submit(requests.submit, gate.update(1)), threads.submit(requests.run, list)]
         assert gate.begun.wait(10)
@@ -246,7 +246,7 @@ def test_closing_fails_what_waits():
                 each.result(10)
     gate.open.set()
     with pytest.raises(LearnerGroupDeadError):
-        ticket.result(10)
+        future.result(10)
     with pytest.raises(LearnerGroupDeadError):
         requests.run(list)
     assert requests.stats()["failed"] == 1
@@ -259,24 +259,24 @@ def test_closing_fails_what_waits():
 def test_the_ledger_closes_whatever_happens(steps, on_full):
     requests, gate = queue(on_full)
     gate.open.set()
-    tickets, refused = [], 0
+    futures, refused = [], 0
     for number, step in enumerate(steps):
         if step == "wait":
             requests.run(list)
             continue
         try:
-            tickets.append(requests.submit(gate.update(number if step == "good" else -1)))
+            futures.append(requests.submit(gate.update(number if step == "good" else -1)))
         except QueueFullError:
             refused += 1
         assert closes(requests.stats())
     requests.run(list)
     assert gate.done == sorted(gate.done)
-    states = [each.state for each in tickets]
+    states = [each.state for each in futures]
     stats = requests.stats()
     assert stats == {
-        "submitted": len(tickets),
+        "submitted": len(futures),
         "in_flight": 0,
         **{s: states.count(s) for s in ("applied", "failed", "dropped")},
     }
-    assert np.sum(list(stats.values())) == 2 * len(tickets)
+    assert np.sum(list(stats.values())) == 2 * len(futures)
     requests.close()

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from plugrad.batch.sequences import SampleCount
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.minibatches import Cut, indices
-from plugrad.sequences import Units
-from plugrad.streams import stream
+from plugrad.learner.minibatches import MinibatchSpec, indices
+from plugrad.rng_streams import stream
 
 sizes = st.integers(1, 40)
 epochs = st.integers(1, 4)
 
 
-def cut_up(rows: dict[str, int], cut: Cut, seed: int = 0) -> dict[str, np.ndarray]:
-    units = {module_id: Units(number, number) for module_id, number in rows.items()}
+def cut_up(rows: dict[str, int], cut: MinibatchSpec, seed: int = 0) -> dict[str, np.ndarray]:
+    units = {module_id: SampleCount(number, number) for module_id, number in rows.items()}
     return indices(units, cut, {module_id: stream(seed, module_id) for module_id in rows})
 
 
@@ -52,21 +52,21 @@ def rllibs(rows: dict[str, int], size: int, num_epochs: int) -> dict[str, list[l
     ],
 )
 def test_the_numbers_of_the_contract(rows, size, num_epochs, total, count):
-    found = cut_up({"p": rows}, Cut(size, num_epochs, num_total_minibatches=total))["p"]
+    found = cut_up({"p": rows}, MinibatchSpec(size, num_epochs, num_total_minibatches=total))["p"]
     assert (found.shape, found.dtype) == ((count, size or rows), np.int32)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), sizes, min_size=1), sizes, epochs)
 def test_the_minibatches_are_rllibs(rows, size, num_epochs):
     assume(size <= max(rows.values()))
-    found = cut_up(rows, Cut(size, num_epochs))
+    found = cut_up(rows, MinibatchSpec(size, num_epochs))
     assert {module_id: each.tolist() for module_id, each in found.items()} == rllibs(rows, size, num_epochs)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), sizes, min_size=1), sizes, epochs, st.booleans())
 def test_every_pass_has_every_row_once_and_no_minibatch_is_short(rows, size, num_epochs, shuffle):
     assume(size <= max(rows.values()))
-    found = cut_up(rows, Cut(size, num_epochs, shuffle))
+    found = cut_up(rows, MinibatchSpec(size, num_epochs, shuffle))
     count = ceil(num_epochs * max(rows.values()) / size)
     for module_id, number in rows.items():
         assert found[module_id].shape == (count, size)
@@ -83,10 +83,10 @@ def test_a_step_of_several_minibatches_has_the_rows_of_one_that_is_as_wide(
     rows, size, num_epochs, parts, shuffle
 ):
     assume(size * parts <= rows)
-    found = cut_up({"p": rows}, Cut(size, num_epochs, shuffle, accumulate=parts))["p"]
-    one_by_one = cut_up({"p": rows}, Cut(size, num_total_minibatches=len(found) * parts, shuffle=shuffle))[
-        "p"
-    ]
+    found = cut_up({"p": rows}, MinibatchSpec(size, num_epochs, shuffle, accumulate=parts))["p"]
+    one_by_one = cut_up(
+        {"p": rows}, MinibatchSpec(size, num_total_minibatches=len(found) * parts, shuffle=shuffle)
+    )["p"]
     assert len(found) == ceil(ceil(num_epochs * rows / size) / parts)
     minibatches = [step[n::parts] for step in found for n in range(parts)]
     np.testing.assert_array_equal(minibatches, one_by_one)
@@ -94,7 +94,7 @@ def test_a_step_of_several_minibatches_has_the_rows_of_one_that_is_as_wide(
 
 @given(sizes, st.integers(1, 4))
 def test_without_a_size_a_step_is_the_batch_in_parts(rows, parts):
-    found = cut_up({"p": rows}, Cut(None, 3, accumulate=parts))["p"]
+    found = cut_up({"p": rows}, MinibatchSpec(None, 3, accumulate=parts))["p"]
     for step in found:
         assert set(np.bincount(step, minlength=rows)) == {1 if rows >= parts else parts}, "rows count alike"
         assert all(len(step[n::parts]) for n in range(parts)), "no mean over no rows"
@@ -103,13 +103,13 @@ def test_without_a_size_a_step_is_the_batch_in_parts(rows, parts):
 
 @given(sizes, sizes)
 def test_without_a_size_every_module_gives_all_its_rows(a, b):
-    found = cut_up({"a": a, "b": b}, Cut(None, num_epochs=2, shuffle=True))
+    found = cut_up({"a": a, "b": b}, MinibatchSpec(None, num_epochs=2, shuffle=True))
     assert found["a"].tolist() == [list(range(a))] * 2
     assert found["b"].tolist() == [list(range(b))] * 2
 
 
 def test_a_shuffle_is_new_for_each_pass_and_repeats_with_the_seed():
-    cut = Cut(32, num_epochs=2, shuffle=True)
+    cut = MinibatchSpec(32, num_epochs=2, shuffle=True)
     found = cut_up({"p": 32}, cut)["p"]
     assert found[0].tolist() != found[1].tolist() != list(range(32))
     np.testing.assert_array_equal(found, cut_up({"p": 32}, cut)["p"])
@@ -117,22 +117,22 @@ def test_a_shuffle_is_new_for_each_pass_and_repeats_with_the_seed():
 
 
 def test_a_module_is_shuffled_alike_whoever_is_beside_it():
-    cut = Cut(4, shuffle=True)
+    cut = MinibatchSpec(4, shuffle=True)
     alone, beside = cut_up({"a": 8}, cut), cut_up({"b": 8, "a": 8}, cut)
     np.testing.assert_array_equal(alone["a"], beside["a"])
     assert beside["a"].tolist() != beside["b"].tolist()
 
 
-@pytest.mark.parametrize("cut", [Cut(4), Cut(None, num_epochs=3, shuffle=True)])
+@pytest.mark.parametrize("cut", [MinibatchSpec(4), MinibatchSpec(None, num_epochs=3, shuffle=True)])
 def test_a_stream_that_is_not_needed_is_not_drawn_from(cut):
     own = stream(0, "p")
-    indices({"p": Units(8, 8)}, cut, {"p": own})
+    indices({"p": SampleCount(8, 8)}, cut, {"p": own})
     assert own.bit_generator.state == stream(0, "p").bit_generator.state
 
 
 def test_a_minibatch_above_the_widest_module_is_refused():
     with pytest.raises(BatchError) as refused:
-        cut_up({"a": 3, "b": 5}, Cut(6))
+        cut_up({"a": 3, "b": 5}, MinibatchSpec(6))
     assert str(refused.value) == (
         "minibatch_size=6 is above the 5 rows of module 'b': give more rows or a smaller minibatch_size"
     )
@@ -151,4 +151,4 @@ def test_a_minibatch_above_the_widest_module_is_refused():
 )
 def test_a_cut_that_cannot_be_is_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
-        Cut(**settings)
+        MinibatchSpec(**settings)

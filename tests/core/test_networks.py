@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
 from plugrad.errors import ConfigError
-from plugrad.initializers import constant, orthogonal
 from plugrad.networks import ActorCritic
-from plugrad.streams import stream
+from plugrad.networks.initializers import constant, orthogonal
+from plugrad.rng_streams import stream
 
 OBSERVATIONS, ACTIONS = Box(-1, 1, (3,)), Discrete(2)
 

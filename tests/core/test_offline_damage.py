@@ -6,7 +6,7 @@ import random
 import resource
 import time
 
-import hostile
+import malicious_checkpoints
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
@@ -218,8 +218,10 @@ def test_every_damaged_byte_whose_hash_is_made_to_fit_is_good_episodes_or_one_er
         data = bytearray(file.read_bytes())
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        hostile.put(file, bytes(data[: rng.choice([len(data), len(data), rng.randrange(len(data))])]))
-        hostile.sign(path / "save-1")
+        malicious_checkpoints.put(
+            file, bytes(data[: rng.choice([len(data), len(data), rng.randrange(len(data))])])
+        )
+        malicious_checkpoints.sign(path / "save-1")
         load_or_refuse(path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import plugrad
 from plugrad.algorithm import Algorithm
-from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.testing.tiny_learners import tiny_learner
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
@@ -25,6 +25,7 @@ ROOMS = (
     "plugrad.gradients",
     "plugrad.hooks.backend_spec",
     "plugrad.layers",
+    "plugrad.networks.layers",
     "plugrad.losses",
     "plugrad.networks",
     "plugrad.numpy_ops",
@@ -41,7 +42,7 @@ ROOMS = (
 
 def members(cls: type) -> set[str]:
     """Public ones, and the methods with an underscore that are hooks: subclasses override them."""
-    return {name for name in dir(cls) if not name.startswith("_")} | hooked_methods(cls).keys()
+    return {name for name in dir(cls) if not name.startswith("_")} | hook_methods(cls).keys()
 
 
 def overridable(cls: type) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from plugrad.errors import AlgorithmNotFoundError
 from plugrad.hooks.registry import get_algorithm
-from plugrad.learner.provenance import saying_who_had_it
+from plugrad.learner.checkpointing import saying_who_had_it
 
 PRELUDE = """
 import json, os, sys, warnings

@@ -3,8 +3,8 @@
 import counting
 import numpy as np
 
-from plugrad.sampling import repeatable
-from plugrad.sampling.repeatable import RepeatableEnv
+from plugrad.sampling import replayable_env
+from plugrad.sampling.replayable_env import ReplayableEnv
 
 
 class Endless(counting.CountingEnv):
@@ -13,8 +13,8 @@ class Endless(counting.CountingEnv):
         return observation, reward, False, False, info
 
 
-def begin(env_class, seed=0) -> RepeatableEnv:
-    env = RepeatableEnv(env_class())
+def begin(env_class, seed=0) -> ReplayableEnv:
+    env = ReplayableEnv(env_class())
     env.reset(seed=seed)
     return env
 
@@ -32,7 +32,7 @@ def test_an_episode_is_lived_through_again_and_the_series_goes_on():
     env = begin(Endless)
     env.reset()
     observations = [env.step(np.int64(action))[0] for action in (2, 0, 1)]
-    repeated = RepeatableEnv(Endless())
+    repeated = ReplayableEnv(Endless())
     np.testing.assert_array_equal(repeated.set_state(env.get_state()), observations[-1])
     np.testing.assert_array_equal(repeated.step(np.int64(1))[0], env.step(np.int64(1))[0])
     np.testing.assert_array_equal(repeated.get_state()["actions"], [2, 0, 1, 1])
@@ -43,12 +43,12 @@ def test_an_episode_that_ends_on_the_way_is_not_the_same():
     env = begin(Endless)
     for _ in range(20):  # longer than any episode of the other environment
         env.step(0)
-    assert RepeatableEnv(counting.CountingEnv()).set_state(env.get_state()) is None
+    assert ReplayableEnv(counting.CountingEnv()).set_state(env.get_state()) is None
 
 
 def test_an_endless_episode_does_not_fill_the_memory():
     env = begin(Endless)
-    for _ in range(repeatable.MAX_ACTIONS + 5):
+    for _ in range(replayable_env.MAX_ACTIONS + 5):
         env.step(0)
     assert env.get_state()["actions"] is None
     env.reset()

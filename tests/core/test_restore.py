@@ -11,7 +11,7 @@ from learning import digest, flat, ppo_batch, ppo_config, with_modules
 
 from plugrad import ALL_MODULES, Learner
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.learner.components import WITH_PARTS
+from plugrad.learner.state import WITH_PARTS
 
 OPTIMIZER = "b_default_optimizer"
 

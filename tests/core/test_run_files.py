@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-import hostile_runs
+import malicious_runs
 import pytest
 from click.testing import CliRunner, Result
 from tiny_runs import TINY
@@ -44,7 +44,7 @@ def refused(done: Result, *words: str) -> None:
         assert word in done.stderr
 
 
-@pytest.mark.parametrize(("about", "line"), hostile_runs.LINES[:-2], ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(("about", "line"), malicious_runs.LINES[:-2], ids=lambda each: str(each)[:20])
 def test_a_line_that_is_no_row_of_metrics_is_named(run: Path, about: str, line: bytes) -> None:
     (run / "metrics.jsonl").write_bytes(ROW + line + ROW)
     where = "" if about == "a long line" else ", line 2"
@@ -52,9 +52,11 @@ def test_a_line_that_is_no_row_of_metrics_is_named(run: Path, about: str, line: 
     refused(plugrad("plot", run), f"{run}/metrics.jsonl{where}")
 
 
-@pytest.mark.parametrize("plant", [hostile_runs.fifo, hostile_runs.directory, hostile_runs.link_to_zero])
+@pytest.mark.parametrize(
+    "plant", [malicious_runs.fifo, malicious_runs.directory, malicious_runs.link_to_zero]
+)
 def test_metrics_that_are_no_file_are_named_and_nobody_waits_for_them(
-    run: Path, plant: hostile_runs.Spoil
+    run: Path, plant: malicious_runs.Spoil
 ) -> None:
     plant(run / "metrics.jsonl")
     refused(resume(run), f"{run}/metrics.jsonl")
@@ -64,12 +66,12 @@ def test_metrics_that_are_no_file_are_named_and_nobody_waits_for_them(
 @pytest.mark.parametrize("command", [["eval", "--episodes=1"], ["record", "--episodes=1"], ["inspect"]])
 @pytest.mark.parametrize("name", ["metrics.jsonl", "metrics.csv", "summary.json"])
 def test_who_needs_no_metrics_reads_none(run: Path, command: list[str], name: str) -> None:
-    hostile_runs.fifo(run / name)
+    malicious_runs.fifo(run / name)
     done = plugrad(*command, run)
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize(("about", "text"), hostile_runs.TEXTS, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(("about", "text"), malicious_runs.TEXTS, ids=lambda each: str(each)[:20])
 def test_settings_that_cannot_be_read_are_named(run: Path, about: str, text: bytes) -> None:
     (run / "config.toml").write_bytes(text)
     for done in (plugrad("eval", run), resume(run), plugrad("train", "--config", run / "config.toml")):

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from learning import ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, SingleAgentEpisode
+from plugrad.batch.sequences import SampleCount, count_samples, pad, piece_lengths, unpad
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.connectors import run_pipeline
-from plugrad.learner.minibatches import Cut, evened, indices
-from plugrad.sequences import Units, pad, piece_lengths, units_of, unpad
-from plugrad.streams import stream
+from plugrad.learner.minibatches import MinibatchSpec, indices, pad_minibatches
+from plugrad.rng_streams import stream
 
 P = DEFAULT_MODULE_ID
 LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=6)
@@ -57,45 +57,45 @@ def sequences(count=3, steps=4, **columns):
 
 
 def test_seq_lens_alone_say_what_counts_and_what_lies_behind_becomes_zero():
-    columns, units = units_of(P, sequences(seq_lens=np.array([4, 1, 2])), Stateful())
+    columns, units = count_samples(P, sequences(seq_lens=np.array([4, 1, 2])), Stateful())
     expected = [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]
     np.testing.assert_array_equal(columns[Columns.LOSS_MASK], expected)
     np.testing.assert_array_equal(columns[Columns.ACTIONS], expected)
     np.testing.assert_array_equal(columns[Columns.OBS][..., 1], expected)
     assert columns["state_in/h"].all()
-    assert units == Units(3, 7)
+    assert units == SampleCount(3, 7)
 
 
 def test_without_lengths_and_mask_everything_counts():
-    columns, units = units_of(P, sequences(), Stateful())
+    columns, units = count_samples(P, sequences(), Stateful())
     assert columns[Columns.LOSS_MASK].all()
-    assert units == Units(3, 12)
+    assert units == SampleCount(3, 12)
 
 
 def test_a_mask_hides_on_top_of_the_lengths_and_keeps_its_weights():
     mask = np.array([[2.0, 0.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.5, 0.0, 0.0]])
-    columns, units = units_of(P, sequences(seq_lens=np.array([3, 4, 4]), loss_mask=mask), Stateless())
+    columns, units = count_samples(P, sequences(seq_lens=np.array([3, 4, 4]), loss_mask=mask), Stateless())
     np.testing.assert_array_equal(columns[Columns.LOSS_MASK], [[2, 0, 2, 0], [1, 1, 1, 1], [0, 0.5, 0, 0]])
     np.testing.assert_array_equal(columns[Columns.ACTIONS], [[1, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0]])
-    assert units == Units(3, 7)
+    assert units == SampleCount(3, 7)
 
 
 def test_a_stateful_module_lives_through_hidden_steps_before_one_that_counts():
     mask = np.array([[0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 0, 1]], bool)
-    columns, units = units_of(P, sequences(loss_mask=mask), Stateful())
+    columns, units = count_samples(P, sequences(loss_mask=mask), Stateful())
     np.testing.assert_array_equal(columns[Columns.OBS][..., 0], [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
-    assert units == Units(3, 5)
+    assert units == SampleCount(3, 5)
 
 
 def test_rows_and_whole_sequences_that_are_hidden_are_left_out():
     mask = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
-    columns, units = units_of(P, sequences(loss_mask=mask), Stateful())
+    columns, units = count_samples(P, sequences(loss_mask=mask), Stateful())
     assert {len(values) for values in columns.values()} == {2}
-    assert units == Units(2, 5)
+    assert units == SampleCount(2, 5)
     rows = {Columns.OBS: np.arange(8.0).reshape(4, 2), Columns.LOSS_MASK: np.array([0, 1, 1, 0])}
-    columns, units = units_of(P, rows, Stateless())
+    columns, units = count_samples(P, rows, Stateless())
     np.testing.assert_array_equal(columns[Columns.OBS], [[2, 3], [4, 5]])
-    assert units == Units(2, 2)
+    assert units == SampleCount(2, 2)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_rows_and_whole_sequences_that_are_hidden_are_left_out():
 )
 def test_what_cannot_be_a_sequence_is_refused(columns, words):
     with pytest.raises(BatchError, match=words):
-        units_of(P, sequences(**columns), Stateful())
+        count_samples(P, sequences(**columns), Stateful())
 
 
 # --- minibatches --------------------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ def test_what_cannot_be_a_sequence_is_refused(columns, words):
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 400), st.integers(1, 4))
 def test_minibatches_have_as_many_sequences_as_rllibs_rule_says(count, length, size, epochs):
-    units = Units(count, count * length)
+    units = SampleCount(count, count * length)
     if size > units.steps:
         with pytest.raises(BatchError, match="is above the"):
-            indices({P: units}, Cut(size, epochs), {P: stream(0)})
+            indices({P: units}, MinibatchSpec(size, epochs), {P: stream(0)})
         return
-    found = indices({P: units}, Cut(size, epochs), {P: stream(0)})[P]
+    found = indices({P: units}, MinibatchSpec(size, epochs), {P: stream(0)})[P]
     assert abs(found.shape[1] - max(1.0, count * size / units.steps)) <= 0.5
     assert (found.shape[0] - 1) * found.shape[1] < epochs * count <= found.size
     assert np.bincount(found.ravel()[:count]).tolist() == [1] * count
@@ -133,7 +133,7 @@ def test_minibatches_have_as_many_sequences_as_rllibs_rule_says(count, length, s
 
 def test_modules_with_sequences_and_with_rows_take_the_same_number_of_minibatches():
     streams = {each: stream(0, each) for each in "ab"}
-    found = indices({"a": Units(10, 100), "b": Units(60, 60)}, Cut(20), streams)
+    found = indices({"a": SampleCount(10, 100), "b": SampleCount(60, 60)}, MinibatchSpec(20), streams)
     assert {each: numbers.shape for each, numbers in found.items()} == {"a": (5, 2), "b": (5, 20)}
 
 
@@ -143,7 +143,7 @@ def test_widths_become_powers_of_two_with_a_sequence_that_is_hidden():
         "rows": {Columns.OBS: np.ones((9, 2))},
     }
     order = {P: np.array([[0, 1, 2], [3, 4, 0]]), "rows": np.array([[0, 1, 2], [3, 4, 5]])}
-    even, numbers = evened(columns, order, 1)
+    even, numbers = pad_minibatches(columns, order, 1)
     np.testing.assert_array_equal(numbers[P], [[0, 1, 2, 5], [3, 4, 0, 5]])
     assert not even[P][Columns.LOSS_MASK][5].any()
     assert even[P][Columns.LOSS_MASK][:5].all()
@@ -154,7 +154,7 @@ def test_widths_become_powers_of_two_with_a_sequence_that_is_hidden():
 
 def test_minibatches_that_are_accumulated_become_powers_of_two_each():
     columns = {P: {**sequences(6), Columns.LOSS_MASK: np.ones((6, 4))}}
-    _, numbers = evened(columns, {P: np.array([[0, 3, 1, 4, 2, 5]])}, 2)
+    _, numbers = pad_minibatches(columns, {P: np.array([[0, 3, 1, 4, 2, 5]])}, 2)
     assert numbers[P][0, ::2].tolist() == [0, 1, 2, 6]
     assert numbers[P][0, 1::2].tolist() == [3, 4, 5, 6]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugrad.streams import fresh_seed, stream
+from plugrad.rng_streams import fresh_seed, stream
 
 names = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5), min_size=1, max_size=3
@@ -34,7 +34,10 @@ def test_names_are_kept_apart():
 
 def test_a_stream_is_the_same_in_every_process_and_release():
     """The numbers are part of what a seed means: a change of them changes every run."""
-    code = "from plugrad.streams import stream; print(stream(1, 'p', 'weights').bit_generator.random_raw(2).tolist())"
+    code = (
+        "from plugrad.rng_streams import stream; "
+        "print(stream(1, 'p', 'weights').bit_generator.random_raw(2).tolist())"
+    )
     expected = stream(1, "p", "weights").bit_generator.random_raw(2).tolist()
     assert expected == [4652171106118147777, 7913528995431987984]
     for salt in ("0", "1"):

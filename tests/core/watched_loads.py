@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hostile import CRAFTED, FILES, Spoil, put, sign
+from malicious_checkpoints import CRAFTED, FILES, Spoil, put, sign
 
 from plugrad.checkpoint import load_checkpoint
 from plugrad.errors import CheckpointError

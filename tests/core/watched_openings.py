@@ -1,7 +1,7 @@
 """Opens hostile checkpoints and run directories in a process of its own, and watches what opening does.
 
 `python watched_openings.py FOLDER SEED NUMBER` spoils copies of `FOLDER/<good>` and opens them at the doors of
-`hostile_runs`. It prints one JSON object per case: its name, the seconds and the bytes of memory that it took, what
+`malicious_runs`. It prints one JSON object per case: its name, the seconds and the bytes of memory that it took, what
 was raised, and what code ran, if any.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from hostile_runs import Case, cases, newest
+from malicious_runs import Case, cases, newest
 
 from plugrad import Learner, LearnerGroup
 from plugrad.algorithm import Algorithm

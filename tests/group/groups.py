@@ -25,11 +25,15 @@ def group_config(backend: str, **training: Any) -> Any:
     }
     config = ppo_config(backend, hiddens=(8,), **settings)
     return config.learners(
-        learner_class=Moody, num_cpus_per_learner=0.1, timeout_s=20, build_timeout_s=120, max_restarts=1000
+        learner_class=FaultyLearner,
+        num_cpus_per_learner=0.1,
+        timeout_s=20,
+        build_timeout_s=120,
+        max_restarts=1000,
     )
 
 
-class Moody(Learner):
+class FaultyLearner(Learner):
     """Does what its process was told: `foreach_learner(be, {rank: mood})`; its first update may take long."""
 
     has_begun = False

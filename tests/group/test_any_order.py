@@ -1,4 +1,4 @@
-"""Any order of calls and of deaths: the ledger closes, no update is lost or repeated, and nothing waits for ever."""
+"""Any order of calls and of deaths: the counters closes, no update is lost or repeated, and nothing waits for ever."""
 
 import os
 import signal
@@ -33,8 +33,8 @@ from plugrad.errors import (
     QueueFullError,
     RestoreMismatchError,
 )
-from plugrad.group import Dropped, Ticket
-from plugrad.learner.digest import digest as digest_of
+from plugrad.group import Dropped, UpdateFuture
+from plugrad.learner.snapshot import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [1]})
@@ -82,9 +82,9 @@ class AnyOrder(RuleBasedStateMachine):
         self.config = config
         self.group = in_time(config.build_learner_group)
         self.one = config.learners(num_learners=0).build_learner()
-        self.tickets: list[Ticket] = []
+        self.futures: list[UpdateFuture] = []
         self.polled, self.told, self.to_be_told = 0, [], []
-        self.unsettled: list[tuple[Ticket | None, Any]] = []  # in the order of submission
+        self.unsettled: list[tuple[UpdateFuture | None, Any]] = []  # in the order of submission
         self.saved: list[tuple[Any, set[str]]] = []
         self.timers: list[Timer] = []
         self.folder = tempfile.TemporaryDirectory()
@@ -111,30 +111,30 @@ class AnyOrder(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """Let the model do what the learners have done."""
-        for ticket, batch in self.unsettled:
-            if ticket is not None:
-                self.do_too(ticket, batch)
+        for future, batch in self.unsettled:
+            if future is not None:
+                self.do_too(future, batch)
             else:
                 if not is_bad(batch):
                     self.one.update(batch)
                 self.to_be_told.append(None if is_bad(batch) else self.one.counters["weights_seq_no"])
         self.unsettled = []
 
-    def do_too(self, ticket: Ticket, batch: Any) -> None:
-        assert ticket.done
-        if ticket.state == "dropped":
-            assert isinstance(ticket.result(), Dropped)
+    def do_too(self, future: UpdateFuture, batch: Any) -> None:
+        assert future.done
+        if future.state == "dropped":
+            assert isinstance(future.result(), Dropped)
             assert self.config.on_full.startswith("drop")
-        elif ticket.state == "failed":
+        elif future.state == "failed":
             with pytest.raises((NonFiniteError, *DEATHS)) as raised:
-                ticket.result(0)
+                future.result(0)
             died = isinstance(raised.value, DEATHS)
             assert self.may_die if died else is_bad(batch) and not self.dead
             self.dead = died
         else:
             assert not self.dead
             self.one.update(batch)
-            self.assert_same_step(ticket.result(0))
+            self.assert_same_step(future.result(0))
 
     def assert_same_step(self, results: Any) -> None:
         assert {each[P]["weights_seq_no"] for each in results} == {self.one.counters["weights_seq_no"]}
@@ -154,12 +154,12 @@ class AnyOrder(RuleBasedStateMachine):
     def submit(self, seed: int, good: bool) -> None:
         batch = self.batch(seed, good)
         try:
-            ticket = in_time(lambda: self.group.submit(batch))
+            future = in_time(lambda: self.group.submit(batch))
         except QueueFullError:
             assert self.config.on_full == "raise"
             return
-        self.tickets.append(ticket)
-        self.unsettled.append((ticket, batch))
+        self.futures.append(future)
+        self.unsettled.append((future, batch))
 
     @precondition(lambda self: not self.dead and self.config.on_full in ("block", "raise"))
     @precondition(lambda self: self.config.on_failure == "restart")
@@ -198,12 +198,12 @@ class AnyOrder(RuleBasedStateMachine):
             self.one.update(batch)
             self.assert_same_step(results)
 
-    @precondition(lambda self: not self.dead and any(not ticket.done for ticket in self.tickets))
+    @precondition(lambda self: not self.dead and any(not future.done for future in self.futures))
     @rule()
     def wait(self) -> None:
-        ticket = next(ticket for ticket in self.tickets if not ticket.done)
+        future = next(future for future in self.futures if not future.done)
         try:
-            in_time(lambda: ticket.result(PATIENCE_S))
+            in_time(lambda: future.result(PATIENCE_S))
         except NonFiniteError:
             pass
         except DEATHS:
@@ -295,10 +295,10 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: not self.dead)
     @rule()
     def shut_down(self) -> None:
-        """Whatever waits, and whoever is being replaced: every ticket has an outcome, and no learner is left."""
+        """Whatever waits, and whoever is being replaced: every future has an outcome, and no learner is left."""
         in_time(self.group.shutdown)
         self.dead = True
-        states = [ticket.state for ticket in self.tickets]
+        states = [future.state for future in self.futures]
         stats = self.group.get_stats()
         assert stats["in_flight"] == 0
         unseen = [stats[each] - states.count(each) for each in OUTCOMES]
@@ -326,12 +326,12 @@ class AnyOrder(RuleBasedStateMachine):
     def ledger_closes(self) -> None:
         if self.group is None:
             return
-        before = sum(not ticket.done for ticket in self.tickets)
+        before = sum(not future.done for future in self.futures)
         stats = self.group.get_stats()
-        after = sum(not ticket.done for ticket in self.tickets)
+        after = sum(not future.done for future in self.futures)
         assert after <= stats["in_flight"] <= min(before + self.polled, LIMIT)
         outcomes = sum(stats[each] for each in OUTCOMES)
-        assert stats["submitted"] == outcomes + stats["in_flight"] == len(self.tickets) + self.polled
+        assert stats["submitted"] == outcomes + stats["in_flight"] == len(self.futures) + self.polled
 
     def end(self) -> None:
         in_time(self.group.shutdown)

@@ -23,7 +23,7 @@ from plugrad.errors import (
     NonFiniteError,
     RestoreMismatchError,
 )
-from plugrad.learner.digest import digest as digest_of
+from plugrad.learner.snapshot import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 
@@ -231,11 +231,11 @@ def test_one_that_has_not_got_the_state_yet_is_no_survivor(cluster: None) -> Non
         group.update(ppo_batch(64))
         first, second = pids(group)
         os.kill(second, signal.SIGKILL)
-        ticket = group.submit(ppo_batch(64))
+        future = group.submit(ppo_batch(64))
         time.sleep(0.3)  # the new one imports torch still
         os.kill(first, signal.SIGKILL)
         with pytest.raises(LearnerGroupDeadError, match="no other has its state"):
-            ticket.result(60)
+            future.result(60)
         for call in (group.get_state, lambda: group.update(ppo_batch(64))):
             with pytest.raises(LearnerGroupDeadError, match="no other has its state"):
                 call()

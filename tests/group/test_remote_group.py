@@ -16,7 +16,7 @@ from learning import digest, largest_difference, ppo_batch
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec, SingleAgentEpisode
 from plugrad.checkpoint import writer_lock
 from plugrad.errors import CheckpointError, CheckpointLockedError
-from plugrad.learner.digest import digest as digest_of
+from plugrad.learner.snapshot import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
@@ -113,18 +113,18 @@ def test_the_ledger_closes_over_delays_and_kills(groups: Groups, number: int, ki
     group = groups.get("torch", 2)
     before, rng = group.get_stats(), np.random.default_rng(0)
     doomed = set(rng.choice(number, kills, replace=False))
-    tickets = []
+    futures = []
     for n in range(number):
         if n in doomed:
             os.kill(rng.choice(group.foreach_learner(lambda learner: os.getpid())), signal.SIGKILL)
-        tickets.append(group.submit(ppo_batch(16), num_epochs=1))
+        futures.append(group.submit(ppo_batch(16), num_epochs=1))
         time.sleep(rng.exponential(0.002))
         stats = group.get_stats()
         assert stats["submitted"] == sum(
             stats[each] for each in ("applied", "failed", "dropped", "in_flight")
         )
         assert stats["in_flight"] <= 3
-    seen = [ticket.result(60)[0][P]["weights_seq_no"] for ticket in tickets]
+    seen = [future.result(60)[0][P]["weights_seq_no"] for future in futures]
     assert seen == list(range(1, number + 1))
     assert group.get_stats()["applied"] - before["applied"] == number
 

@@ -11,7 +11,7 @@ from learning import digest, largest_difference, ppo_batch
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, LearnerGroup, MultiAgentBatch, RLModuleSpec
 from plugrad.errors import CheckpointError, QueueFullError, RestoreMismatchError
-from plugrad.learner.digest import digest as digest_of
+from plugrad.learner.snapshot import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
@@ -127,8 +127,8 @@ def _mean_weight(learner: Any) -> float:
 
 
 def test_what_an_async_update_reports_is_what_the_learners_have(pair: LearnerGroup) -> None:
-    tickets = [pair.submit(ppo_batch(64, seed=seed), return_state=True) for seed in range(5)]
-    states = [ticket.result(60)[0]["_rl_module_state_after_update"]["rl_module"] for ticket in tickets]
+    futures = [pair.submit(ppo_batch(64, seed=seed), return_state=True) for seed in range(5)]
+    states = [future.result(60)[0]["_rl_module_state_after_update"]["rl_module"] for future in futures]
     assert digest(states[-1]) == digest(pair.get_weights())
     assert all(digest(one) != digest(other) for one, other in pairwise(states))
     assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 5

@@ -49,6 +49,6 @@ def test_a_group_on_two_nodes_trains_and_loses_one_without_losing_the_run() -> N
     assert done.returncode == 0, done.stderr[-3000:]
     placed, kinds, nodes, before, after, left = json.loads(done.stdout.splitlines()[-1])
     assert placed
-    assert (kinds, nodes) == (["Star"] * 3, 2)
+    assert (kinds, nodes) == (["Rank0Reduce"] * 3, 2)
     assert max(before, after) < 1e-6
     assert 1 <= left < 3

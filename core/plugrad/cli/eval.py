@@ -9,7 +9,7 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.plugin_option import plugin_option
 from plugrad.cli.trained import open_trained
 from plugrad.cli.trust import Trust, trust_options
-from plugrad.streams import stream
+from plugrad.rng_streams import stream
 
 
 @click.command(name="eval", short_help="How good a trained policy is, without exploration.")

@@ -8,9 +8,9 @@ import click
 from plugrad.checkpoint import Checkpoint, list_saves
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import CheckpointCorruptError, CheckpointError
-from plugrad.learner import disk
+from plugrad.learner import checkpointing
+from plugrad.learner.checkpointing import Hyperparameters
 from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.hyperparameters import Hyperparameters
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -24,7 +24,7 @@ def newest_good_save(run: RunDirectory) -> Checkpoint:
     """
     for save in list_saves(run.last)[::-1] if run.last.is_dir() else []:
         try:
-            return disk.load(save, kind="algorithm")
+            return checkpointing.load(save, kind="algorithm")
         except CheckpointCorruptError as error:
             click.echo(f"plugrad: warning: {error}; trying the one before", err=True)
     raise CheckpointError(f"{run.path} has no readable checkpoint to resume from")

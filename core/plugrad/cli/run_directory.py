@@ -24,7 +24,7 @@ from plugrad.cli.progress import EPISODES, RETURN, WINDOW
 from plugrad.cli.run_files import read_text
 from plugrad.cli.settings_files import read_settings
 from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
-from plugrad.learner.provenance import saying_who_had_it
+from plugrad.learner.checkpointing import saying_who_had_it
 
 RUNS = Path("runs")
 LOCK = "train.lock"

@@ -11,8 +11,8 @@ from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
 from plugrad.cli.run_directory import saying_what_a_run_needs
 from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm
-from plugrad.hooks.unpackaged import whole_name
 
 _CHOSEN = "plugrad.algorithm"
 

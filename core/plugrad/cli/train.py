@@ -20,7 +20,7 @@ from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
-from plugrad.learner import disk
+from plugrad.learner import checkpointing
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -113,7 +113,7 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
         else:
             locked.enter_context(training_lock(run.path))
             save = newest_good_save(run)
-            config = request.resumed_config(run, disk.stored_bytes(save.state))
+            config = request.resumed_config(run, checkpointing.stored_bytes(save.state))
         with saying_what_a_run_needs(request.resume), expecting(save):
             algorithm = config.build_algo()
         try:

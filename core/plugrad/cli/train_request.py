@@ -10,7 +10,7 @@ from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.settings_files import read_settings
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
-from plugrad.learner.hyperparameters import Hyperparameters
+from plugrad.learner.checkpointing import Hyperparameters
 
 DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0

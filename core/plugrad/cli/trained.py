@@ -26,16 +26,16 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NOBODY) -> tuple
         ConfigError: the run's settings name code that nobody vouches for.
     """
     from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
-    from plugrad.learner import disk
+    from plugrad.learner import checkpointing
     from plugrad.learner.expected_weights import expecting_weights
 
     if not (run / "config.toml").is_file():
         return Algorithm.from_checkpoint(str(run), backend=backend, env=trust.env), run
     directory = RunDirectory(run)
     path = directory.checkpoint()
-    state = disk.load(path, kind="algorithm").state
+    state = checkpointing.load(path, kind="algorithm").state
     with saying_what_a_run_needs(run):
-        config = directory.read_config(disk.stored_bytes(state))
+        config = directory.read_config(checkpointing.stored_bytes(state))
         # Judging a policy is nothing for listeners, and no work for many processes.
         config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
         trust.check(config, directory.config_file)

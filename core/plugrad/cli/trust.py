@@ -1,7 +1,7 @@
 """What a command may call: what its files name and is safe to call, and what the user typed.
 
 Environments, classes, functions and listeners that a run's `config.toml` or a `--config` file names may be a stranger's
-choice. See `plugrad.trusted_names` for what is called on a file's word alone.
+choice. See `plugrad.importing.trusted_names` for what is called on a file's word alone.
 """
 
 import shlex

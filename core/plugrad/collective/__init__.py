@@ -6,7 +6,7 @@ once is done for: its processes count differently from then on, and join a new o
 no Ray.
 """
 
-from plugrad.collective.meeting import SHARED_MEMORY, SOCKETS, host, join
 from plugrad.collective.protocol import Address, Collective
+from plugrad.collective.rendezvous import SHARED_MEMORY, SOCKETS, host, join
 
 __all__ = ["SHARED_MEMORY", "SOCKETS", "Address", "Collective", "host", "join"]

@@ -63,7 +63,7 @@ class Collective(ABC):
                 self.failure = self.failure or error
         raise self.failure
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Return when all processes have called it. Raises as `all_reduce`."""
         self.all_reduce(np.zeros(1))
 

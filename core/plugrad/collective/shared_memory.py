@@ -85,7 +85,7 @@ class SharedMemory(Collective):
     def enter(self) -> None:
         """See `Collective`."""
         try:
-            self.meet()
+            self.barrier()
         finally:
             if self.rank == 0:
                 self._path.unlink(missing_ok=True)

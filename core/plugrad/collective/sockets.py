@@ -64,7 +64,7 @@ def own_address() -> str:
         return address
 
 
-class Star(Collective):
+class Rank0Reduce(Collective):
     """See the module."""
 
     def __init__(self, address: Address, rank: int, hosted: Any) -> None:
@@ -88,7 +88,7 @@ class Star(Collective):
             each.setblocking(True)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._ends[rank] = Connection(os.dup(each.fileno()))
-        self.meet()
+        self.barrier()
 
     def _limit_waits(self) -> None:
         """Let no read and no write of a piece take longer than `timeout_s`."""

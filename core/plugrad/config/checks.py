@@ -14,7 +14,7 @@ import numpy as np
 
 from plugrad.config.fields import FieldInfo
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.names import importable_name
+from plugrad.importing.names import importable_name
 
 
 def checked(info: FieldInfo, value: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any, Self
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.config.rules import check_consistency, check_overrides
 from plugrad.config.settings import Settings
+from plugrad.importing.names import resolve_name
 from plugrad.legacy.settings import LegacyConfig
-from plugrad.names import resolve_name
 from plugrad.types import ModuleID
 
 _UNSET: Any = object()

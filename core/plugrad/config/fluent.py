@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.names import importable_name, resolve_name
 from plugrad.legacy.instead import instead_of
 from plugrad.legacy.settings import translated
-from plugrad.names import importable_name, resolve_name
 
 
 class FluentConfig:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from plugrad.hooks.unpackaged import is_unpackaged
+from plugrad.hooks.local_plugins import is_unpackaged
+from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
 
 _KINDS = {"env": ENVIRONMENT, "learner_class": LEARNER}
 _MODULE_SETTINGS = ("rl_module_spec", "policies")
@@ -18,7 +18,7 @@ class NamedCode(NamedTuple):
     Args:
         setting: whose value it is, or is in.
         name: such as "package.module:Name" or "listener.py".
-        kinds: see `plugrad.trusted_names.reason_against`.
+        kinds: see `plugrad.importing.trusted_names.reason_against`.
     """
 
     setting: str

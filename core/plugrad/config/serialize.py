@@ -21,8 +21,8 @@ import tomli_w
 from plugrad.config.fields import SECTIONS, FieldInfo
 from plugrad.config.spaces import make_space, space_arguments, space_kind
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.names import importable_name
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.names import importable_name
 
 SPACE_KEY = "__space__"
 SPEC_KEY = "__spec__"

@@ -10,8 +10,8 @@ from typing import Any
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.group.learner_actor import THREAD_VARIABLES
 from plugrad.learner import build_learner
+from plugrad.learner.connectors import initial_state
 from plugrad.learner.policies import env_module_id
-from plugrad.learner.sequences import initial_state
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.types import Array
@@ -84,9 +84,9 @@ class EnvRunnerActor:
         self._learner.set_state({"streams": state["streams"]})
         self._version = -1
 
-    def cut(self) -> None:
-        """See `EnvRunner.cut`."""
-        self._runner.cut()
+    def truncate(self) -> None:
+        """See `EnvRunner.truncate`."""
+        self._runner.truncate()
 
 
 class _OwnStatistics(ObservationNormalizer):

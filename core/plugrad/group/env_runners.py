@@ -19,8 +19,8 @@ from plugrad.group.processes import Lost, Process, answers, end_all, patient_ans
 from plugrad.group.ray_start import ray_for, reserved
 from plugrad.group.raylet import put
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.rng_streams import stream
 from plugrad.sampling.episode_metrics import WINDOW, summary
-from plugrad.streams import stream
 
 log = logging.getLogger("plugrad")
 Weights = Callable[[], tuple[int, Mapping[str, Any]]]
@@ -108,9 +108,9 @@ class RemoteEnvRunners:
             }
             self._take(refs)
 
-    def cut(self) -> None:
-        """See `EnvRunner.cut`."""
-        self._ask("cut")
+    def truncate(self) -> None:
+        """See `EnvRunner.truncate`."""
+        self._ask("truncate")
 
     def close(self) -> None:
         """End the processes; calling it again does nothing."""

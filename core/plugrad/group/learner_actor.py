@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.collective import Address, Collective, host, join
-from plugrad.group.replies import Failure, Reply, failure_of
+from plugrad.group.messages import Failure, Reply, failure_of
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.digest import digest
+from plugrad.learner.snapshot import digest
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -65,7 +65,7 @@ class LearnerActor:
         was_alone = self._collective is None
         self._leave()
 
-        def meet() -> None:
+        def join_group() -> None:
             learner = self._built()
             if address is not None:
                 self._collective = join(address, rank, timeout_s, self._hosted)
@@ -75,7 +75,7 @@ class LearnerActor:
             if was_alone != (address is None):
                 learner.forget_programs()  # those of a learner alone exchange nothing
 
-        return self._reply(meet)
+        return self._reply(join_group)
 
     def _leave(self) -> None:
         if self._collective is not None:

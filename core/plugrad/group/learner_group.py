@@ -12,16 +12,16 @@ from typing import Any, Self
 
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
+from plugrad.group.futures import Dropped, Results, UpdateFuture
 from plugrad.group.learners import Learners, LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
-from plugrad.group.requests import QueuedRequests, Requests
-from plugrad.group.tickets import Dropped, Results, Ticket
-from plugrad.learner import disk
+from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
+from plugrad.learner import checkpointing
 from plugrad.learner.build import Spaces, with_spaces
-from plugrad.learner.components import check_whole
+from plugrad.learner.checkpointing import Hyperparameters
 from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.hyperparameters import Hyperparameters
 from plugrad.learner.policies import make_policy, warn_without_statistics
+from plugrad.learner.state import check_whole
 from plugrad.legacy.arguments import takes_older_update_arguments
 from plugrad.legacy.group import LegacyLearnerGroup, takes_learner_spec
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -49,7 +49,7 @@ class LearnerGroup(LegacyLearnerGroup):
             config = config.rl_module(rl_module_spec=module_spec)
         self._learners: Learners = _learners(config)
         self._requests = _requests(config, self._learners)
-        self._unread: list[Ticket] = []
+        self._unread: list[UpdateFuture] = []
         self._is_shut_down = False
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class LearnerGroup(LegacyLearnerGroup):
         done = self._done()
         self._unread.append(self._requests.submit(work))
         del self._unread[: len(done)]  # only now: a batch that is refused takes no results with it
-        outcomes = [ticket.result() for ticket in done]
+        outcomes = [future.result() for future in done]
         return [each for outcome in outcomes if not isinstance(outcome, Dropped) for each in outcome]
 
     def submit(
@@ -130,7 +130,7 @@ class LearnerGroup(LegacyLearnerGroup):
         timesteps: Mapping[str, int] | None = None,
         return_state: bool = False,
         **settings: Any,
-    ) -> Ticket:
+    ) -> UpdateFuture:
         """An `update` that is not waited for: updates run in the order of submission, and each has one outcome.
 
         Args: as `update`.
@@ -142,7 +142,7 @@ class LearnerGroup(LegacyLearnerGroup):
         return self._requests.submit(partial(self._update, batch, episodes, settings, return_state))
 
     def get_stats(self) -> dict[str, int]:
-        """The ledger of `submit` and `async_update`: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
+        """The counters of `submit` and `async_update`: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
         return self._requests.stats()
 
     def _update(
@@ -153,9 +153,9 @@ class LearnerGroup(LegacyLearnerGroup):
             results[0][STATE_AFTER_UPDATE] = self._learners.one("get_state", COMPONENT_RL_MODULE)
         return results
 
-    def _done(self) -> list[Ticket]:
-        """The first tickets, as far as they are done and did not fail; if the very first failed, its error."""
-        done = list(takewhile(lambda ticket: ticket.state in ("applied", "dropped"), self._unread))
+    def _done(self) -> list[UpdateFuture]:
+        """The first futures, as far as they are done and did not fail; if the very first failed, its error."""
+        done = list(takewhile(lambda future: future.state in ("applied", "dropped"), self._unread))
         if not done and self._unread and self._unread[0].state == "failed":
             self._unread.pop(0).result()
         return done
@@ -263,14 +263,14 @@ class LearnerGroup(LegacyLearnerGroup):
 
     # --- disk ---------------------------------------------------------------------------------------------------
 
-    def save_to_path(self, path: disk.StrPath, *, keep: int = 2) -> str:
+    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
         """One learner writes; the checkpoint is a Learner's and opens in a single Learner too."""
         self._requests.run(lambda: self._learners.one("save_to_path", abspath(path), keep=keep))
         return str(path)
 
     def restore_from_path(
         self,
-        path: disk.StrPath,
+        path: checkpointing.StrPath,
         *,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
@@ -283,7 +283,7 @@ class LearnerGroup(LegacyLearnerGroup):
 
     @classmethod
     def from_checkpoint(
-        cls, path: disk.StrPath, *, backend: str | None = None, num_learners: int | None = None
+        cls, path: checkpointing.StrPath, *, backend: str | None = None, num_learners: int | None = None
     ) -> "LearnerGroup":
         """A group with the config and state of a checkpoint of a group or of a single Learner.
 
@@ -292,10 +292,10 @@ class LearnerGroup(LegacyLearnerGroup):
             backend: another than the one that saved it.
             num_learners: another number than the config's.
         """
-        checkpoint = disk.load(path, kind="learner")
+        checkpoint = checkpointing.load(path, kind="learner")
         check_whole(checkpoint.state, checkpoint.path)
-        with disk.saying_what_does_not_fit(checkpoint):
-            config = disk.config_of(checkpoint, backend=backend, given=["env"])
+        with checkpointing.saying_what_does_not_fit(checkpoint):
+            config = checkpointing.config_of(checkpoint, backend=backend, given=["env"])
             config = config.environment(None)  # it makes none: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
             with expecting_weights(checkpoint.state):
@@ -319,10 +319,10 @@ def _learners(config: Any) -> Learners:
     return RemoteLearners(config) if config.num_learners else LocalLearner(config)
 
 
-def _requests(config: Any, learners: Learners) -> Requests:
+def _requests(config: Any, learners: Learners) -> RequestQueue:
     if learners.is_remote:
-        return QueuedRequests(config.max_requests_in_flight_per_learner, config.on_full)
-    return Requests()
+        return BackgroundRequestQueue(config.max_requests_in_flight_per_learner, config.on_full)
+    return RequestQueue()
 
 
 def build_learner_group(

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
-from plugrad.group.members import Members
+from plugrad.group.compile_key import compile_key
+from plugrad.group.messages import Replies, raise_failures
 from plugrad.group.processes import Lost
 from plugrad.group.ray_start import ray_for
 from plugrad.group.raylet import put
-from plugrad.group.replies import Replies, raise_failures
-from plugrad.group.signature import signature
+from plugrad.group.worker_group import WorkerGroup
 from plugrad.learner.build import check_expected_weights, with_spaces
-from plugrad.streams import fresh_seed
+from plugrad.rng_streams import fresh_seed
 
 log = logging.getLogger("plugrad")
 
@@ -45,7 +45,7 @@ class RemoteLearners:
         check_expected_weights(config)  # before processes are started
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
-        self._members = Members(ray_for(f"num_learners={config.num_learners}"), config)
+        self._workers = WorkerGroup(ray_for(f"num_learners={config.num_learners}"), config)
         self._last_number = self._committed = 0
         self.version = 0
         self._restarts_left: int = config.max_restarts
@@ -58,12 +58,12 @@ class RemoteLearners:
             raise
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._workers)
 
     @property
     def config(self) -> Any:
         """See `Learners`."""
-        return self._members.config
+        return self._workers.config
 
     # --- what a group asks for ----------------------------------------------------------------------------------
 
@@ -79,12 +79,12 @@ class RemoteLearners:
     def _update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        key = signature(batch if episodes is None else episodes, settings)
+        key = compile_key(batch if episodes is None else episodes, settings)
 
         def patience() -> float:  # a learner that is restarted over this update has to compile it
             return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
 
-        given = put(self._members.ray, batch if episodes is None else episodes)
+        given = put(self._workers.ray, batch if episodes is None else episodes)
         payload = (lambda: given) if episodes is None else (lambda: self._batch_of(given, patience()))
         results = self._all("update", payload, settings, patience, several=False)
         self._compiled.add(key)
@@ -92,11 +92,11 @@ class RemoteLearners:
 
     def change(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """See `Learners`."""
-        given = put(self._members.ray, args)
+        given = put(self._workers.ray, args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
         with self._changing():
             values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
-            self._members.config = self.one("apply", _config_of)
+            self._workers.config = self.one("apply", _config_of)
         if method.endswith("_module"):
             self._compiled.clear()
         return values
@@ -109,7 +109,7 @@ class RemoteLearners:
     def _each(self, method: str, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
         replies: Replies = {}
         self._check_alive()
-        while missing := [rank for rank in self._members.ranks if rank not in replies]:
+        while missing := [rank for rank in self._workers.ranks if rank not in replies]:
             new, lost = self._run(None, method, args, kwargs, missing)
             replies |= new
             self._recover(lost)
@@ -121,9 +121,9 @@ class RemoteLearners:
     def one(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See `Learners`. Also a group that has lost learners for good can be asked, while one is left."""
         while True:
-            if not self._members.informed:
+            if not self._workers.synced:
                 self._check_alive()
-            first = self._members.informed[0]
+            first = self._workers.synced[0]
             replies, lost = self._run(None, method, args, kwargs, [first])
             if not lost:
                 raise_failures(replies)
@@ -133,8 +133,8 @@ class RemoteLearners:
     def shutdown(self) -> None:
         """See `Learners`."""
         self._dead = self._dead or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
-        if len(self._members):
-            self._members.end()
+        if len(self._workers):
+            self._workers.end()
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -147,7 +147,7 @@ class RemoteLearners:
     def _run(
         self, number: int | None, method: str, args: Any, kwargs: Mapping[str, Any], ranks: list[int]
     ) -> tuple[Replies, list[Lost]]:
-        return self._members.ask(
+        return self._workers.ask(
             "run", number, self.config.timeout_s, method, args, kwargs, True, ranks=ranks
         )
 
@@ -168,11 +168,11 @@ class RemoteLearners:
         while True:
             self._come_together()
             given = payload()
-            if not self._members.is_connected:  # a learner was lost over that
+            if not self._workers.is_connected:  # a learner was lost over that
                 continue
             timeout_s = patience()
             arguments = (number, timeout_s, method, given, kwargs, several)
-            replies, lost = self._members.ask("run", *arguments, timeout_s=timeout_s)
+            replies, lost = self._workers.ask("run", *arguments, timeout_s=timeout_s)
             if not lost:
                 return self._settled(number, method, replies)
             self._recover(lost)
@@ -187,7 +187,7 @@ class RemoteLearners:
                 self._make_equal(next(rank for rank, reply in replies.items() if reply.committed < number))
             raise_failures(replies)
         self._committed = number
-        self._members.digest = replies[0].digest
+        self._workers.digest = replies[0].digest
         if not are_equal:
             self._make_equal(0)
             if method == "update":
@@ -201,34 +201,34 @@ class RemoteLearners:
         """The answers to a change that only some could give: who was restarted has the state of who did it."""
         good = {rank: reply for rank, reply in replies.items() if reply.committed == number}
         first = good[min(good)]
-        return [good.get(rank, first).value for rank in self._members.ranks]
+        return [good.get(rank, first).value for rank in self._workers.ranks]
 
     def _batch_of(self, episodes: Any, timeout_s: float) -> Any:
         """Reference to the batch that learner 0 makes of episodes."""
-        replies, lost, batch = self._members.ask_for_batch(episodes, timeout_s)
+        replies, lost, batch = self._workers.ask_for_batch(episodes, timeout_s)
         self._recover(lost)
         raise_failures(replies)
-        if replies and replies[0].digest != self._members.digest:
+        if replies and replies[0].digest != self._workers.digest:
             self._make_equal(0)  # a connector drew random numbers
         return batch
 
     # --- coming together, and faults ----------------------------------------------------------------------------
 
     def _build(self) -> None:
-        lost = self._members.start(range(self.config.num_learners))
+        lost = self._workers.start(range(self.config.num_learners))
         if lost:
             raise self._not_built(lost[0])
-        replies, lost = self._members.ask("look")
+        replies, lost = self._workers.ask("look")
         if not lost and len({reply.digest for reply in replies.values()}) > 1:
-            lost = self._members.copy_from(0)  # a module that draws its own initial weights
-        self._members.digest = replies[0].digest if replies else ""
+            lost = self._workers.copy_from(0)  # a module that draws its own initial weights
+        self._workers.digest = replies[0].digest if replies else ""
         self._recover(lost)
         self._come_together()
 
     def _not_built(self, lost: Lost) -> PlugradError:
         if lost.died:
             return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
-        resources = self._members.ray.available_resources().items()
+        resources = self._workers.ray.available_resources().items()
         free = ", ".join(f"{name} {number:g}" for name, number in resources if ":" not in name)
         config = self.config
         return LearnerTimeoutError(
@@ -240,13 +240,13 @@ class RemoteLearners:
         )
 
     def _come_together(self) -> None:
-        while not self._members.is_connected:
+        while not self._workers.is_connected:
             self._check_alive()
-            self._recover(self._members.connect())
+            self._recover(self._workers.connect())
         self._check_alive()
 
     def _make_equal(self, source: int) -> None:
-        self._recover(self._members.copy_from(source))
+        self._recover(self._workers.copy_from(source))
 
     def _check_alive(self) -> None:
         if self._dead is not None:
@@ -261,24 +261,24 @@ class RemoteLearners:
         """
         while lost:
             self._part_with(lost)
-            replies, lost = self._members.ask("look")
+            replies, lost = self._workers.ask("look")
             if not lost:
-                source = min(self._members.informed, key=lambda rank: (-replies[rank].committed, rank))
+                source = min(self._workers.synced, key=lambda rank: (-replies[rank].committed, rank))
                 lost = self._fill_up(source)
                 self._committed = replies[source].committed
-                self._members.digest = replies[source].digest
+                self._workers.digest = replies[source].digest
 
     def _part_with(self, lost: Sequence[Lost]) -> None:
         self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
         for each in lost:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
-            self._members.bury(each)
-        self._members.abort(str(lost[0]))
+            self._workers.remove_worker(each)
+        self._workers.abort(str(lost[0]))
         self._check_alive()  # a group that was shut down meanwhile stays so
         if self.config.on_failure == "raise":
             self._die(lost[0], "on_failure='raise'")
-        if not self._members.informed:
-            self._members.end()
+        if not self._workers.synced:
+            self._workers.end()
             self._die(lost[0], "no other has its state: restore a checkpoint in a new group")
         if self.config.on_failure == "restart":
             self._restarts_left -= len(lost)
@@ -288,11 +288,11 @@ class RemoteLearners:
     def _fill_up(self, source: int) -> list[Lost]:
         """All places taken again, or fewer places, all with the state of `source`; returns who was lost over that."""
         if self.config.on_failure == "shrink":
-            self._members.close_ranks(source)
-            return self._members.copy_from(0)
-        missing = [rank for rank in range(self.config.num_learners) if rank not in self._members.ranks]
+            self._workers.renumber_ranks(source)
+            return self._workers.copy_from(0)
+        missing = [rank for rank in range(self.config.num_learners) if rank not in self._workers.ranks]
         try:
-            return self._members.start(missing) or self._members.copy_from(source)
+            return self._workers.start(missing) or self._workers.copy_from(source)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             self._dead = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")

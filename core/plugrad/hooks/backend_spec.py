@@ -36,7 +36,7 @@ class BackendInfo:
         capabilities: what it can do beyond the required hooks; `plugrad.testing.backend_suite` proves what is declared
             and leaves out what is not: `"complete_update"` (the whole update, or each step, as one traced program),
             `"exact_kinks"` (gradients at kinks are those of `plugrad.ops`), `"fused_step"` (an `apply_gradients` of its
-            own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`adopt_module` takes
+            own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`wrap_module` takes
             models, which keep what `get_buffers` says, and are trained and act in their modes), `"xla"`.
     """
 
@@ -56,7 +56,7 @@ class Operation(NamedTuple):
         name: as the framework calls it.
         inputs: shapes of the tensors that went in; None where a traced program does not know a size.
         outputs: shapes of those that came out.
-        lines: where in Python it was asked for, `(file, line)`, innermost first.
+        lines: where in Python it was asked for, `(file, line)`, base_implementations first.
     """
 
     name: str
@@ -157,7 +157,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def adopt_module(
+    def wrap_module(
         self, learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
     ) -> RLModule:
         """A model of the framework that is no `RLModule`, given as `Learner(module=...)`, made one.
@@ -166,7 +166,7 @@ class BackendSpec:
         `(inputs, values [B])`, or `{column: tensor}`. Raise `ConfigError` for what is no model of this framework.
 
             @hookimpl
-            def adopt_module(module, module_spec):
+            def wrap_module(module, module_spec):
                 return MyModelModule(module, module_spec)
         """
         raise NotImplementedError
@@ -337,14 +337,14 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def adopt_optimizer(self, learner: Any, optimizer: Any) -> Optimizer:
+    def wrap_optimizer(self, learner: Any, optimizer: Any) -> Optimizer:
         """An optimizer of the framework with the face of `plugrad.optimizers.Optimizer`; others as they are.
 
         Called once per registered optimizer, after `check_registered_optimizer`, for backends with the capability
         `"native_optimizers"`. The face is `bind`, `step`, `parameters`, `variables` and the three methods of slots.
 
             @hookimpl
-            def adopt_optimizer(optimizer):
+            def wrap_optimizer(optimizer):
                 return MyNativeOptimizer(optimizer) if isinstance(optimizer, mine.Optimizer) else optimizer
         """
         raise NotImplementedError

@@ -14,17 +14,20 @@ from typing import Any
 
 import pluggy
 
+from plugrad.deprecation import warn_renamed
 from plugrad.errors import PluginConflictError, PluginError, did_you_mean
 from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
-from plugrad.hooks.blame import blamed
+from plugrad.hooks.error_notes import with_error_note
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT
 
 TIERS = ("core", "backend", "algorithm", "listener")
 _OPTIONS = f"{PROJECT}_impl"
+RENAMED: Mapping[str, str] = {"adopt_module": "wrap_module", "adopt_optimizer": "wrap_optimizer"}
+"""`{older hook name: name of today}`: plugins that answer the older one are asked, with a warning."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
             continue  # reading it would run the plugin's code
         function = getattr(plugin.implementation, name, None)
         if inspect.isroutine(function) and hasattr(function, _OPTIONS):
+            if name in RENAMED:
+                warn_renamed(f"{plugin}: the hook {name!r}", repr(name := RENAMED[name]))
             _check_mark(plugin, name, function)
             _check_signature(plugin, name, function)
             found[name] = function
@@ -116,7 +121,7 @@ class HookManager:
 
     Args:
         plugins: all of them, in tier order; later ones wrap earlier ones.
-        innermost: `{hook name: function}`, what stands at the end of the chain of each wrapped hook (the learner's
+        base_implementations: `{hook name: function}`, the end of the chain of each wrapped hook (the learner's
             method, so that a subclass's override is wrapped too).
 
     Raises:
@@ -124,14 +129,16 @@ class HookManager:
         PluginConflictError: two plugins answer where one is meant.
     """
 
-    def __init__(self, plugins: Iterable[Plugin], innermost: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(
+        self, plugins: Iterable[Plugin], base_implementations: Mapping[str, Callable[..., Any]]
+    ) -> None:
         self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
         self._plugins: list[Plugin] = []
         self._is_traced = tracing.is_asked_for()
         self._pluggy = pluggy.PluginManager(PROJECT)
         for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
             self._pluggy.add_hookspecs(spec)
-        self._pluggy.register(_named("learner", innermost))
+        self._pluggy.register(_named("learner", base_implementations))
         for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):
             self._admit(plugin)
         self._pluggy.check_pending()
@@ -143,7 +150,7 @@ class HookManager:
         for name, function in self._functions_of(plugin).items():
             wraps = is_wrapper(function)
             if wraps or not _has_one_answer(specifications()[name]):
-                beside[name] = blamed(str(plugin), name, function, is_wrapper=wraps)
+                beside[name] = with_error_note(str(plugin), name, function, is_wrapper=wraps)
             else:
                 self._provide(plugin, name, function)
         self._plugins.append(plugin)
@@ -210,7 +217,7 @@ class HookManager:
                     hook=name,
                 )
 
-    def relay(self, name: str, **arguments: Any) -> Any:
+    def call_hook(self, name: str, **arguments: Any) -> Any:
         """The whole chain: wrappers, outermost the last registered, around the learner's own method."""
         return getattr(self._pluggy.hook, name)(**arguments)
 

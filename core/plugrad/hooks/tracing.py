@@ -21,7 +21,7 @@ _STEP = "update"
 
 
 class _Calls(threading.local):
-    """Of one thread: the hooks that are being called, the line of one that may be innermost, steps of this update."""
+    """Of one thread: the hooks that are being called, the line of one that may be the last, steps of this update."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
@@ -44,7 +44,7 @@ def is_asked_for() -> bool:
 def traced(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool = False
 ) -> Callable[..., Any]:
-    """A function that shows its calls; its mark and its arguments stay. Arguments as of `blame.blamed`."""
+    """A function that shows its calls; its mark and its arguments stay. Arguments as of `blame.with_error_note`."""
 
     def answer(*arguments: Any, **named: Any) -> Any:
         with _shown(hook, who):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import Batch
-from plugrad.learner.sharing import WEIGHTS
+from plugrad.learner.data_parallel import WEIGHTS
 from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -78,7 +78,7 @@ def average(learner: Any, columns: Batch) -> None:
 
     Args:
         learner: alone, or one of a group.
-        columns: the batch of this program, with the learner's weights (`plugrad.learner.sharing`).
+        columns: the batch of this program, with the learner's weights (`plugrad.learner.data_parallel`).
     """
     own = {module_id: each for module_id, each in learner.buffers.items() if module_id in columns}
     if learner.collective is None or not own:

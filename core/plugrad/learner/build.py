@@ -1,10 +1,8 @@
-"""What a Learner does at build: checks that every hook has an answer, makes modules and connectors.
+"""What a learner is built of: providers, device, modules (users' own ones too), connectors."""
 
-Knows hooks and specs, no framework.
-"""
-
+import inspect
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +10,11 @@ import gymnasium as gym
 
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo
-from plugrad.hooks.fronts import hooked_methods
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import HookManager
+from plugrad.importing.names import resolve_name
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.learner.expected_weights import are_weights_expected, check_module_ids, expected_weights
-from plugrad.learner.own_models import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
@@ -52,9 +50,9 @@ def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
         PluginError: names the hook and who should answer it.
     """
     overridden = {
-        hook for name, hook in hooked_methods(base).items() if _is_overridden(type(learner), base, name)
+        hook for name, hook in hook_methods(base).items() if _is_overridden(type(learner), base, name)
     }
-    for hook in hooked_methods(base).values():
+    for hook in hook_methods(base).values():
         if hooks.has_provider(hook) or hook in overridden:
             continue
         if hook == "compute_loss_for_module":
@@ -111,7 +109,7 @@ def make_modules(
 
 
 def _given_modules(learner: Any, module: Any) -> MultiRLModule:
-    """Modules by id as they are, one module under the default id; a model that is no RLModule is adopted."""
+    """Modules by id as they are, one module under the default id; a model that is no RLModule is wrapped."""
     if isinstance(module, MultiRLModule):
         return module
     by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
@@ -124,7 +122,7 @@ def _adopted(learner: Any, module_id: ModuleID, module: Any) -> RLModule:
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
     check_spec_spaces(spec.observation_space, spec.action_space, module_id)
-    return learner._adopt_module(module_id=module_id, module=module, module_spec=spec)  # type: ignore[no-any-return]
+    return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)  # type: ignore[no-any-return]
 
 
 def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
@@ -280,3 +278,79 @@ def _spaces_of(config: Any, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
         return stored_space(observation), action
     source = config.env if env is None else env
     return get_spaces(source, config.env_config, normalize_observations=config.normalize_observations)
+
+
+GIVEN = ("observation_space", "action_space", "model_config")
+"""What the class of a model may ask for, by these names."""
+
+
+def build_own_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+    """The module that `spec.module_class` makes.
+
+    Args:
+        learner: whose backend adopts a model that is no `RLModule`.
+        module_id: of the module.
+        spec: with spaces and `module_class`: a class, a function, or the name of one.
+
+    Raises:
+        ConfigError: it cannot be imported or called with what is known, or makes no model of this backend.
+    """
+    chosen = spec.module_class
+    make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
+    if inspect.isclass(make) and issubclass(make, RLModule):
+        built: RLModule = make(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+            inference_only=spec.inference_only,
+        )
+        return built
+    model = make(**_arguments(module_id, make, spec))
+    if isinstance(model, RLModule):
+        return model
+    module: RLModule = learner._wrap_module(module_id=module_id, module=model, module_spec=spec)
+    module._made_by = chosen
+    return module
+
+
+def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec) -> dict[str, Any]:
+    """Those of `GIVEN` that the signature names.
+
+    Raises:
+        ConfigError: it is no class or function, or cannot do without another argument.
+    """
+    if not callable(make) or not (inspect.isclass(make) or inspect.isroutine(make)):
+        raise ConfigError(
+            f'module {module_id!r}: module_class is a class, or its name "package.module:Name", found '
+            f"{type(make).__name__}; a finished model is given to Learner(module=...)",
+            module_id=module_id,
+        )
+    named = _parameters(make)
+    unknown = [name for name, each in named.items() if each.default is each.empty and name not in GIVEN]
+    unknown += [
+        name for name in GIVEN if name in named and named[name].kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
+    if unknown:
+        raise ConfigError(
+            f"module {module_id!r}: {_name(make)} needs {', '.join(unknown)}, which is not known here. A model's "
+            f"class is called with those of {', '.join(GIVEN)} that it names: take {unknown[0]} from "
+            "model_config, or give it a default",
+            module_id=module_id,
+            expected=list(GIVEN),
+            found=unknown,
+        )
+    return {name: getattr(spec, name) for name in GIVEN if name in named}
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Those with a name; none of a class whose signature Python does not know."""
+    try:
+        signature = inspect.signature(make)
+    except ValueError:
+        return {}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: each for name, each in signature.parameters.items() if each.kind not in several}
+
+
+def _name(make: Any) -> str:
+    return str(getattr(make, "__qualname__", make))

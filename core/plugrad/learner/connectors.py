@@ -1,18 +1,17 @@
-"""From episodes to columns: the pieces that every algorithm shares, in numpy, once per update.
+"""The learner connector pipeline: from episodes to batches, of rows or of sequences."""
 
-A piece is `piece(*, learner, batch, episodes) -> batch` with `batch = {module_id: {column: array}}`. Order: the
-user's pieces, the default ones here, the algorithm's; last, for stateful modules, rows become sequences.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from plugrad.batch import refuse
+from plugrad.batch.recurrent_state import STATE_COLUMNS, named
+from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
-from plugrad.learner.sequences import cut_into_sequences
+from plugrad.module_spec import MODEL_CONFIG
 from plugrad.types import Array, ModuleID
 
 Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
@@ -64,7 +63,7 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
             raise ConfigError(
                 f"learner_connector returned {piece!r}: return a callable piece or a list of them"
             )
-    defaults: list[Piece] = [add_columns_from_episodes, *algorithm_pieces, cut_into_sequences]
+    defaults: list[Piece] = [add_columns_from_episodes, *algorithm_pieces, split_into_sequences]
     return [*users, *(defaults if config.add_default_connectors else [])]
 
 
@@ -79,3 +78,132 @@ def run_pipeline(
     for piece in pieces:
         columns = piece(learner=learner, batch=columns, episodes=episodes)
     return columns
+
+
+State = dict[str, Array]
+
+
+def split_into_sequences(
+    *, learner: Any, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
+) -> dict[ModuleID, dict[str, Array]]:
+    """Give the rows of stateful modules a time dimension: the last of the default connector pieces.
+
+    Each episode is cut into sequences of `max_seq_len` steps, the last of them pad_rows with zeros. Columns become
+    [B, T, ...]; SEQ_LENS [B] and LOSS_MASK [B, T] are added, and STATE_IN with the recorded state of each first step.
+    Modules without a state, and batches that have SEQ_LENS, stay as they are.
+    """
+    by_module = episodes_by_module(episodes)
+    return {
+        module_id: _sequences(module_id, learner.module[module_id], columns, by_module[module_id])
+        if _is_to_be_cut(learner, module_id, columns) and module_id in by_module
+        else dict(columns)
+        for module_id, columns in batch.items()
+    }
+
+
+def _is_to_be_cut(learner: Any, module_id: ModuleID, columns: Mapping[str, Array]) -> bool:
+    return learner.module[module_id].is_stateful and Columns.SEQ_LENS not in columns
+
+
+def _sequences(
+    module_id: ModuleID,
+    module: Any,
+    columns: Mapping[str, Array],
+    episodes: Sequence[SingleAgentEpisode],
+) -> dict[str, Array]:
+    longest = max_seq_len(module)
+    whole = [episode for episode in episodes if len(episode)]
+    lengths = np.array([each for episode in whole for each in piece_lengths(len(episode), longest)], np.int32)
+    cut: dict[str, Array] = {}
+    for column, values in columns.items():
+        if column.split("/")[0] in STATE_COLUMNS:
+            continue
+        if len(values) != lengths.sum():
+            expected = f"{lengths.sum()} rows like the steps of its episodes"
+            refuse(module_id, column, expected, f"{len(values)} rows")
+        cut[column] = pad(values, lengths, longest)
+    cut[Columns.SEQ_LENS] = lengths
+    cut[Columns.LOSS_MASK] = pad(np.ones(lengths.sum(), bool), lengths, longest)
+    return {**cut, **named(Columns.STATE_IN, _first_states(module_id, module, whole, longest))}
+
+
+def values_of_episodes(learner: Any, module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]) -> Array:
+    """Values [B + E] of all observations of E episodes of together B steps, the last of each episode included.
+
+    Values of a stateful module are those of each observation in the state of its step: computed on sequences of
+    `max_seq_len` steps that begin with the recorded states and are, at the end of an episode, one step longer: the
+    last observation is seen in the state that the last step left behind.
+    """
+    observations = np.concatenate([episode.observations for episode in episodes])
+    module = learner.module[module_id]
+    if not module.is_stateful:
+        return learner.compute_values(observations, module_id=module_id)  # type: ignore[no-any-return]
+    longest = max_seq_len(module)
+    lengths = np.array([each for episode in episodes for each in _with_last(len(episode), longest)])
+    values: Array = learner.compute_values(
+        pad(observations, lengths, longest + 1),
+        module_id=module_id,
+        state=_first_states(module_id, module, episodes, longest),
+    )
+    return unpad(values, lengths)
+
+
+def _with_last(length: int, longest: int) -> list[int]:
+    *before, last = piece_lengths(length, longest)
+    return [*before, last + 1]
+
+
+def _first_states(
+    module_id: ModuleID, module: Any, episodes: Sequence[SingleAgentEpisode], longest: int
+) -> State:
+    """The recorded state at the beginning of each piece."""
+    states = [
+        state for episode in episodes for state in _states_at_starts(module_id, module, episode, longest)
+    ]
+    return {name: np.stack([state[name] for state in states]) for name in states[0]}
+
+
+def _states_at_starts(
+    module_id: ModuleID, module: Any, episode: SingleAgentEpisode, longest: int
+) -> Iterator[State]:
+    initial = initial_state(module)
+    for start in range(0, max(1, len(episode)), longest):
+        yield {
+            name: _recorded(module_id, episode, name, start, first) if len(episode) else first
+            for name, first in initial.items()
+        }
+
+
+def _recorded(
+    module_id: ModuleID, episode: SingleAgentEpisode, name: str, step: int, initial: Array
+) -> Array:
+    """The state in which a step was taken; without STATE_IN the one that the step before left behind."""
+    recorded = episode.extra_model_outputs
+    for column, n in ((Columns.STATE_IN, step), (Columns.STATE_OUT, step - 1)):
+        if f"{column}/{name}" in recorded:
+            state: Array = initial if n < 0 else recorded[f"{column}/{name}"][n]
+            return state
+    refuse(
+        module_id,
+        Columns.STATE_IN,
+        f"extra_model_outputs with {name!r} in {Columns.STATE_IN!r}, the state of each step, or in "
+        f"{Columns.STATE_OUT!r}, as compute_actions returns it",
+        f"only {', '.join(sorted(recorded)) or 'none'}",
+    )
+
+
+def initial_state(module: Any) -> State:
+    """A module's state at the start of an episode as arrays, also if the module gives tensors."""
+    return {name: np.asarray(value) for name, value in module.get_initial_state().items()}
+
+
+def max_seq_len(module: Any) -> int:
+    """`max_seq_len` of the module's `model_config`.
+
+    Raises:
+        ConfigError: it is no whole number above 0.
+    """
+    length = module.model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
+    if isinstance(length, int) and length > 0:
+        return length
+    raise ConfigError(f"max_seq_len={length!r}: must be a whole number above 0")

@@ -14,7 +14,7 @@ import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import refuse
 from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
-from plugrad.learner.sequences import initial_state
+from plugrad.learner.connectors import initial_state
 from plugrad.types import Array, ModuleID
 
 State = Mapping[str, Array]

@@ -13,17 +13,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plugrad.batch import Batch
+from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
-from plugrad.errors import ConfigError, NotBuiltError
+from plugrad.deprecation import renamed
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import BatchError, ConfigError, NotBuiltError
 from plugrad.gradients import Layout
-from plugrad.hooks import fronts
+from plugrad.hooks import dispatch
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
-from plugrad.learner import defaults, disk, modules, optimizer_registry, sharing, step
-from plugrad.learner.acting import ActingMethods
-from plugrad.learner.broadcasting import ShapeWatch
-from plugrad.learner.buffers import Buffers, find_buffers
+from plugrad.learner import checkpointing, data_parallel, default_hooks, modules, optimizer_registry, step
+from plugrad.learner import state as state_of
+from plugrad.learner.buffers import Buffers, find_buffers, with_present_buffers
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -33,39 +35,52 @@ from plugrad.learner.build import (
     warn_of_unknown_modules,
     with_spaces,
 )
-from plugrad.learner.call import UpdateCall
-from plugrad.learner.components import check_whole
+from plugrad.learner.checkpointing import (
+    Hyperparameters,
+    chosen,
+    follow_schedules,
+    log_differences,
+    warn_of_differences,
+)
+from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.hooked import HookedMethods
+from plugrad.learner.hook_methods import HookMethods
 from plugrad.learner.inference import Actor
 from plugrad.learner.locking import locked, new_lock
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
-from plugrad.learner.remembering import RememberingMethods
-from plugrad.learner.reporting import ReportingMethods
+from plugrad.learner.policies import make_policy, warn_without_statistics
+from plugrad.learner.shape_check import ShapeCheck
+from plugrad.learner.snapshot import Snapshot, all_or_nothing
+from plugrad.learner.state import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
-from plugrad.learner.undo import Undo
+from plugrad.learner.update import UpdateRun
 from plugrad.legacy.arguments import takes_older_update_arguments
 from plugrad.legacy.learner import LegacyLearner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
+from plugrad.policy import Policy
+from plugrad.results import check_result
 from plugrad.rl_module import MultiRLModule
+from plugrad.rng_streams import fresh_seed, stream
 from plugrad.schedules import Coefficients, ConfigView
-from plugrad.streams import fresh_seed, stream
 from plugrad.types import (
     ALL_MODULES,
+    DEFAULT_MODULE_ID,
     TOTAL_LOSS_KEY,
+    Array,
+    ModuleBatches,
     ModuleID,
     Tensor,
 )
 
 CORE = tuple(
     Plugin("core", room.__name__.split(".")[-1], room)
-    for room in (defaults, optimizer_registry, sharing, step)
+    for room in (default_hooks, optimizer_registry, data_parallel, step)
 )
 
 
-class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods, LegacyLearner):
+class Learner(HookMethods, LegacyLearner):
     """Trains the modules of one process.
 
     Args:
@@ -106,7 +121,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self.weights_version = 0
         self.finite: Tensor | None = None
         self.names_parameters = False
-        self.watch = ShapeWatch(self)
+        self.shape_check = ShapeCheck(self)
         self.collective: Collective | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
@@ -115,7 +130,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         self._lock = new_lock()
         self._is_built = False
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- life -----------------------------------------------------------------------------------------------
 
     def build(self) -> None:
         """Load the plugins, make modules and optimizers. A second call does nothing.
@@ -132,14 +147,14 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         warn_of_unknown_modules(self.config, self.module)
         self._configure(self.config)
         self._is_built = True
-        self.tell("learner_built")
+        self.notify("learner_built")
 
     def _load_plugins(self) -> None:
         """Make what modules are built with: the hooks, the device, the ops."""
         self.plugins = self._plugins()
-        self._hooks = HookManager(self.plugins, fronts.innermost(self, Learner))
+        self._hooks = HookManager(self.plugins, dispatch.base_implementations(self, Learner))
         check_providers(self, Learner, self._hooks)
-        fronts.wear_fronts(self, Learner, self._hooks)
+        dispatch.install_wrappers(self, Learner, self._hooks)
         self.backend_info: BackendInfo = self._provide("backend_info")
         self.device = choose_device(self.config, self.backend_info)
         self.ops: Ops = self._provide("ops")
@@ -160,7 +175,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             make_target_network(self, module_id, self.config.get_config_for_module(module_id))
         self.connectors = make_connectors(self)
         self._actor = Actor(self)
-        self._call = UpdateCall(self)
+        self._call = UpdateRun(self)
 
     def _plugins(self) -> list[Plugin]:
         algorithm = algorithm_of(type(self.config))
@@ -217,11 +232,16 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             self.streams[key] = stream(self.seed, *names)
         return self.streams[key]
 
-    def tell(self, hook: str, **arguments: Any) -> None:
+    def notify(self, hook: str, **arguments: Any) -> None:
         """Call a listener hook."""
-        self._hooks.relay(hook, learner=self, **arguments)
+        self._hooks.call_hook(hook, learner=self, **arguments)
 
-    # --- update -------------------------------------------------------------------------------------------------
+    tell = renamed("notify")
+    watch = renamed("shape_check")
+    _adopt_module = renamed("_wrap_module")
+    _adopt_optimizer = renamed("_wrap_optimizer")
+
+    # --- update ---------------------------------------------------------------------------------------------
 
     @takes_older_update_arguments
     @locked
@@ -255,8 +275,10 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
             NonFiniteError: a loss or gradient was not finite and `nonfinite="raise"`.
         """
         self._check_is_built()
-        cut = self._call.cut(minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches)
-        return self._call.run(batch, episodes, timesteps, cut)
+        spec = self._call.minibatch_spec(
+            minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches
+        )
+        return self._call.run(batch, episodes, timesteps, spec)
 
     def update_from_batch(self, batch: Any, **settings: Any) -> dict[ModuleID, dict[str, Any]]:
         """`update(batch, **settings)`."""
@@ -272,7 +294,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
         """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
         self._check_is_built()
-        undo = Undo(self)
+        undo = Snapshot(self)
         try:
             return self._call.columns(None, episodes)
         except BaseException:
@@ -281,7 +303,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
 
     def forget_programs(self) -> None:
         """Make the programs of updates anew: what they were made for has changed."""
-        self._call = UpdateCall(self)
+        self._call = UpdateRun(self)
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""
@@ -296,7 +318,7 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         """Whether the present step must leave everything as it is if it is not finite."""
         return self.finite is not None and (self.config.nonfinite == "skip" or self.names_parameters)
 
-    # --- modules ------------------------------------------------------------------------------------------------
+    # --- modules --------------------------------------------------------------------------------------------
 
     @locked
     def add_module(
@@ -349,12 +371,12 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
 
-    # --- disk ---------------------------------------------------------------------------------------------------
+    # --- disk -----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_checkpoint(
         cls,
-        path: disk.StrPath,
+        path: checkpointing.StrPath,
         *,
         backend: str | None = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
@@ -373,16 +395,265 @@ class Learner(HookedMethods, ActingMethods, ReportingMethods, RememberingMethods
         given = ["env", "learner_class"]  # it is of this class, and makes no environment
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
-        checkpoint = disk.load(path, kind="learner")
+        checkpoint = checkpointing.load(path, kind="learner")
         check_whole(checkpoint.state, checkpoint.path)
-        with disk.saying_what_does_not_fit(checkpoint):
-            config = disk.config_of(checkpoint, backend=backend, given=given)
+        with checkpointing.saying_what_does_not_fit(checkpoint):
+            config = checkpointing.config_of(checkpoint, backend=backend, given=given)
             config = config.learners(num_learners=0)  # alone, also where a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
             with expecting_weights(checkpoint.state):
                 learner.build()
         learner.restore_from_path(path)
         return learner
+
+    # --- acting ---------------------------------------------------------------------------------------------
+
+    @locked
+    def compute_actions(
+        self,
+        obs: Array,
+        *,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+        explore: bool = True,
+        state: Mapping[str, Array] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> dict[str, Any]:
+        """Act on a batch of observations: what a simulator of your own needs to make a batch to train on.
+
+        The actions are the distribution's own, which the loss needs. An environment may refuse them: those of a Box
+        are not clipped to its bounds, those of `Discrete(n, start=s)` count from 0. `get_policy().predict` gives
+        actions for `env.step`.
+
+        Args:
+            obs: an array [B, ...] of rows of the module's observation space: flattened, and normalised if the module
+                learns from normalised ones.
+            module_id: who acts.
+            explore: sample; else the mode of the distribution.
+            state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
+            rng: where sampling gets its random numbers from; None: the learner's stream "<module id>/actions".
+
+        Returns:
+            Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B];
+            of a stateful module also `state_out`, `{name: [B, ...]}`.
+
+        Raises:
+            BatchError: observations or state of another shape than the module's, or a dict or tuple of observations.
+        """
+        self._check_is_built()
+        _ = self.module[module_id]  # an unknown id is an error before it has a random stream
+        if isinstance(obs, Mapping | tuple):
+            raise _structured(module_id, self.module[module_id].observation_space, obs)
+        rng = self.stream(module_id, "actions") if rng is None else rng
+        return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state)
+
+    def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
+        """The way from an observation to an action that `env.step` takes, always with the weights of the moment.
+
+        It takes observations as the module learns from them: a learner knows neither how an environment's were
+        flattened nor the statistics of `normalize_observations`, of which it warns. `Algorithm.get_policy` knows both.
+
+        Args:
+            module_id: whose policy; the default also means the only module.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+        """
+        self._check_is_built()
+        warn_without_statistics(self.config)
+        return make_policy(lambda: self, module_id)
+
+    @locked
+    def compute_values(
+        self,
+        obs: Array,
+        *,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+        state: Mapping[str, Array] | None = None,
+    ) -> Array:
+        """State values, float32 [B], of observations [B, ...]; of a stateful module [B, T] of sequences [B, T, ...].
+
+        Args:
+            obs: the observations.
+            module_id: whose values.
+            state: that the sequences begin with, `{name: [B, ...]}`; None: that of the start of an episode.
+        """
+        self._check_is_built()
+        return self._actor.compute_values(np.asarray(obs), module_id, state)
+
+    @locked
+    def compute_values_of_episodes(
+        self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
+    ) -> Array:
+        """State values, float32 [B + E], of all observations of E episodes with B steps, each in its recorded state."""
+        self._check_is_built()
+        return values_of_episodes(self, module_id, episodes)
+
+    # --- metrics and results --------------------------------------------------------------------------------
+
+    def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
+        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array.
+
+        Raises:
+            UnknownModuleError: `module_id` is neither a module of this learner nor `ALL_MODULES`.
+        """
+        if module_id != ALL_MODULES:
+            _ = self.module[module_id]
+        self.metrics.register(module_id, key, value)
+
+    def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
+        """Report several values."""
+        for key, value in metrics.items():
+            self.register_metric(module_id, key, value)
+
+    def compile_results(
+        self,
+        *,
+        batch: ModuleBatches,
+        fwd_out: ModuleBatches,
+        loss_per_module: Mapping[ModuleID, float],
+        metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """What `update` returns. Called once at its end; override to add, rename or leave out.
+
+        Args:
+            batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
+            fwd_out: always empty: what the forward passes gave belongs to the minibatches and is gone with them.
+                Report what you need of it with `register_metric` in the loss.
+            loss_per_module: `{module_id: mean loss over the minibatches}`.
+            metrics_per_module: all that was registered, `{module_id or ALL_MODULES: {name: float or array}}`.
+        """
+        return {module_id: dict(metrics) for module_id, metrics in metrics_per_module.items()}
+
+    def _check_result(self, result: Any) -> None:
+        """Refuse what `update` may not return.
+
+        Raises:
+            ResultError: it is no dict, has no `ALL_MODULES`, or a key that is no module id.
+        """
+        check_result(result, self.module)
+
+    # --- state and disk -------------------------------------------------------------------------------------
+
+    @locked
+    def get_state(
+        self,
+        components: Paths = None,
+        *,
+        not_components: Paths = None,
+    ) -> dict[str, Any]:
+        """The whole state, or some parts of it, as nested dicts of numpy copies and plain values.
+
+        Args:
+            components: of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or one
+                module's or optimizer's part of the first four, such as "rl_module/p0" or
+                "optimizer/p0_default_optimizer", which keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
+            not_components: left out.
+
+        Raises:
+            ConfigError: there is no such component; lists those that there are.
+        """
+        self._check_is_built()
+        return state_of.get_state(self, select(state_of.parts_of(self), components, not_components))
+
+    @locked
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what is in `state`, exactly, or nothing.
+
+        Args:
+            state: of `get_state`: whole, or a part of it by name; what it does not name stays as it is.
+
+        Raises:
+            RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
+        """
+        self._check_is_built()
+        state_of.set_state(self, state)
+        self.weights_version += 1
+
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        """`{"<module id>_<optimizer name>": state}`: the component "optimizer" of `get_state`, which asks here."""
+        return state_of.get_optimizers(self)
+
+    def _set_optimizer_state(self, state: Mapping[str, Any]) -> None:
+        """Take over the component "optimizer" of a state, or the optimizers that it names; `set_state` asks here.
+
+        Raises:
+            RestoreMismatchError: it does not fit; nothing was changed.
+        """
+        state_of.set_optimizers(self, state)
+
+    @locked
+    def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {name: numpy copy}}` of parameters and buffers, under the framework's own names."""
+        return self.module.get_state()
+
+    @locked
+    def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
+        """Load weights of `get_weights`. Buffers that are missing in them stay as they are; a warning names them."""
+        self.module.set_state(with_present_buffers(self, weights))
+        self.weights_version += 1
+
+    def get_metadata(self) -> dict[str, Any]:
+        """What a checkpoint says of itself: kind, backend, algorithm, module ids, plugins, the config as data."""
+        return checkpointing.metadata_of(self, self.config, kind="learner")
+
+    @locked
+    def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
+        """Write the whole state into the directory `path`, as its newest save; returns `path`.
+
+        Raises:
+            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+        """
+        checkpointing.save(path, self.get_state(), self.get_metadata(), keep=keep)
+        self.notify("checkpoint_saved", path=str(path))
+        return str(path)
+
+    @locked
+    def restore_from_path(
+        self,
+        path: checkpointing.StrPath,
+        *,
+        component: str | None = None,
+        hyperparameters: Hyperparameters = "checkpoint",
+    ) -> None:
+        """Take over the state, or one part of it, of the newest save in `path`, or of `path/save-<n>`.
+
+        Warns if the checkpoint was written with other plugins than those that are active.
+
+        Args:
+            path: a checkpoint directory, of a learner or an algorithm, or one of its saves.
+            component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
+            hyperparameters: whose settings of training a whole state goes on with: those of the "checkpoint", or of
+                this learner's own "config", learning rates and coefficients included. A difference is logged.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            ConfigError: the checkpoint has no such component; lists those that there are.
+            RestoreMismatchError: it does not fit this learner; nothing was changed.
+        """
+        self._check_is_built()
+        checkpoint = checkpointing.load(path, kind="learner")
+        state = pick(checkpoint.state, select(parts_in(checkpoint.state), component))
+        warn_of_differences(checkpoint.path, checkpoint.metadata, self.plugins)
+        if component is not None:
+            self.set_state(state)
+        else:
+            check_whole(state, checkpoint.path)
+            self._go_on(state, hyperparameters, checkpoint)
+        self.notify("checkpoint_restored", path=str(path))
+
+    def _go_on(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
+        saved = checkpoint.metadata["config"]
+        with checkpointing.saying_what_does_not_fit(checkpoint):
+            config = chosen(self.config, whose, saved)
+            log_differences(self.config, whose, saved, checkpoint.path)
+        with all_or_nothing(self):
+            if config != self.config or whose == "config":
+                self._configure(config)
+            if whose == "config":
+                state = {**state, **self.get_state("coefficients")}
+            self.set_state(state)
+            if whose == "config":
+                follow_schedules(self)
 
 
 def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) -> Learner:
@@ -396,3 +667,16 @@ def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) ->
     learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
     learner.build()
     return learner
+
+
+def _structured(module_id: ModuleID, space: Any, obs: Any) -> BatchError:
+    found = f"{type(obs).__name__} of {', '.join(map(str, obs)) if isinstance(obs, Mapping) else len(obs)}"
+    return BatchError(
+        f"module {module_id!r}, compute_actions: expected an array [B, ...] of rows of {space}; found {found}. "
+        "gymnasium.spaces.flatten(space, observation) makes a row of one observation; "
+        "Algorithm.get_policy().predict(observation) takes it as the environment gives it",
+        module_id=module_id,
+        column="obs",
+        expected=f"an array of rows of {space}",
+        found=found,
+    )

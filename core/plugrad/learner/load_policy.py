@@ -14,7 +14,7 @@ from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
-from plugrad.learner import disk
+from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.learner import Learner
 from plugrad.learner.policies import make_policy, only_module_id, warn_without_statistics
@@ -30,7 +30,7 @@ _CODE = ("env", "learner_class", "learner_connector")
 
 
 def load_policy(
-    path: disk.StrPath,
+    path: checkpointing.StrPath,
     *,
     module_id: ModuleID = DEFAULT_MODULE_ID,
     module: Any = None,
@@ -56,8 +56,8 @@ def load_policy(
         RestoreMismatchError: the weights do not fit the module; says what does not.
     """
     whole = load_checkpoint(checkpoint_of(Path(path)))
-    saved = disk.part_of(whole, kind="learner")
-    with disk.saying_what_does_not_fit(whole):
+    saved = checkpointing.part_of(whole, kind="learner")
+    with checkpointing.saying_what_does_not_fit(whole):
         learner = _acting_learner(saved, module_id, module, backend)
         normalizer = _normalizer(whole, learner.config)
         return make_policy(
@@ -88,11 +88,11 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 def _built(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     """A learner with one module of a checkpoint: nobody need bring what the other ones need."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
-    config = disk.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
+    config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
     config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
     config = _of_one_module(saved, config, module_id)
     if module is None:
-        disk.refuse_own_modules(config)
+        checkpointing.refuse_own_modules(config)
     elif not isinstance(module, MultiRLModule | dict):
         module = {module_id: module}
     learner = _Acting(config=config, module=module)
@@ -144,10 +144,10 @@ def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | N
     """That of the environment; of an older checkpoint that of flattened observations; None of a learner's."""
     if whole.metadata.get("kind") != "algorithm":
         return None
-    written = whole.metadata.get(disk.ENV_OBSERVATION_SPACE)
+    written = whole.metadata.get(checkpointing.ENV_OBSERVATION_SPACE)
     if written is None or config.observation_space is None:
         return config.observation_space  # type: ignore[no-any-return]
-    what = f"{whole.path}: {disk.ENV_OBSERVATION_SPACE}"
+    what = f"{whole.path}: {checkpointing.ENV_OBSERVATION_SPACE}"
     length = prod(config.observation_space.shape or ())
     if _box_length(written) > length:  # before it is made: a few bytes can describe any size
         raise ConfigError(f"{what} has {_box_length(written)} numbers, a row of the module {length}")

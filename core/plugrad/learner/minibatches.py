@@ -1,12 +1,6 @@
-"""Which rows make which minibatch: RLlib's cyclic rule, decided once per update, in numpy.
+"""Which rows each minibatch has, and how they are pad_rows to a few fixed shapes."""
 
-Every minibatch has exactly `minibatch_size` rows of every module. Each module's rows are walked in passes, shuffled or
-not, without a gap between passes; the last minibatch runs into the next pass. 64 rows in minibatches of 25 make 3.
-
-Sequences are never cut: a minibatch has as many of them as have `minibatch_size` steps on average.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -14,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import Batch, are_sequences, check
+from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
-from plugrad.sequences import Units, units_of
 from plugrad.types import Array, ModuleID
 
 
 @dataclass(frozen=True)
-class Cut:
-    """How one update cuts its batch.
+class MinibatchSpec:
+    """How one update divides its batch.
 
     Args:
         minibatch_size: rows (of sequences: steps) per module and minibatch; None for the whole batch at once.
@@ -46,19 +40,19 @@ class Cut:
                 raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
 
 
-def units(learner: Any, columns: Batch) -> tuple[Batch, dict[ModuleID, Units]]:
+def prepare_batch(learner: Any, columns: Batch) -> tuple[Batch, dict[ModuleID, SampleCount]]:
     """Check a batch; returns it without what `loss_mask` hides, and what the minibatches of each module are made of.
 
     Raises:
-        UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.sequences.units_of`.
+        UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.batch.sequences.count_samples`.
     """
     rows = check(columns, learner.module)
     settled, found = dict(columns), {}
     for module_id, each in columns.items():
-        found[module_id] = Units(rows[module_id], rows[module_id])
+        found[module_id] = SampleCount(rows[module_id], rows[module_id])
         module = learner.module[module_id]
         if rows[module_id] and (Columns.LOSS_MASK in each or are_sequences(each, module)):
-            settled[module_id], found[module_id] = units_of(module_id, on_host(learner, each), module)
+            settled[module_id], found[module_id] = count_samples(module_id, on_host(learner, each), module)
     return settled, found
 
 
@@ -71,7 +65,9 @@ def on_host(learner: Any, columns: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def indices(
-    units: Mapping[ModuleID, Units], cut: Cut, streams: Mapping[ModuleID, np.random.Generator]
+    units: Mapping[ModuleID, SampleCount],
+    spec: MinibatchSpec,
+    streams: Mapping[ModuleID, np.random.Generator],
 ) -> dict[ModuleID, Array]:
     """Numbers of rows or sequences, `{module_id: int32 [num steps, those of all minibatches of a step]}`.
 
@@ -80,32 +76,32 @@ def indices(
 
     Args:
         units: what each module has, at least 1.
-        cut: how to cut.
+        cut: how to spec.
         streams: the generator of each module; used only to shuffle.
 
     Raises:
         BatchError: `minibatch_size` is above the steps of the widest module.
     """
     widest = max(units, key=lambda each: units[each].steps)
-    if cut.minibatch_size is not None and cut.minibatch_size > units[widest].steps:
+    if spec.minibatch_size is not None and spec.minibatch_size > units[widest].steps:
         raise BatchError(
-            f"minibatch_size={cut.minibatch_size} is above the {units[widest].steps} rows of module {widest!r}: "
+            f"minibatch_size={spec.minibatch_size} is above the {units[widest].steps} rows of module {widest!r}: "
             "give more rows or a smaller minibatch_size",
             module_id=widest,
-            expected=cut.minibatch_size,
+            expected=spec.minibatch_size,
             found=units[widest].steps,
         )
-    parts = cut.accumulate
-    if cut.minibatch_size is None:
-        num_steps = ceil(cut.num_total_minibatches / parts) or cut.num_epochs
+    parts = spec.accumulate
+    if spec.minibatch_size is None:
+        num_steps = ceil(spec.num_total_minibatches / parts) or spec.num_epochs
         return {module_id: _whole(each.count, num_steps, parts) for module_id, each in units.items()}
-    sizes = {module_id: _size(each, cut.minibatch_size) for module_id, each in units.items()}
-    count = cut.num_total_minibatches or max(
-        ceil(cut.num_epochs * units[module_id].count / size) for module_id, size in sizes.items()
+    sizes = {module_id: _size(each, spec.minibatch_size) for module_id, each in units.items()}
+    count = spec.num_total_minibatches or max(
+        ceil(spec.num_epochs * units[module_id].count / size) for module_id, size in sizes.items()
     )
     count = ceil(count / parts) * parts
     walks = {
-        module_id: _walk(units[module_id].count, count, size, cut.shuffle, streams[module_id])
+        module_id: _walk(units[module_id].count, count, size, spec.shuffle, streams[module_id])
         for module_id, size in sizes.items()
     }
     return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
@@ -122,7 +118,7 @@ def _interleaved(walk: Array, parts: int) -> Array:
     return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
 
-def _size(units: Units, minibatch_size: int) -> int:
+def _size(units: SampleCount, minibatch_size: int) -> int:
     """`minibatch_size` rows, or as many sequences as have that many steps on average: rounded, at least 1."""
     return max(1, (2 * minibatch_size * units.count + units.steps) // (2 * units.steps))
 
@@ -135,7 +131,7 @@ def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Gen
     return order.reshape(-1)[: count * size].reshape(count, size)
 
 
-def evened(
+def pad_minibatches(
     columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """Minibatches of sequences of a width that seldom changes: the next power of two, filled with a hidden sequence.
@@ -154,3 +150,34 @@ def evened(
             hidden = len(each[Columns.LOSS_MASK])
             order[module_id] = np.pad(numbers, ((0, 0), (0, missing)), constant_values=hidden)
     return columns, order
+
+
+Order = Mapping[ModuleID, Array]
+
+LEAST_ROWS = 16
+MOST_NUMBERS = 1 << 18
+"""Row numbers of a module in one piece: a MiB of them."""
+
+
+def pad_rows(values: Array, rows: int = 0) -> Array:
+    """Zeros behind `values`, up to so many rows; by default to the next power of two, at least `LEAST_ROWS`."""
+    rows = rows or max(LEAST_ROWS, 1 << (len(values) - 1).bit_length())
+    if rows == len(values):
+        return values
+    filled = np.zeros((rows, *values.shape[1:]), values.dtype)
+    filled[: len(values)] = values
+    return filled
+
+
+def chunks(order: Order) -> Iterator[tuple[dict[ModuleID, Array], int]]:
+    """The steps in order: `({module_id: pad_rows rows}, how many steps)`, of one shape if there are several.
+
+    Args:
+        order: `{module_id: [num steps, minibatch size]}`, at least one step.
+    """
+    num_steps = len(next(iter(order.values())))
+    most = max(LEAST_ROWS, MOST_NUMBERS // max(each.shape[1] for each in order.values()))
+    size = 0 if num_steps <= most else most
+    for start in range(0, num_steps, most):
+        end = min(start + most, num_steps)
+        yield {module_id: pad_rows(each[start:end], size) for module_id, each in order.items()}, end - start

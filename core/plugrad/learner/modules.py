@@ -15,8 +15,8 @@ from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.inference import Actor
+from plugrad.learner.snapshot import all_or_nothing
 from plugrad.learner.target_networks import make_target_network
-from plugrad.learner.undo import all_or_nothing
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import RLModule
 from plugrad.schedules import Coefficients
@@ -48,7 +48,7 @@ def add_module(
             learner.buffers = find_buffers(learner)
             make_target_network(learner, module_id, config)
         _settle(learner, trained)
-        learner.tell("module_added", module_id=module_id)
+        learner.notify("module_added", module_id=module_id)
 
 
 def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleID] | None) -> None:
@@ -65,7 +65,7 @@ def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleI
         kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
         _change_config(learner, overrides=kept)
         _settle(learner, trained)
-        learner.tell("module_removed", module_id=module_id)
+        learner.notify("module_removed", module_id=module_id)
 
 
 def _check_new(learner: Any, module_id: ModuleID, spec: Any) -> None:

@@ -1,7 +1,4 @@
-"""Which optimizer steps which parameters: the core's answers to the optimizer hooks.
-
-Functions here are hook implementations of the core tier; the records live in `learner.registered_optimizers`.
-"""
+"""The optimizers of a learner: registered by name, found by parameter, stepped with gradients by name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.errors import OptimizerError, did_you_mean
+from plugrad.errors import OptimizerError, UnknownParameterError, did_you_mean
 from plugrad.gradients import FlatGradients, FlatVariable, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Optimizer, make_optimizer
@@ -25,7 +22,7 @@ class RegisteredOptimizer:
         module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
         name: short name, unique within the module.
         optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
-        stepper: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
+        optimizer_adapter: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
         refs: names of its parameters.
         modules: ids of the modules that have any of them; a parameter that modules share is named by the first.
         schedule: of its learning rate; None leaves the learning rate to the user.
@@ -34,7 +31,7 @@ class RegisteredOptimizer:
     module_id: ModuleID
     name: str
     optimizer: Any
-    stepper: Optimizer
+    optimizer_adapter: Optimizer
     refs: tuple[ParamRef, ...]
     modules: frozenset[ModuleID]
     schedule: Schedule | None
@@ -52,7 +49,7 @@ class RegisteredOptimizer:
     @property
     def parameters(self) -> FlatVariable:
         """The flat parameters that it steps."""
-        return self.stepper.parameters
+        return self.optimizer_adapter.parameters
 
 
 @hookimpl
@@ -88,12 +85,12 @@ def register_optimizer(
     learner._check_registered_optimizer(optimizer, params)
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
-    stepper = learner._adopt_optimizer(optimizer)
+    optimizer_adapter = learner._wrap_optimizer(optimizer)
     registered = RegisteredOptimizer(
-        module_id, optimizer_name, optimizer, stepper, refs, _owners(learner, params), schedule
+        module_id, optimizer_name, optimizer, optimizer_adapter, refs, _owners(learner, params), schedule
     )
     _check_free(learner, registered)
-    stepper.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
+    optimizer_adapter.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
     learner.registered_optimizers[registered.full_name] = registered
     if schedule is not None:
         learner._set_optimizer_lr(optimizer, schedule.at(0))
@@ -109,10 +106,10 @@ def _owners(learner: Any, params: Sequence[Any]) -> frozenset[ModuleID]:
 
 
 @hookimpl
-def adopt_optimizer(optimizer: Any) -> Optimizer:
+def wrap_optimizer(optimizer: Any) -> Optimizer:
     """One of plugrad needs no other face."""
-    adopted: Optimizer = optimizer
-    return adopted
+    wrapped: Optimizer = optimizer
+    return wrapped
 
 
 def _zeros(size: int) -> Any:
@@ -125,7 +122,7 @@ def _check_free(learner: Any, registered: RegisteredOptimizer) -> None:
             f"module {registered.module_id!r} has an optimizer {registered.name!r} already: "
             "give optimizer_name= another name"
         )
-    if registered.stepper.is_bound or any(
+    if registered.optimizer_adapter.is_bound or any(
         each.optimizer is registered.optimizer for each in learner.registered_optimizers.values()
     ):
         raise OptimizerError("this optimizer is registered already: make a new one")
@@ -200,3 +197,36 @@ def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[P
         flats = [as_flat(learner.ops, part) for part in parts]
         return joined(learner.ops, [(part, each) for part in flats for each in part.layouts])
     return {ref: gradient for part in parts for ref, gradient in part.items()}
+
+
+def check_names(gradients: Any, layouts: Sequence[Layout], where: str) -> None:
+    """Refuse gradients of what no optimizer steps. Parameters may be left out: they stay as they are.
+
+    Args:
+        gradients: `{param ref: gradient or None}`.
+        layouts: of the optimizers that may be meant.
+        where: for the error: who made or was given these gradients.
+
+    Raises:
+        UnknownParameterError: a key is no parameter's name.
+        OptimizerError: it is no mapping.
+    """
+    if isinstance(gradients, FlatGradients) and all(each in layouts for each in gradients.layouts):
+        return
+    if not isinstance(gradients, Mapping):
+        raise OptimizerError(
+            f"{where}: expected gradients by name, {{param ref: gradient}}, found {type(gradients).__name__}"
+        )
+    known = {ref: None for layout in layouts for ref in layout.refs}
+    unknown = [ref if isinstance(ref, str) else type(ref).__name__ for ref in gradients if ref not in known]
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:4])) + (
+            f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
+        )
+        raise UnknownParameterError(
+            f"{where}: gradients of {shown}, which no optimizer steps: keys are names such as "
+            f"{next(iter(known), '<module id>/<parameter>')!r}, and learner.get_param_ref(param) gives a parameter's."
+            f"{did_you_mean(unknown[0], known)}",
+            unknown=unknown,
+            known=list(known),
+        )

@@ -7,13 +7,13 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.errors import ConfigError
-from plugrad.learner.sequences import initial_state
+from plugrad.learner.connectors import initial_state
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy import State
 from plugrad.rl_module import MultiRLModule
-from plugrad.streams import stream
+from plugrad.rng_streams import stream
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 

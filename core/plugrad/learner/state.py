@@ -1,22 +1,97 @@
-"""A learner's whole state as plain data: weights, optimizer slots, targets, coefficients, counters, random streams.
+"""A learner's whole state as plain data: nested dicts of numpy copies and plain values, and its parts by path."""
 
-Nested dicts by name, numpy arrays and plain values, copies throughout. Loading checks everything first and changes
-nothing if anything does not fit. Knows no file and no framework.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from plugrad.errors import RestoreMismatchError
+from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
 from plugrad.learner.buffers import with_present_buffers
-from plugrad.learner.components import COMPONENTS, Parts, parts_in, paths_of
 from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import check_same_arrays
 from plugrad.schedules import Coefficients
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
+
+COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients", "counters", "streams")
+WITH_PARTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients")
+
+Parts = Mapping[str, Collection[str]]
+"""`{component: names of its parts}`; empty where a component has no parts to choose from."""
+Paths = str | Collection[str] | None
+
+
+def parts_in(state: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The parts that a state has."""
+    return {
+        name: list(each) if name in WITH_PARTS and isinstance(each, Mapping) else []
+        for name, each in state.items()
+    }
+
+
+def paths_of(parts: Parts) -> list[str]:
+    """Every name by which something of `parts` can be asked for."""
+    return [*parts, *(f"{component}/{part}" for component, names in parts.items() for part in names)]
+
+
+def select(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
+    """What a caller means by the names of some components and parts.
+
+    Args:
+        have: what there is to choose from.
+        components: those wanted; None: all.
+        not_components: those left out.
+
+    Raises:
+        ConfigError: for a name that is neither; lists what there is.
+    """
+    wanted = set(_pairs(have, have if components is None else components))
+    left_out = set(_pairs(have, () if not_components is None else not_components))
+    chosen: dict[str, list[str]] = {}
+    for component, part in _pairs(have, have):
+        if (component, part) in wanted - left_out:
+            chosen.setdefault(component, []).extend([] if part is None else [part])
+    return chosen
+
+
+def check_whole(state: Mapping[str, Any], where: Any) -> None:
+    """Refuse a part of a state where nobody asked for a part.
+
+    Raises:
+        RestoreMismatchError: a component is missing; names those that are there.
+    """
+    missing = [name for name in COMPONENTS if name not in state]
+    if missing:
+        raise RestoreMismatchError(
+            f"{where} is not whole: it has {', '.join(map(str, state)) or 'nothing'}; missing: {', '.join(missing)}. "
+            "Nothing was changed. To take a part, name it: component=...",
+            missing=missing,
+        )
+
+
+def pick(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
+    """The chosen parts of a state, each in its place."""
+    return {
+        component: {name: state[component][name] for name in names} if names else state[component]
+        for component, names in chosen.items()
+    }
+
+
+def _pairs(have: Parts, paths: str | Collection[str]) -> Iterator[tuple[str, str | None]]:
+    for path in (paths,) if isinstance(paths, str) else paths:
+        component, slash, part = str(path).partition("/")
+        if component not in have or (slash and part not in have[component]):
+            raise _unknown(str(path), have)
+        names: Collection[str | None] = [part] if slash else have[component] or [None]
+        yield from ((component, name) for name in names)
+
+
+def _unknown(path: str, have: Parts) -> ConfigError:
+    known = paths_of(have)
+    return ConfigError(
+        f"no state component {path!r}; there are {', '.join(known)}.{did_you_mean(path, known)}", known=known
+    )
+
 
 State = dict[str, Any]
 
@@ -132,8 +207,8 @@ def _slots_like(learner: Any, full_name: str, optimizers: Any) -> State:
     """The slots that must be there; those of a framework's optimizer come into being with its first step."""
     saved = optimizers.get(full_name) if isinstance(optimizers, Mapping) else None
     slots = saved.get("slots") if isinstance(saved, Mapping) else None
-    stepper: Optimizer = learner.registered_optimizers[full_name].stepper
-    return stepper.slots_like(slots if isinstance(slots, Mapping) else {})
+    optimizer_adapter: Optimizer = learner.registered_optimizers[full_name].optimizer_adapter
+    return optimizer_adapter.slots_like(slots if isinstance(slots, Mapping) else {})
 
 
 def _streams(learner: Any) -> State:
@@ -178,13 +253,13 @@ def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
 def _optimizer(learner: Any, registered: RegisteredOptimizer) -> State:
     return {
         "learning_rate": np.asarray(learner._get_optimizer_lr(registered.optimizer), np.float32),
-        "slots": registered.stepper.get_slots(),
+        "slots": registered.optimizer_adapter.get_slots(),
     }
 
 
 def _set_optimizer(learner: Any, registered: RegisteredOptimizer, saved: Mapping[str, Any]) -> None:
     learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
-    registered.stepper.set_slots(saved["slots"])
+    registered.optimizer_adapter.set_slots(saved["slots"])
 
 
 def _coefficients(coefficients: Coefficients) -> State:

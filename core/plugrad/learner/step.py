@@ -1,31 +1,34 @@
-"""One gradient step: the core's answers to the hooks of loss and gradients.
-
-Everything here is traced in compiled modes: tensors only, nothing branches on a value.
-"""
+"""One gradient step on one minibatch, of several parts where `accumulate` says so. Traced by programs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
+from plugrad.batch import Rows
 from plugrad.errors import LossError, did_you_mean
 from plugrad.gradients import (
     Clip,
     FlatGradients,
     Gradients,
+    Layout,
     clip_gradients,
     flat_of,
     layouts_in,
 )
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.accumulation import Answer, PartWeights, accumulated, weighed_losses
-from plugrad.learner.broadcasting import ShapeWatch
 from plugrad.learner.buffers import after_step, before_step
-from plugrad.learner.gradient_names import check_names
+from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
+from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
-from plugrad.learner.optimizer_registry import merge
-from plugrad.learner.sharing import marked, weighed, weighed_metrics, weighing
+from plugrad.learner.optimizer_registry import check_names, merge
+from plugrad.learner.shape_check import ShapeCheck
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
+Answer: TypeAlias = tuple[Mapping[ModuleID, Tensor], Any, Gradients]
+"""Losses, outputs of the forward passes, gradients."""
+PartWeights: TypeAlias = Mapping[ModuleID, Tensor] | None
+"""`{module_id: scalar}` of one part, 1 on average; None: all parts count alike."""
 Reads = set[tuple[ModuleID, str]]
 """`{(module id, column)}`."""
 
@@ -38,21 +41,21 @@ def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str,
         reads: gets the columns that forward passes and losses read, when the first minibatch is run or traced.
     """
 
-    watch = ShapeWatch(learner)
+    watch = ShapeCheck(learner)
 
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
-        learner.watch = watch
+        learner.shape_check = watch
         metrics: dict[str, Tensor]
-        with learner.metrics.step() as metrics, weighing(learner, minibatch) as rows:
+        with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as rows:
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(
                     (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
                 )
             if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
-                losses = weighed(learner, losses)
+                losses = scale_losses(learner, losses)
                 _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
-            return weighed_metrics(learner, metrics, rows)
+            return scale_metrics(learner, metrics, rows)
 
     return step
 
@@ -74,7 +77,7 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
     buffers = before_step(learner, batch)
     with learner.metrics.step() as metrics:
         losses, fwd_out, raw = accumulated(learner, batch, differentiate)
-        reduced = learner._reduce_gradients(marked(learner, losses, raw))
+        reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
         gradients = learner.postprocess_gradients(reduced)
         check_names(gradients, learner.layouts, "postprocess_gradients")
         if learner.weights is None:
@@ -95,8 +98,8 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
 def _forward_and_losses(
     learner: Any, batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
-    losses, fwd_out = learner.watch.run(partial(_compute, learner), batch)
-    return weighed_losses(weighed(learner, losses), weights), fwd_out
+    losses, fwd_out = learner.shape_check.run(partial(_compute, learner), batch)
+    return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
 
 
 def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
@@ -247,4 +250,76 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(learner.ops, gradients_dict, each.layout)
-            each.stepper.step(learner.ops, gradient, learner.guard)
+            each.optimizer_adapter.step(learner.ops, gradient, learner.guard)
+
+
+def accumulated(
+    learner: Any, batch: ModuleBatches, differentiate: Callable[[ModuleBatches, PartWeights], Answer]
+) -> Answer:
+    """The means of losses, metrics and gradients over the parts of a batch; the outputs of the last part. Traced.
+
+    For a loss that is a mean over rows these are what the whole batch gives at once.
+
+    Args:
+        learner: in a step.
+        batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.minibatches` does.
+        differentiate: what to do with each; it multiplies the losses by the weights before it differentiates them.
+    """
+    number = learner.config.accumulate
+    if number == 1:
+        return differentiate(batch, None)
+    losses: dict[ModuleID, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
+    slopes: dict[Layout, Tensor] = {}
+    outputs: Any = None
+    with learner.metrics.step() as registered:
+        for n, part in enumerate(_parts(batch, number)):
+            weights = _weights_of_part(learner, n)
+            part_losses, outputs, gradients = differentiate(part, weights)
+            _add(losses, part_losses, number)
+            _add(metrics, _weighed_metrics(registered, weights), number)
+            layouts = layouts_in(gradients, learner.layouts)
+            _add(slopes, {each: flat_of(learner.ops, gradients, each) for each in layouts}, number)
+            registered.clear()
+        registered.update(metrics)
+    return losses, outputs, FlatGradients(learner.ops, list(slopes.items()))
+
+
+def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -> dict[ModuleID, Tensor]:
+    """Each loss times the weight of its module in this part. Traced."""
+    if weights is None:
+        return dict(losses)
+    return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
+
+
+def _weights_of_part(learner: Any, n: int) -> PartWeights:
+    if learner.part_weights is None:
+        return None
+    return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}
+
+
+def _weighed_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
+    if weights is None:
+        return metrics
+    return {
+        name: value * weights.get(name.split(SEPARATOR)[0], weights[ALL_MODULES])
+        for name, value in metrics.items()
+    }
+
+
+def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
+    """Every `number`-th row: unlike a range of rows, this needs no row count, which a traced program may not have."""
+    return [
+        {
+            module_id: Rows(module_id, rows, itemgetter(slice(n, None, number)))
+            for module_id, rows in batch.items()
+        }
+        for n in range(number)
+    ]
+
+
+def _add(sums: dict[Any, Tensor], values: Mapping[Any, Tensor], number: int) -> None:
+    """Values may live in buffers that the next part overwrites; what is kept is new."""
+    for name, value in values.items():
+        share = value * (1.0 / number)
+        sums[name] = sums[name] + share if name in sums else share

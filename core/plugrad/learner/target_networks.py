@@ -55,7 +55,7 @@ class TargetNetwork:
                     f"target network of module {self._module_id!r}: no parameter {name!r} in {', '.join(known)}."
                     f"{did_you_mean(name, known)}"
                 )
-        with self._learner.module[self._module_id].lend({}):
+        with self._learner.module[self._module_id].functional_call({}):
             pass
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -68,7 +68,7 @@ class TargetNetwork:
             batch: `{column: tensor [B, ...]}`, such as `{"obs": batch["new_obs"]}`.
         """
         stop = self._learner.ops.stop_gradient
-        with self._learner.module[self._module_id].lend(self._weights()):
+        with self._learner.module[self._module_id].functional_call(self._weights()):
             module = self._learner.module[self._module_id]
             outputs = module.in_mode(False, module.forward_train, batch)
         return {column: stop(values) for column, values in outputs.items()}

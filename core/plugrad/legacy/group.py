@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from plugrad.errors import ConfigError
-from plugrad.learner import disk
+from plugrad.learner import checkpointing
 from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, same_arguments
 from plugrad.legacy.saving import LegacySaving, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
@@ -80,10 +80,10 @@ class LegacyLearnerGroup(LegacySaving):
     def load_module_state(
         self,
         *,
-        multi_rl_module_ckpt_dir: disk.StrPath | None = None,
+        multi_rl_module_ckpt_dir: checkpointing.StrPath | None = None,
         modules_to_load: Collection[ModuleID] | None = None,
-        rl_module_ckpt_dirs: Mapping[ModuleID, disk.StrPath] | None = None,
-        marl_module_ckpt_dir: disk.StrPath | None = None,
+        rl_module_ckpt_dirs: Mapping[ModuleID, checkpointing.StrPath] | None = None,
+        marl_module_ckpt_dir: checkpointing.StrPath | None = None,
     ) -> None:
         """Load the weights of modules from checkpoints of learners or groups: all of them or none.
 
@@ -139,9 +139,9 @@ def _train_only(learner: Any, module_ids: Collection[ModuleID] | None) -> None:
 
 
 def _weights_in(
-    path: disk.StrPath, module_ids: Collection[ModuleID] | None, *, rename: bool = False
+    path: checkpointing.StrPath, module_ids: Collection[ModuleID] | None, *, rename: bool = False
 ) -> dict[ModuleID, Any]:
-    found = disk.load(path, kind="learner").state[COMPONENT_RL_MODULE]
+    found = checkpointing.load(path, kind="learner").state[COMPONENT_RL_MODULE]
     if rename and len(found) == 1:
         return dict.fromkeys(module_ids or (), *found.values())
     missing = [module_id for module_id in module_ids or () if module_id not in found]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugrad.learner import disk
-from plugrad.learner.undo import all_or_nothing
+from plugrad.learner import checkpointing
+from plugrad.learner.snapshot import all_or_nothing
 from plugrad.legacy.additional import ADDITIONAL, AdditionalUpdates, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters, translate_overrides
 from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
@@ -101,7 +101,7 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
     def _save_optimizers(self, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
         warn_older("Learner._save_optimizers()", "save_to_path(), which saves the optimizers too")
-        disk.save(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
+        checkpointing.save(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
 
     def _load_optimizers(self, path: StrPath) -> None:
         """Load what `_save_optimizers` wrote, or the optimizers of any checkpoint."""

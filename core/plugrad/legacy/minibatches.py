@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.hooks.backend_spec import Program
-from plugrad.learner.call import UpdateCall
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.step import Reads
+from plugrad.learner.update import UpdateRun
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 Results = dict[ModuleID, dict[str, Any]]
@@ -32,7 +32,7 @@ class _OneByOne(Program):
         return {name: sum(each[name] for each in own) / num_steps for name in own[0]}
 
 
-class _CallOneByOne(UpdateCall):
+class _CallOneByOne(UpdateRun):
     program: _OneByOne
 
     def _program(self, columns: Any, *, naming: bool = False) -> tuple[Program, Reads]:

@@ -10,11 +10,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plugrad.batch.recurrent_state import flat_columns
 from plugrad.config.serialize import decode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.offline.validation import ARRAY_SPACES, check_numbers
-from plugrad.states import flat_columns
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")

@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from plugrad.conv_filters import is_image
 from plugrad.errors import ConfigError, EnvContractError
+from plugrad.networks.conv_filters import is_image
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -27,7 +27,7 @@ _CALLERS = (
     "gymnasium.utils",
     "gymnasium.wrappers",
     "numpy",
-    "plugrad.sampling.repeatable",
+    "plugrad.sampling.replayable_env",
 )
 
 

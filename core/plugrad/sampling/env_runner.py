@@ -22,7 +22,6 @@ from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.policy.actions import action_converter
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, stored_space
-from plugrad.sampling.carried_state import Act, CarryingPolicy
 from plugrad.sampling.contract import is_finite, refuse_nonfinite
 from plugrad.sampling.environments import (
     EnvSource,
@@ -32,8 +31,9 @@ from plugrad.sampling.environments import (
     reset_seed,
 )
 from plugrad.sampling.episode_metrics import EpisodeMetrics
-from plugrad.sampling.fragments import Fragment, cut
-from plugrad.sampling.repeatable import RepeatableEnv
+from plugrad.sampling.recurrent_state import Act, StatefulPolicy
+from plugrad.sampling.replayable_env import ReplayableEnv
+from plugrad.sampling.rollout_fragment import RolloutFragment, split_into_chunks
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -83,7 +83,7 @@ class EnvRunner:
             "vector_entry_point") if the config has it: see `plugrad.sampling.environments.make_vector_env`.
         act: the policy; the columns that it returns beside the actions become `extra_model_outputs`.
         initial_state: of a stateful policy, `{name: array}`, for one environment at the start of an episode; the states
-            are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.carried_state`).
+            are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.recurrent_state`).
         seed: seeds the environments: same seed and policy, same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
         module_id: of the module that acts; the episodes say so.
@@ -113,7 +113,7 @@ class EnvRunner:
         )
         self._name = name_of(config.env)
         self._gap = int(self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
-        self._policy = CarryingPolicy(act, initial_state or {}, self.num_envs, gap=bool(self._gap))
+        self._policy = StatefulPolicy(act, initial_state or {}, self.num_envs, gap=bool(self._gap))
         self._to_env = action_converter(self._envs.single_action_space)
         stored = stored_space(self._envs.single_observation_space)
         if normalizer is None and config.normalize_observations:
@@ -137,7 +137,7 @@ class EnvRunner:
     @property
     def env_observation_space(self) -> Space[Any]:
         """The observation space of one environment, before its observations are flattened and scaled."""
-        repeatable = self._repeatable()
+        repeatable = self._replayable()
         return env_observation_space(repeatable[0].env) if repeatable else self._envs.single_observation_space
 
     @property
@@ -185,7 +185,7 @@ class EnvRunner:
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
         observations = self._begin() if self._observations is None else self._observations
-        fragment = Fragment(observations, num_steps)
+        fragment = RolloutFragment(observations, num_steps)
         for t in range(num_steps):
             observations = self._step(observations, fragment, t)
         self._observations = observations
@@ -206,8 +206,8 @@ class EnvRunner:
         """All that `set_state` needs: counters, metrics, statistics, and the running episodes as actions.
 
         `running` is None where episodes cannot be lived through again: those of a vectorised environment
-        (`"vector_entry_point"`), and if one has more than `repeatable.MAX_ACTIONS` steps. Who saves such a state and
-        goes on calls `cut()`.
+        (`"vector_entry_point"`), and if one has more than `replayable_env.MAX_ACTIONS` steps. Who saves such a state
+        and goes on calls `truncate()`.
         """
         return {
             **self._metrics.get_state(),
@@ -231,11 +231,11 @@ class EnvRunner:
         self._metrics.set_state(state)
         self._begin_anew_everywhere()
         running = state["running"]
-        shape = (len(self._repeatable()), *self.observation_space.shape)
+        shape = (len(self._replayable()), *self.observation_space.shape)
         if running is not None and running["observations"].shape == shape:
             self._continue(running)
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         """A save is a cut for running episodes that it could not hold: new ones begin, as where it is taken over.
 
         So a run that saves and goes on equals one that was resumed from there.
@@ -268,7 +268,7 @@ class EnvRunner:
         self._count(raw)
         return self._stored(raw)
 
-    def _step(self, observations: Array, fragment: Fragment, t: int) -> Array:
+    def _step(self, observations: Array, fragment: RolloutFragment, t: int) -> Array:
         columns = self._policy(observations)
         actions = self._to_env(columns[Columns.ACTIONS])
         try:
@@ -284,7 +284,7 @@ class EnvRunner:
         fragment.write(t, columns, rewards, terminated, truncated, observations)
         return observations
 
-    def _write_final(self, fragment: Fragment, t: int, infos: Mapping[str, Array]) -> None:
+    def _write_final(self, fragment: RolloutFragment, t: int, infos: Mapping[str, Array]) -> None:
         ended = np.flatnonzero(infos["_final_obs"])
         raw = np.stack(infos["final_obs"][ended].tolist())
         self._count(raw)
@@ -302,10 +302,10 @@ class EnvRunner:
         """Observations as the policy sees them, never the environments' own buffer."""
         return self._encoder.rows(raw)
 
-    def _cut(self, fragment: Fragment) -> list[SingleAgentEpisode]:
+    def _cut(self, fragment: RolloutFragment) -> list[SingleAgentEpisode]:
         episodes = []
         self._metrics.begin_sample()
-        for chunk in cut(fragment.done, self._first, gap=self._gap):
+        for chunk in split_into_chunks(fragment.done, self._first, gap=self._gap):
             episodes.append(fragment.episode(chunk, self._metrics.id_of(chunk.env), self._module_id))
             self._metrics.add(chunk.env, episodes[-1])
         self._first = self._gap * fragment.done[:, -1].astype(np.int64)
@@ -313,15 +313,15 @@ class EnvRunner:
 
     def _say_whose_answer(self) -> None:
         """Raise `EnvContractError` if an answer of an environment is why they could not be put together."""
-        for env in self._repeatable():
+        for env in self._replayable():
             env.check_last_answers()
 
-    def _repeatable(self) -> list[RepeatableEnv]:
+    def _replayable(self) -> list[ReplayableEnv]:
         envs = self._envs.envs if isinstance(self._envs, SyncVectorEnv) else []
-        return [env for env in envs if isinstance(env, RepeatableEnv)]
+        return [env for env in envs if isinstance(env, ReplayableEnv)]
 
     def _running_state(self) -> dict[str, Any] | None:
-        environments = {str(i): env.get_state() for i, env in enumerate(self._repeatable())}
+        environments = {str(i): env.get_state() for i, env in enumerate(self._replayable())}
         too_long = any(state["actions"] is None for state in environments.values())
         if self._observations is None or not environments or too_long:
             return None
@@ -336,14 +336,14 @@ class EnvRunner:
         self._metrics.set_running_state(running)
         self._policy.set_state(running.get("policy", {}))
         observations = np.array(running["observations"])
-        for i, env in enumerate(self._repeatable()):
+        for i, env in enumerate(self._replayable()):
             raw = env.set_state(running["environments"][str(i)])
             if raw is None or not np.array_equal(self._stored(raw[None])[0], observations[i]):
                 observations[i] = self._begin_anew(i, env)
         self._first = np.zeros(self.num_envs, np.int64)
         self._observations = observations
 
-    def _begin_anew(self, index: int, env: RepeatableEnv) -> Array:
+    def _begin_anew(self, index: int, env: ReplayableEnv) -> Array:
         warnings.warn(
             f"environment {index} did not repeat its running episode from the same seed and actions: "
             "it begins a new one; this run may differ from one without interruption",

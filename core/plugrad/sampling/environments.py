@@ -13,10 +13,10 @@ from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.names import import_named
+from plugrad.importing.names import import_named
 from plugrad.policy.observations import stored_space
 from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
-from plugrad.sampling.repeatable import RepeatableEnv
+from plugrad.sampling.replayable_env import ReplayableEnv
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
 """A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
@@ -86,8 +86,8 @@ def make_vector_env(
     )
 
 
-def _make_copy(env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int) -> RepeatableEnv:
-    return RepeatableEnv(make_env(env, env_config), name=name_of(env), index=index)
+def _make_copy(env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int) -> ReplayableEnv:
+    return ReplayableEnv(make_env(env, env_config), name=name_of(env), index=index)
 
 
 def get_spaces(

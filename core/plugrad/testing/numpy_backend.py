@@ -57,7 +57,7 @@ def build_module(module_spec: RLModuleSpec, network: Network, weights: Mapping[s
 
 
 @hookimpl
-def adopt_module(module_id: ModuleID, module: Any) -> RLModule:
+def wrap_module(module_id: ModuleID, module: Any) -> RLModule:
     """numpy has no models of its own."""
     raise ConfigError(f"module {module_id!r}: expected a NumpyRLModule, found {type(module).__name__}")
 

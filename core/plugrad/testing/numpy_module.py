@@ -24,8 +24,8 @@ class NumpyRLModule(RLModule):
         return {name: each for name, each in sorted(vars(self).items()) if isinstance(each, ArrayVariable)}
 
     @contextmanager
-    def lend(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """See `RLModule.lend`: the variables hold the tensors meanwhile."""
+    def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """See `RLModule.functional_call`: the variables hold the tensors meanwhile."""
         variables = self.named_weights()
         own = {name: variables[name].snapshot() for name in tensors}
         for name, tensor in tensors.items():

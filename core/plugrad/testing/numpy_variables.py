@@ -67,7 +67,7 @@ class FlatParameters:
         return np.concatenate([param.read().reshape(-1) for param in self._params])
 
     def assign(self, value: Any) -> None:
-        """Cut a flat vector into the parameters."""
+        """MinibatchSpec a flat vector into the parameters."""
         for param, part in zip(self._params, np.split(np.asarray(value), self._ends), strict=True):
             param.assign(part.reshape(param.shape))
 

@@ -25,7 +25,7 @@ __all__ = [
 
 _WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
 REQUIRED = [name for name in vars(BackendSpec) if not name.startswith("_") and name not in _WITH_DEFAULT]
-DECLARED = {"fused_step": "apply_gradients", "native_optimizers": "adopt_optimizer"}
+DECLARED = {"fused_step": "apply_gradients", "native_optimizers": "wrap_optimizer"}
 """Hooks that the core answers too: who declares this capability has an answer of its own."""
 OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}
 

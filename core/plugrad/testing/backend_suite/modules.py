@@ -111,7 +111,7 @@ def test_a_module_computes_with_weights_that_it_is_lent(backend: str) -> None:
     other.update(tiny_batch())
     lent = learner._convert_batch_type(other.module[P].get_state())
     own = _forward(learner, "train", tiny_batch())
-    with learner.module[P].lend(lent):
+    with learner.module[P].functional_call(lent):
         borrowed = _forward(learner, "train", tiny_batch())
     for found, expected in (
         (borrowed, _forward(other, "train", tiny_batch())),
@@ -138,7 +138,7 @@ def test_a_stranger_is_no_module_and_no_model(backend: str) -> None:
     assert learner._is_module_compatible_with_learner(learner.module[P])
     assert not learner._is_module_compatible_with_learner(RLModule())
     with pytest.raises(ConfigError):
-        learner._adopt_module(module_id=P, module=object(), module_spec=RLModuleSpec())
+        learner._wrap_module(module_id=P, module=object(), module_spec=RLModuleSpec())
     with pytest.raises(OptimizerError):
         learner._check_registered_optimizer(learner.get_optimizer(), [object()])
     with pytest.raises(OptimizerError):

@@ -9,10 +9,10 @@ import pytest
 from plugrad import numpy_ops
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.ops import Ops
+from plugrad.testing.backend_probe import BackendProbe, leaves, weighted_sum
 from plugrad.testing.finite_differences import central_differences
 from plugrad.testing.fixtures import requires
 from plugrad.testing.op_cases import ARRAYS, CASES, EXTREMES, KINKS, LOGITS, Case, extremes, inputs
-from plugrad.testing.probe import Probe, leaves, weighted_sum
 from plugrad.types import Array
 
 __all__ = [
@@ -64,7 +64,7 @@ def _compare(what: str, got: Array, want: Array, rtol: float, atol: float) -> No
 def test_gradients_are_the_finite_differences_of_numpy(backend: str, case: Case) -> None:
     """What `differentiate` says of every op is the slope of the oracle, within 1e-5 of the largest."""
     given = [_as("float32", x) for x in inputs(case.kinds, 3, 4, 7)]
-    found = Probe.of(backend, case.call, given).gradients()
+    found = BackendProbe.of(backend, case.call, given).gradients()
     for want, got in zip(_slopes(case, given), found, strict=True):
         scale = 1e-5 * max(1.0, float(np.abs(want).max()))
         _compare(f"{case.name}, its gradient", got, want, 0.0, scale)
@@ -95,7 +95,7 @@ def test_gradient_at_a_kink_is_the_documented_one(backend: str, backend_info: Ba
     requires(backend_info, "exact_kinks")
     call, values, expected = KINKS[op]
     given = [np.asarray(x, np.float32) for x in values]
-    found = Probe.of(
+    found = BackendProbe.of(
         backend, lambda ops, *xs: ops.sum(call(ops, *xs)) / float(np.cos(1.0)), given
     ).gradients()
     for want, got in zip(expected, found, strict=True):
@@ -105,7 +105,7 @@ def test_gradient_at_a_kink_is_the_documented_one(backend: str, backend_info: Ba
 def test_stopped_gradient_is_none(backend: str) -> None:
     """`x * stop_gradient(x)` has the gradient x, not 2 x."""
     given = [np.asarray([3.0], np.float32)]
-    (found,) = Probe.of(backend, lambda ops, x: x * ops.stop_gradient(x), given).gradients()
+    (found,) = BackendProbe.of(backend, lambda ops, x: x * ops.stop_gradient(x), given).gradients()
     _compare("stop_gradient", found / np.cos(1.0), np.asarray([3.0]), 1e-5, 0.0)
 
 
@@ -120,7 +120,7 @@ def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendIn
         bounds = zip(SMOOTH, ends, ends[1:], strict=False)
         return tuple(case.call(ops, *tensors[begin:end]) for case, begin, end in bounds)
 
-    probe = Probe.of(backend, everything, [x for each in given for x in each])
+    probe = BackendProbe.of(backend, everything, [x for each in given for x in each])
     expected = [*probe.values(), *probe.gradients()]
     for want, got in zip(expected, probe.run_program(mode), strict=True):
         _compare(f"one of all in {probe.update_mode}", got, want, 1e-5, 1e-5)
@@ -144,7 +144,7 @@ def test_extremes_are_those_of_numpy(ops: Ops) -> None:
 def test_extremes_are_those_of_numpy_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
     """Compilers reorder and approximate: not so that NaN, infinities or large numbers come out otherwise."""
     requires(backend_info, "complete_update")
-    probe = Probe.of(backend, lambda ops, *xs: tuple(extremes(ops, *xs)), [EXTREMES, LOGITS])
+    probe = BackendProbe.of(backend, lambda ops, *xs: tuple(extremes(ops, *xs)), [EXTREMES, LOGITS])
     for want, got in zip(_expected_extremes(), probe.run_program(mode), strict=False):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-30)
 

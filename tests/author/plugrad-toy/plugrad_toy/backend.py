@@ -33,7 +33,7 @@ def build_module(module_spec, network, weights):
 
 
 @hookimpl
-def adopt_module(module_id, module):
+def wrap_module(module_id, module):
     raise ConfigError(f"module {module_id!r}: the toy backend knows no models, found {type(module).__name__}")
 
 

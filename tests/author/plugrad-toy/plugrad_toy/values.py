@@ -94,7 +94,7 @@ class ToyModule(RLModule):
             self.weights[name].assign(array)
 
     @contextmanager
-    def lend(self, tensors):
+    def functional_call(self, tensors):
         own = {name: self.weights[name].snapshot() for name in tensors}
         for name, tensor in tensors.items():
             self.weights[name].put(tensor)

@@ -14,7 +14,7 @@ import numpy as np
 from plugrad import hookimpl
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.testing.numpy_backend import (
-    adopt_module,
+    wrap_module,
     build_module,
     check_registered_optimizer,
     compile_update,
@@ -33,7 +33,6 @@ from plugrad.testing.numpy_backend import (
 )
 
 __all__ = [
-    "adopt_module",
     "backend_info",
     "build_module",
     "check_registered_optimizer",
@@ -50,6 +49,7 @@ __all__ = [
     "is_module_compatible_with_learner",
     "ops",
     "set_optimizer_lr",
+    "wrap_module",
 ]
 
 

@@ -1,0 +1,142 @@
+"""The user's own Keras optimizer, with the face of plugrad's: it steps the module's variables inside the program.
+
+All that it keeps are `tf.Variable`s, so it is traced like everything else, XLA included. Its parameters stay in the
+module's variables: their flat vector is never resident.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.types import ParamRef
+from plugrad_tf2.variables import FlatParameters, TensorVariable
+
+keras_optimizers: Any = tf.keras.optimizers
+
+
+class FrameworkOptimizer(Optimizer):
+    """An optimizer of Keras as one of plugrad.
+
+    Args:
+        native: the user's object, not built.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self._by_ref: dict[str, dict[ParamRef, TensorVariable]] = {}
+        self._single: dict[str, TensorVariable] = {}
+
+    def bind(
+        self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
+    ) -> None:
+        """Take the parameters and build the optimizer; its slots get the names by which Keras asks for them."""
+        assert isinstance(parameters, FlatParameters)
+        self.parameters = parameters
+        parameters.stay_in_variables()
+        refs = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
+        known = {id(self.native.learning_rate)}
+        with tf.device(parameters.params[0].device), _slots_of(self.native) as made:
+            self.native.build(parameters.params)
+        for slot, param, each in made:
+            self._by_ref.setdefault(slot, {})[refs[id(param)]] = TensorVariable.around(each.value)
+            known.add(id(each))
+        for each in self.native.variables:
+            if id(each) not in known:
+                self._single[_free(each.name, self._single)] = TensorVariable.around(each.value)
+        self.lr = TensorVariable.around(self.native.learning_rate.value)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """See `Optimizer`."""
+        slots = [each for values in self._by_ref.values() for each in values.values()]
+        return [self.parameters, *slots, *self._single.values(), self.lr]
+
+    def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
+        """Apply the gradients, traced; where a step must not count, every variable gets its old value back."""
+        flat = self.parameters
+        assert isinstance(flat, FlatParameters)
+        slopes = flat.layout.split(ops, gradient)
+        counts = ops.ones(())
+        can_fail = guard(counts, ops.zeros(())) is not counts
+        old = [(variable, variable.read()) for variable in self.variables if can_fail]
+        self.native.apply([slopes[ref] for ref in flat.layout.refs], flat.params)
+        for variable, before in old:
+            variable.assign(guard(variable.read(), before))
+
+    def get_slots(self) -> dict[str, Any]:
+        """See `Optimizer`."""
+        by_ref = {slot: {ref: v.numpy() for ref, v in each.items()} for slot, each in self._by_ref.items()}
+        return {**by_ref, **{slot: each.numpy() for slot, each in self._single.items()}}
+
+    def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Optimizer`: it was built, so it has them all."""
+        return self.get_slots()
+
+    def set_slots(self, saved: Mapping[str, Any]) -> None:
+        """See `Optimizer`."""
+        for slot, values in self._by_ref.items():
+            for ref, variable in values.items():
+                variable.assign(saved[slot][ref])
+        for slot, variable in self._single.items():
+            variable.assign(saved[slot])
+
+
+@contextmanager
+def _slots_of(native: Any) -> Iterator[list[tuple[str, Any, Any]]]:
+    """`[(slot name, parameter, variable)]` of what a build makes: Keras itself keeps no such list."""
+    made: list[tuple[str, Any, Any]] = []
+    make = native.add_variable_from_reference
+
+    def add_variable_from_reference(
+        reference_variable: Any, name: Any = None, initializer: Any = "zeros"
+    ) -> Any:
+        variable = make(reference_variable, name=name, initializer=initializer)
+        made.append((name or "var", reference_variable, variable))
+        return variable
+
+    object.__setattr__(native, "add_variable_from_reference", add_variable_from_reference)
+    try:
+        yield made
+    finally:
+        object.__delattr__(native, "add_variable_from_reference")
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    return name if name not in taken else f"{name}_{sum(each.startswith(name) for each in taken)}"
+
+
+def check(optimizer: Any, params: Sequence[Any]) -> None:
+    """Refuse what cannot be stepped here.
+
+    Raises:
+        OptimizerError: it was built for other variables, or has a schedule of its own.
+    """
+    name = f"tf.keras.optimizers.{type(optimizer).__name__}"
+    if optimizer.built:
+        raise OptimizerError(
+            f"this {name} is built already: make a new one, it is built for its params when registered"
+        )
+    if isinstance(optimizer, keras_optimizers.LossScaleOptimizer):
+        raise OptimizerError(f"{name}: everything here is float32: register the optimizer in it")
+    if not isinstance(optimizer._learning_rate, tf.keras.Variable):
+        raise OptimizerError(
+            f"{name} has a schedule of Keras as its learning rate: give a float, and the schedule as "
+            "lr_or_lr_schedule=[[0, value], [timestep, value], ...]"
+        )
+
+
+def get_lr(optimizer: Any) -> float:
+    """Read its variable."""
+    return float(np.asarray(optimizer.learning_rate.value))
+
+
+def set_lr(optimizer: Any, lr: float) -> None:
+    """Assign its variable: no trace."""
+    optimizer.learning_rate.assign(lr)

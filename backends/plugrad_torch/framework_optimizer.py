@@ -1,0 +1,183 @@
+"""The user's own `torch.optim.Optimizer`, with the face of plugrad's: it steps the module's parameters in place.
+
+Its state comes into being in its first step, so it is taken and put back as a whole (`NativeState`).
+"""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad_torch.variables import FlatParameters
+
+GROUP_RATES = "learning_rates"
+"""Slot with the learning rates of all param groups, in float64 as torch has them."""
+_CANNOT = (torch.optim.LBFGS, torch.optim.SparseAdam)
+
+
+class NativeState:
+    """All that a torch optimizer keeps, learning rates included, as one value."""
+
+    def __init__(self, native: torch.optim.Optimizer) -> None:
+        self._native = native
+
+    def read(self) -> Any:
+        """The live state dict."""
+        return self._native.state_dict()
+
+    def assign(self, value: Any) -> None:
+        """Put a state dict back, also one without state."""
+        self._native.load_state_dict(deepcopy(value))
+
+    def snapshot(self) -> Any:
+        """A copy."""
+        return deepcopy(self._native.state_dict())
+
+    def numpy(self) -> Any:
+        """A copy; it is no array."""
+        return self.snapshot()
+
+
+class FrameworkOptimizer(Optimizer):
+    """An optimizer of torch as one of plugrad.
+
+    Args:
+        native: the user's object.
+    """
+
+    def __init__(self, native: torch.optim.Optimizer) -> None:
+        self.native = native
+
+    def bind(
+        self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
+    ) -> None:
+        """Take the parameters, and the names of the optimizer's own in its order, which a state dict counts by."""
+        assert isinstance(parameters, FlatParameters)
+        self.parameters = parameters
+        names = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
+        self._refs = [names[id(param)] for param in _params(self.native)]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """See `Optimizer`."""
+        return [self.parameters, NativeState(self.native)]
+
+    def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Hand over the gradient and step, in place: a step that must not count is not made, which asks the device."""
+        flat = self.parameters
+        assert isinstance(flat, FlatParameters)
+        if not bool(guard(ops.ones(()), ops.zeros(()))):
+            return
+        flat.attach()
+        if gradient is not flat.gradient:
+            flat.gradient.copy_(gradient)
+        self.native.step()
+
+    def get_slots(self) -> dict[str, Any]:
+        """See `Optimizer`; before the first step only the learning rates."""
+        return self._by_slot(self.native)
+
+    def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Optimizer`: a state from before the first step fits at any time, else one as it is after a step."""
+        has_stepped = any(slot != GROUP_RATES for slot in saved)
+        like = self._by_slot(
+            _stepped_copy(self.native) if has_stepped and not self.native.state else self.native
+        )
+        return like if has_stepped else {GROUP_RATES: like[GROUP_RATES]}
+
+    def set_slots(self, saved: Mapping[str, Any]) -> None:
+        """See `Optimizer`."""
+        slots = {slot: values for slot, values in saved.items() if slot != GROUP_RATES}
+        by_parameter = {
+            n: {slot: _tensor(values[ref]) for slot, values in slots.items()}
+            for n, ref in enumerate(self._refs)
+            if slots
+        }
+        groups = self.native.state_dict()["param_groups"]
+        self.native.load_state_dict({"state": by_parameter, "param_groups": groups})
+        for group, rate in zip(self.native.param_groups, saved[GROUP_RATES], strict=True):
+            _set_rate(group, float(rate))
+
+    def _by_slot(self, native: torch.optim.Optimizer) -> dict[str, Any]:
+        slots: dict[str, Any] = {GROUP_RATES: np.array([float(group["lr"]) for group in native.param_groups])}
+        for ref, param in zip(self._refs, _params(native), strict=True):
+            for slot, value in native.state.get(param, {}).items():
+                if value is not None:
+                    slots.setdefault(slot, {})[ref] = _plain(value)
+        return slots
+
+
+def _params(native: torch.optim.Optimizer) -> list[Tensor]:
+    return [param for group in native.param_groups for param in group["params"]]
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else value
+
+
+def _tensor(value: Any) -> Any:
+    return torch.tensor(np.array(value)) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _stepped_copy(native: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """A twin over copies of the parameters after a step without a slope: it has the state that the first step makes."""
+    twin: Any = object.__new__(type(native))
+    vars(twin).update(vars(native))
+    twin._optimizer_step_pre_hooks, twin._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
+    twin.state = defaultdict(dict)
+    twin.param_groups = [
+        {**group, "params": [_flat_copy(param) for param in group["params"]]} for group in native.param_groups
+    ]
+    twin.step()
+    copied: torch.optim.Optimizer = twin
+    return copied
+
+
+def _flat_copy(param: Tensor) -> Tensor:
+    copied = param.detach().clone().requires_grad_(True)
+    copied.grad = torch.zeros_like(copied)
+    return copied
+
+
+def check(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> None:
+    """Refuse what cannot be stepped here.
+
+    Raises:
+        OptimizerError: its param groups are not exactly `params`, or it needs more than gradients.
+    """
+    name = f"torch.optim.{type(optimizer).__name__}"
+    if isinstance(optimizer, _CANNOT):
+        raise OptimizerError(f"{name} needs more than a step with dense gradients: use another optimizer")
+    own, given = {id(param) for param in _params(optimizer)}, {id(param) for param in params}
+    if own != given:
+        raise OptimizerError(
+            f"the param groups of {name} have {len(own)} parameters, {len(own & given)} of them of the {len(given)} in "
+            f"params: they must be the same; type params = learner.get_parameters(module), {name}(params, ...) and "
+            "register_optimizer(params=params, ...)"
+        )
+
+
+def get_lr(optimizer: torch.optim.Optimizer) -> float:
+    """Of the first param group."""
+    return float(optimizer.param_groups[0]["lr"])
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Of every param group; a tensor stays the tensor that it is."""
+    for group in optimizer.param_groups:
+        _set_rate(group, lr)
+
+
+def _set_rate(group: dict[str, Any], lr: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr

@@ -1,0 +1,53 @@
+"""Stepping the optimizers: torch's fused Adam on the flat vectors, the neutral formula for all others.
+
+The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests hold it to that.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plugrad.gradients import Gradients, flat_of, layouts_in
+from plugrad.optimizers import Adam, Optimizer
+from plugrad_torch import ops
+from plugrad_torch.variables import FlatParameters
+
+
+def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+    """Step every optimizer of which there is a gradient."""
+    for each in learner.registered_optimizers.values():
+        if layouts_in(gradients_dict, [each.layout]):
+            gradient = flat_of(ops, gradients_dict, each.layout)
+            if _can_fuse(learner, each.optimizer_adapter):
+                fused_adam(each.optimizer_adapter, gradient)
+            else:
+                each.optimizer_adapter.step(ops, gradient, learner.guard)
+
+
+def _can_fuse(learner: Any, optimizer: Optimizer) -> bool:
+    """In place, so neither while traced nor where a step may have to be taken back."""
+    flat = optimizer.parameters
+    traced = isinstance(flat, FlatParameters) and flat.tracer is not None
+    return type(optimizer) is Adam and not traced and not learner.is_guarded
+
+
+def fused_adam(adam: Adam, gradient: Tensor) -> None:
+    """One kernel for moments and parameters, in place."""
+    slots = {name: slot.read() for name, slot in adam.slots.items()}
+    slots["count"] += 1.0
+    torch._fused_adam_(
+        [adam.parameters.read()],
+        [gradient],
+        [slots["m"]],
+        [slots["v"]],
+        [],
+        [slots["count"]],
+        lr=adam.lr.read(),
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        weight_decay=0.0,
+        eps=adam.eps,
+        amsgrad=False,
+        maximize=False,
+    )

@@ -1,0 +1,122 @@
+"""What a remote learner answers: a value or an error, and always how far it is and what state it is in.
+
+Errors of the user's code travel as values, so that they keep their type and no actor is harmed by them; the notes on
+them say where they were raised. Knows no Ray.
+"""
+
+import pickle
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
+from plugrad.hooks.dispatch import hook_methods
+from plugrad.learner import Learner
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One learner's answer.
+
+    Args:
+        rank: whose.
+        committed: number of the last change that it has taken over.
+        digest: of its state.
+        value: the answer, if there is no failure.
+        failure: instead of an answer.
+    """
+
+    rank: int
+    committed: int
+    digest: str
+    value: Any = None
+    failure: "Failure | None" = None
+
+
+Replies: TypeAlias = dict[int, Reply]
+"""By rank."""
+
+
+def raise_failures(replies: Mapping[int, Reply]) -> None:
+    """Raise the error of the first that has one of its own, if any has; else what it says of another."""
+    failures = [reply.failure for reply in replies.values() if reply.failure is not None]
+    if failures:
+        raise min(failures, key=lambda failure: failure.echo).error()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on its way to another process.
+
+    Args:
+        pickled: the exception, or None where it cannot be pickled.
+        summary: its class and message.
+        where: rank, hook, module and line, as far as they are known.
+        trace: the traceback as text.
+        echo: 0 for an error of its own, 1 for a learner that came too late for another, 2 for one that left.
+    """
+
+    pickled: bytes | None
+    summary: str
+    where: dict[str, Any]
+    trace: str
+    echo: int
+
+    def error(self) -> Exception:
+        """The exception as it was, with a note that says where, and the attributes `rank`, `hook` and `module_id`."""
+        error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
+        for name in ("rank", "hook", "module_id", "change"):
+            if not hasattr(error, name):
+                _try_to_set(error, name, self.where.get(name))
+        if isinstance(error, PlugradError):
+            error.facts = {**self.where, **error.facts}
+        words = ", ".join(f"{name} {value!r}" for name, value in self.where.items() if value is not None)
+        error.add_note(f"on a remote learner: {words}\n{self.trace}")
+        return error
+
+
+def _try_to_set(error: Any, name: str, value: Any) -> None:
+    try:
+        setattr(error, name, value)
+    except AttributeError:  # a class with slots: the note says it too
+        return
+
+
+def failure_of(error: Exception, rank: int, change: int | None) -> Failure:
+    """What to send of an exception that was just caught."""
+    return Failure(
+        _pickled(error),
+        f"{type(error).__name__}: {error}",
+        {"rank": rank, "change": change, **_place(error.__traceback__)},
+        "".join(traceback.format_exception(error)),
+        2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
+    )
+
+
+def _pickled(error: Exception) -> bytes | None:
+    import cloudpickle  # Ray brings it
+
+    try:
+        pickled: bytes = cloudpickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        return None
+    return pickled
+
+
+def _place(trace: TracebackType | None) -> dict[str, Any]:
+    """Hook, module and line of the innermost frames that tell them."""
+    hooks = hook_methods(Learner)
+    found: dict[str, Any] = {"hook": None, "module_id": None, "line": None}
+    while trace is not None:
+        frame = trace.tb_frame
+        name = frame.f_code.co_name
+        if name in hooks:
+            found["hook"] = hooks[name]
+        if isinstance(frame.f_locals.get("module_id"), str):
+            found["module_id"] = frame.f_locals["module_id"]
+        found["line"] = f"{frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found

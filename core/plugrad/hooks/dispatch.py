@@ -1,0 +1,92 @@
+"""How a Learner method and the hook of its name are one thing.
+
+- `learner.compute_losses(...)` finds an instance attribute, the *front*, if a plugin wraps that hook. The front runs
+  the chain of wrappers.
+- At the end of the chain stands the method as the class has it: the override of a subclass if there is one.
+- `super()` looks at classes only, so it never meets a front: it goes down to `Learner`'s own method, and that calls
+  the provider that the plugins agreed on.
+
+A hook that nobody wraps has no front; its call costs nothing more than a method call.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from types import MethodType
+from typing import Any
+
+from plugrad.hooks import tracing
+from plugrad.hooks.manager import HookManager, specifications
+from plugrad.hooks.markers import hookimpl
+from plugrad.legacy.arguments import takes_hps
+
+
+def hook_methods(cls: type[Any]) -> dict[str, str]:
+    """`{method name: hook name}`: every method of `cls` that has a hook, which is its name without leading underscore.
+
+    `update` is the exception: the hook `update` is one gradient step, the method `_update`; the public `update()`
+    has listeners at its edges.
+    """
+    hooks = specifications()
+    methods = {name for base in cls.__mro__ for name, value in vars(base).items() if callable(value)}
+    names = {name: name.lstrip("_") for name in sorted(methods)}
+    return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
+
+
+def base_implementations(learner: Any, base: type[Any]) -> dict[str, Callable[..., Any]]:
+    """`{hook name: implementation}` that calls the class's method: what wrappers are wrapped around."""
+    return {
+        hook: _implementation(type(learner), base, method, hook)
+        for method, hook in hook_methods(base).items()
+    }
+
+
+def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    function = _method(cls, base, method, hook)
+    positional = [
+        name
+        for name, parameter in inspect.signature(getattr(base, method)).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+    spec = specifications()[hook]
+    arguments = list(inspect.signature(spec).parameters)[2:]
+
+    @wraps(spec)  # pluggy reads the arguments' names from what is wrapped
+    def call(learner: Any, *values: Any) -> Any:
+        named = dict(zip(arguments, values, strict=True))
+        extra = named.pop("kwargs", {})
+        return function(learner, *[named.pop(name) for name in positional], **named, **extra)
+
+    return hookimpl(call)
+
+
+def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    """As the class has it; an override is shown where PLUGRAD_TRACE asks for it."""
+    function: Callable[..., Any] = getattr(cls, method)
+    if not tracing.is_asked_for() or function is getattr(base, method):
+        return function
+    return tracing.traced(f"learner {cls.__name__!r}", hook, function)
+
+
+def install_wrappers(learner: Any, base: type[Any], manager: HookManager) -> None:
+    """Put a front on the learner for each of its hooks that a plugin wraps, or whose calls are to be seen."""
+    manager.check_wrappable(hook_methods(base).values())
+    for method, hook in hook_methods(base).items():
+        shown = _method(type(learner), base, method, hook)
+        if manager.is_wrapped(hook):
+            setattr(learner, method, _front(learner, getattr(base, method), hook, manager))
+        elif shown is not getattr(type(learner), method):
+            setattr(learner, method, MethodType(shown, learner))
+
+
+def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
+    def front(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        bound.arguments.pop("self")
+        return manager.call_hook(hook, learner=learner, **bound.arguments)
+
+    front.__doc__ = method.__doc__
+    return MethodType(takes_hps(front), learner)

@@ -1,0 +1,77 @@
+"""Plugins that are in no distribution yet: a file `my_algo.py`, or `"package.module:Name"`.
+
+What such a plugin is follows from its hooks. It is loaded by who types its name and by nobody else; an algorithm or a
+backend then has a short name, its file's, as if it were installed, and that is all that a checkpoint says of it.
+"""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isclass
+from pathlib import Path
+from typing import Any
+
+from plugrad.errors import PluginError, PlugradError
+from plugrad.hooks.manager import Plugin, implementations
+from plugrad.importing.names import resolve_name
+
+_TELLING = {"get_config_class": "algorithm", "backend_info": "backend"}
+
+
+def is_unpackaged(text: str) -> bool:
+    """Whether a plugin is named by a file or a module, not by an entry point."""
+    return text.endswith(".py") or ":" in text
+
+
+def short_name(text: str) -> str:
+    """`my_algo` of "somewhere/my_algo.py" and of "somewhere.my_algo:plugin"."""
+    return Path(text).stem if text.endswith(".py") else text.partition(":")[0].rpartition(".")[2]
+
+
+def whole_name(text: str) -> str:
+    """The file's whole path, so that another process finds it too; a module's name as it is."""
+    return str(Path(text).resolve()) if text.endswith(".py") else text
+
+
+def load_unpackaged(text: str) -> Plugin:
+    """The plugin in a file, or the object of this name; of a class, an instance made without arguments.
+
+    Raises:
+        PluginError: it fails to load, or its hooks do not fit.
+        ConfigError: `text` names nothing that can be imported.
+    """
+    found = _from_file(Path(text)) if text.endswith(".py") else _imported(text)
+    hooks = implementations(Plugin("plugin", text, found))
+    tier = next((tier for hook, tier in _TELLING.items() if hook in hooks), "listener")
+    return Plugin(tier, whole_name(text) if tier == "listener" else short_name(text), found)
+
+
+def _from_file(path: Path) -> Any:
+    """The module; its name is the file's whole path, which no other module can have."""
+    name = str(path.resolve())
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PluginError(f"plugin file {str(path)!r} is not there")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for the module that they are defined in
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit(): the command must not end as if all were done
+        del sys.modules[name]
+        raise PluginError(f"plugin file {str(path)!r} fails to load: {_words(error)}") from error
+    return module
+
+
+def _imported(text: str) -> Any:
+    try:
+        found = resolve_name(text, where="plugin")
+        return found() if isclass(found) else found
+    except (PlugradError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PluginError(f"plugin {text!r} fails to load: {_words(error)}") from error
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

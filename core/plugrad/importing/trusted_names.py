@@ -1,0 +1,93 @@
+"""Which names of code a file may lead to: classes of one kind in installed packages.
+
+A run directory or a settings file may come from a stranger. What it names is called only if it is a class of the kind
+that its setting wants, in an installed package or a module that is imported already; or an id that Gymnasium knows.
+Kinds are recognised by the names of base classes, so that no framework is imported here. Knows no settings.
+"""
+
+from inspect import isclass
+from typing import Any, Final
+
+import gymnasium as gym
+
+from plugrad.importing.installed_modules import import_installed
+
+ENVIRONMENT: Final = (
+    "gymnasium.core.Env",
+    "gymnasium.vector.vector_env.VectorEnv",
+    "pettingzoo.utils.env.ParallelEnv",
+    "pettingzoo.utils.env.AECEnv",
+)
+LEARNER: Final = ("plugrad.learner.learner.Learner",)
+MODULE: Final = (
+    "plugrad.rl_module.RLModule",
+    "torch.nn.modules.module.Module",
+    "keras.src.models.model.Model",
+    "keras.src.engine.training.Model",
+)
+NOTHING: Final = ()
+"""For settings that want a function: there is no kind of function that is safe to call."""
+
+_MAKES_BY_NAME: Final = "shimmy"
+"""A package whose environments make another one, whose name is among their arguments."""
+
+
+def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
+    """Why a file's word is not enough to call what it names; None if it is. Calls nothing.
+
+    A module of an installed package is imported to see what kind of class it has.
+
+    Args:
+        name: `"package.module:Name"`; for an environment also a Gymnasium id, with or without a module.
+        kinds: the base classes of which the class must have one: `ENVIRONMENT`, `LEARNER`, `MODULE` or `NOTHING`.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return _reason_against_id(name) if kinds == ENVIRONMENT else None
+    if not kinds:
+        return "it may be any function"
+    try:
+        module = import_installed(module_name)
+    except Exception as error:
+        return f"{module_name!r} cannot be imported ({type(error).__name__}: {error})"
+    if module is None:
+        return f"{module_name!r} is in no installed package"
+    found = _class(module, attribute)
+    if kinds == ENVIRONMENT and not hasattr(module, attribute.split(".")[0]) and attribute in gym.registry:
+        return _reason_against_id(attribute)
+    if found is None or not _is_kind(found, kinds):
+        return f"it is no class derived from {' or '.join(dict.fromkeys(map(_short, kinds)))}"
+    return _reason_against_package(found.__module__)
+
+
+def _class(module: Any, attribute: str) -> type[Any] | None:
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+        if not isclass(found):
+            return None
+    return found  # type: ignore[no-any-return]
+
+
+def _is_kind(cls: type[Any], kinds: tuple[str, ...]) -> bool:
+    return any(f"{each.__module__}.{each.__qualname__}" in kinds for each in cls.__mro__)
+
+
+def _reason_against_id(env_id: str) -> str | None:
+    """An id that nobody registered is Gymnasium's to refuse."""
+    specs = [
+        spec for known, spec in gym.registry.items() if known == env_id or known.startswith(f"{env_id}-v")
+    ]
+    reasons = (_reason_against_package(str(spec.entry_point).partition(":")[0]) for spec in specs)
+    return next((reason for reason in reasons if reason), None)
+
+
+def _reason_against_package(module_name: str) -> str | None:
+    if module_name.split(".")[0] != _MAKES_BY_NAME:
+        return None
+    return f"{_MAKES_BY_NAME} makes any environment that env_config names"
+
+
+def _short(kind: str) -> str:
+    package, _, name = kind.partition(".")
+    return f"{package}.{name.rpartition('.')[2]}"

@@ -1,0 +1,306 @@
+"""A learner's state on disk: saving, loading, the plugins that made it, whose hyperparameters count after it."""
+
+import logging
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from plugrad.config import Config
+from plugrad.config.serialize import decode_field
+from plugrad.config.size_limits import check_size
+from plugrad.errors import (
+    AlgorithmNotFoundError,
+    BackendNotFoundError,
+    CheckpointError,
+    ConfigError,
+    PlugradError,
+)
+from plugrad.hooks.manager import Plugin
+from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
+from plugrad.learner.expected_weights import keeping_dense_layers
+from plugrad.module_spec import MultiRLModuleSpec
+from plugrad.types import DEFAULT_MODULE_ID
+
+ENV_OBSERVATION_SPACE: Final = "env_observation_space"
+"""Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
+
+StrPath = str | PathLike[str]
+
+
+def metadata_of(learner: Any, config: Any, *, kind: str) -> dict[str, Any]:
+    """What a checkpoint says of itself: enough to build again whose state it is, and which plugins made it."""
+    written = config.to_dict()
+    return {
+        "kind": kind,
+        "backend": config.backend,
+        "algorithm": written["algorithm"],
+        "module_ids": list(learner.module),
+        "plugins": describe(learner.plugins),
+        "config": written,
+    }
+
+
+def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
+    """Write a state with its metadata; returns `path`."""
+    return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
+
+
+def load(path: StrPath, *, kind: str) -> Checkpoint:
+    """Read a checkpoint that `save` wrote. Of an algorithm's, a learner is a part that can be asked for.
+
+    Raises:
+        CheckpointError: it cannot be read, or holds something else.
+    """
+    return part_of(load_checkpoint(path), kind=kind)
+
+
+def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
+    """A checkpoint that was read, as `load` gives it."""
+    found: Any = checkpoint.metadata.get("kind")
+    state: Any = checkpoint.state
+    if (found, kind) == ("algorithm", "learner"):
+        state = state.get("learner")
+    elif found != kind:
+        raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
+    if not (_is_complete(checkpoint.metadata) and isinstance(state, dict)):
+        raise CheckpointError(
+            f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
+        )
+    return replace(checkpoint, state=state)
+
+
+def _is_complete(metadata: Mapping[str, Any]) -> bool:
+    """Whether it has what `metadata_of` writes, as far as it is read without asking."""
+    plugins = metadata.get("plugins", [])
+    return (
+        isinstance(metadata.get("config"), dict)
+        and isinstance(plugins, list)
+        and all(map(_is_plugin, plugins))
+    )
+
+
+def _is_plugin(each: Any) -> bool:
+    keys = {"kind", "name", "distribution", "version"}
+    return isinstance(each, dict) and all(isinstance(each.get(key, 0), str | None) for key in keys)
+
+
+@contextmanager
+def saying_what_does_not_fit(checkpoint: Checkpoint) -> Iterator[None]:
+    """Within it, whatever comes of data that no plugrad wrote is an error that names the checkpoint."""
+    try:
+        yield
+    except PlugradError:
+        raise
+    except Exception as error:
+        path, reason = str(checkpoint.path), f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path} holds something that does not fit: {reason}", path=path) from error
+
+
+def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = ()) -> Any:
+    """The config that a checkpoint was saved with, for another backend if one is named.
+
+    Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
+
+    Args:
+        checkpoint: of `load`.
+        backend: instead of the one that saved it.
+        given: settings that the caller does without, or has something of its own for; they may name code.
+
+    Raises:
+        AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
+        ConfigError: another setting names code to import, such as the class of a module; or the settings are larger
+            than a file's may be.
+    """
+    data = checkpoint.metadata["config"]
+    spaces = {ENV_OBSERVATION_SPACE: checkpoint.metadata.get(ENV_OBSERVATION_SPACE)}
+    check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
+    with saying_who_had_it(checkpoint.path, checkpoint.metadata):
+        config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        config = config_class.from_dict(data)
+        config = config if backend is None else config.framework(backend)
+        check_installed("backend", config.backend)
+    _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
+    if "rl_module_spec" not in given:
+        refuse_own_modules(config)
+    config = keeping_dense_layers(config, checkpoint.state)
+    return config.plugins()  # a checkpoint never loads a listener
+
+
+def refuse_own_modules(config: Any) -> None:
+    """Raise `ConfigError` if a config read from a checkpoint names the class of a module."""
+    _refuse_own_modules(config.rl_module_spec)
+    _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
+
+
+def stored_bytes(state: Any) -> int:
+    """What the arrays of a state take."""
+    if isinstance(state, Mapping):
+        return sum(map(stored_bytes, state.values()))
+    return state.nbytes if isinstance(state, np.ndarray) else 0
+
+
+def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
+    for name, info in config_class.fields().items():
+        if info.importable and ":" in str(data.get(name)):
+            raise _code_refused(name, data[name])
+
+
+def _policies(config: Any) -> Mapping[str, Any]:
+    return config.policies if isinstance(config.policies, Mapping) else {}
+
+
+def _refuse_own_modules(spec: Any) -> None:
+    for module_id, each in getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec}).items():
+        if isinstance(getattr(each, "module_class", None), str):
+            raise _code_refused(f"module {module_id!r}", each.module_class)
+
+
+_INSTEAD: Final = {
+    "env": "give env= to Algorithm.from_checkpoint",
+    "module": "give module= or module_spec= to Learner.from_checkpoint, module= to plugrad.load_policy",
+}
+
+
+def _code_refused(what: str, code: Any) -> ConfigError:
+    instead = _INSTEAD.get(what.split()[0])
+    return ConfigError(
+        f"{what} of this checkpoint is {code}, and a checkpoint imports no code: "
+        f"{f'{instead}, or ' if instead else ''}build from your config and restore_from_path"
+    )
+
+
+_NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
+"""A checkpoint is a stranger's file: what could be no distribution's name is not shown as one."""
+
+
+def describe(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
+    """Kind, name, distribution and version of each plugin that is not the core's own, as plain data.
+
+    Distribution and version are None for a listener that is an object or a file of the user's.
+    """
+    return [
+        {"kind": each.tier, "name": each.name, "distribution": owner, "version": version}
+        for each in plugins
+        if each.tier != "core"
+        for owner, version in [owner_of(each) or (None, None)]
+    ]
+
+
+@contextmanager
+def saying_who_had_it(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, the error that a plugin is not installed says of which distribution it was when this was written.
+
+    Args:
+        path: of the checkpoint.
+        metadata: of the checkpoint.
+    """
+    try:
+        yield
+    except (AlgorithmNotFoundError, BackendNotFoundError) as error:
+        then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
+        owner = then.get((error.facts.get("kind"), error.facts.get("name")))
+        if not owner or not owner["distribution"] or not _NAME_AND_VERSION.fullmatch(_owner(owner)):
+            raise
+        hint = f"It was written with {_owner(owner)}: pip install {owner['distribution']}"
+        raise type(error)(f"{path}: {error} {hint}", **error.facts) from error
+
+
+def warn_of_differences(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
+    """Warn if a checkpoint was written with other plugins, or other versions, than those that are active.
+
+    Another backend is no difference: numbers do not depend on it.
+    """
+    then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
+    now = {(str(each["kind"]), str(each["name"])): each for each in describe(plugins)}
+    found = [f"{_name(then[key])} was active and is not now" for key in then if _is_gone(key, now)]
+    found += [f"{_name(now[key])} is active and was not then" for key in now if _is_gone(key, then)]
+    found += [
+        f"{_name(now[key])} was of {_owner(then[key])} then"
+        for key in now
+        if key in then and _owner(then[key]) != _owner(now[key])
+    ]
+    if found:
+        warnings.warn(f"{path} was written with other plugins: {'; '.join(found)}", stacklevel=4)
+
+
+def _is_gone(key: tuple[str, str], others: Mapping[tuple[str, str], Any]) -> bool:
+    return key[0] != "backend" and key not in others
+
+
+def _owner(plugin: Mapping[str, Any]) -> str:
+    return f"{plugin['distribution']} {plugin['version']}" if plugin["distribution"] else "no distribution"
+
+
+def _name(plugin: Mapping[str, Any]) -> str:
+    return f"{plugin['kind']} {plugin['name']!r} ({_owner(plugin)})"
+
+
+Hyperparameters = Literal["checkpoint", "config"]
+TIMESTEP = "num_env_steps_sampled_lifetime"
+_SECTION, _OVERRIDES = "training", "algorithm_config_overrides_per_module"
+_log = logging.getLogger("plugrad")
+
+
+def chosen(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
+    """The config to go on with.
+
+    Args:
+        config: of who restores.
+        whose: "checkpoint" or "config".
+        saved: the config of the checkpoint as data.
+
+    Raises:
+        ConfigError: `whose` is neither.
+    """
+    if whose not in ("checkpoint", "config"):
+        raise ConfigError(f"hyperparameters={whose!r}: there is 'checkpoint' and 'config'")
+    return config if whose == "config" else _with_hyperparameters_of(config, saved)
+
+
+def log_differences(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
+    """Say by whose hyperparameters training goes on, and in what the two differ, if they do."""
+    theirs = _with_hyperparameters_of(config, saved)
+    changes = [
+        f"{name}: {getattr(theirs, name)} in the checkpoint, {getattr(config, name)} in the config"
+        for name in _names(config)
+        if getattr(theirs, name) != getattr(config, name)
+    ]
+    if changes:
+        _log.warning("%s: going on with the hyperparameters of the %s; %s", path, whose, "; ".join(changes))
+
+
+def follow_schedules(learner: Any) -> None:
+    """Set learning rates and coefficients to what the learner's own config says for the present timestep."""
+    timestep = learner.counters.get(TIMESTEP, 0)
+    for each in learner.registered_optimizers.values():
+        if each.schedule is not None:
+            learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
+    for coefficients in learner.coefficients.values():
+        coefficients.move_to(timestep)
+
+
+def _names(config: Any) -> list[str]:
+    # What names code is never taken from a checkpoint.
+    fields = config.fields().items()
+    return [
+        name
+        for name, info in fields
+        if (info.section == _SECTION and not info.importable) or name == _OVERRIDES
+    ]
+
+
+def _with_hyperparameters_of(config: Any, saved: Mapping[str, Any]) -> Any:
+    fields = config.fields()
+    values = {
+        name: decode_field(fields[name], saved[name], none_words=False)
+        for name in _names(config)
+        if name in saved
+    }
+    return config.changed(**values)

@@ -1,0 +1,202 @@
+"""A learner among others: its share of the rows, and what it has to know of theirs. Knows no framework and no Ray.
+
+n learners are one: all have the whole batch and draw the same minibatches; of each minibatch a learner takes its
+contiguous share of rows. Its losses are weighted by its part of the rows (those that `loss_mask` hides do not count),
+so that gradients and metrics of the whole are plain sums over the learners. The weights are known beforehand and
+travel with the batch as columns of a module that is none: no program has to know of them, and none is traced again.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.batch.sequences import have_masks, shown_per_row
+from plugrad.collective import Collective
+from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
+from plugrad.hooks.markers import hookimpl
+from plugrad.learner.metrics import SEPARATOR
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
+
+WEIGHTS = f"{SEPARATOR}weights"
+"""Under this id a minibatch carries `{module_id: [1]}`, the weights of this learner; no module has it."""
+
+PART_WEIGHTS = f"{SEPARATOR}part weights"
+"""Under this id a minibatch carries `{module_id: [accumulate]}`, the weights of its parts; no module has it."""
+
+
+def shard(
+    collective: Collective, columns: Batch, order: Mapping[ModuleID, Array], accumulate: int = 1
+) -> tuple[Batch, dict[ModuleID, Array]]:
+    """This learner's part of an update.
+
+    Args:
+        collective: says which of how many learners this is.
+        columns: the whole batch.
+        order: rows of the whole minibatches, `{module_id: [num minibatches, minibatch size]}`.
+        accumulate: so many minibatches are interleaved in one of these; a share has equally many rows of each, but
+            for what is left over, which the last learner takes.
+
+    Returns:
+        The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
+        row with weight 0 (of each minibatch): a mean over no rows is no number.
+    """
+    own, counts = {}, {}
+    for module_id, rows in order.items():
+        first, last = _from_to(collective, rows.shape[1], accumulate)
+        own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
+        shown = shown_per_row(columns[module_id])[rows]
+        counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
+    counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
+    weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
+    num_steps = len(next(iter(order.values())))
+    own[WEIGHTS] = np.arange(num_steps, dtype=np.int32)[:, None]
+    return {**columns, WEIGHTS: weights}, own
+
+
+def _from_to(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:
+    """Where this learner's share of a minibatch begins and ends."""
+    rank, size = collective.rank, collective.size
+    first, last = (width // accumulate * each // size * accumulate for each in (rank, rank + 1))
+    return first, width if rank + 1 == size else last
+
+
+def _weights(own: Array, whole: Array, size: int) -> Array:
+    """Parts of the whole; equal ones where nothing counts."""
+    parts = np.divide(own, whole, out=np.full(len(own), 1.0 / size), where=whole > 0.0)
+    return np.asarray(parts, np.float32)
+
+
+@contextmanager
+def minibatch_weights(learner: Any, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
+    """While it lasts `learner.weights` and `learner.part_weights` are those of this minibatch, if it has any. Traced.
+
+    Yields:
+        The minibatch of the modules alone.
+    """
+    learner.weights = minibatch.get(WEIGHTS)
+    learner.part_weights = minibatch.get(PART_WEIGHTS)
+    try:
+        yield only_modules(minibatch)
+    finally:  # in a traced program they are symbols that mean nothing afterwards
+        learner.weights = learner.part_weights = None
+
+
+def scale_losses(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
+    """This learner's part of each loss. Traced."""
+    if learner.weights is None:
+        return losses
+    return {
+        module_id: loss * learner.ops.reshape(learner.weights[module_id], ())
+        for module_id, loss in losses.items()
+    }
+
+
+def scale_metrics(learner: Any, metrics: dict[str, Tensor], minibatch: ModuleBatches) -> dict[str, Tensor]:
+    """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
+    if learner.weights is None or not have_masks(minibatch):
+        return metrics
+    scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
+    return _weighed(metrics, scalars)
+
+
+def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
+    """Metrics times the weight of their module; the losses have it already."""
+    found = {}
+    for name, value in metrics.items():
+        module_id, key = name.split(SEPARATOR)
+        weight = weights.get(module_id, weights[ALL_MODULES])
+        found[name] = value if key == TOTAL_LOSS_KEY else value * weight
+    return found
+
+
+def mark_nonfinite(learner: Any, losses: Mapping[ModuleID, Tensor], gradients: Gradients) -> Gradients:
+    """Gradients that are not finite if a loss is not: so the learners that reduce them learn of it. Traced."""
+    if learner.weights is None or not losses:
+        return gradients
+    flats = as_flat(learner.ops, gradients)
+    first, *others = losses.values()
+    total = sum(others, first)
+    mark = total - total  # 0, or no number
+    buffers = [(layout, flats.flat(layout)) for layout in flats.layouts]
+    buffers[:1] = [(layout, flat + mark) for layout, flat in buffers[:1]]
+    return FlatGradients(learner.ops, buffers)
+
+
+@hookimpl
+def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+    """Through the host, for backends that do not trace; a learner alone has nothing to reduce."""
+    if learner.collective is None:
+        return gradients
+
+    def exchange(flat: Tensor) -> Tensor:
+        return learner.ops.asarray(learner.collective.all_reduce(learner._convert_to_numpy(flat)))
+
+    return exchanged(learner.ops, gradients, exchange)
+
+
+def all_reduce_metrics(learner: Any, numbers: Mapping[str, Array], columns: Batch) -> dict[str, Array]:
+    """The means of all learners' metrics added up, after a program: what hooks and schedules read is the same on all.
+
+    Args:
+        learner: with its own part of each.
+        numbers: its metrics.
+        columns: that they are of, of all learners.
+    """
+    if learner.collective is None:
+        return dict(numbers)
+    if not have_masks(only_modules(columns)):
+        numbers = _weighed(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
+    total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
+    return dict(zip(numbers, total, strict=True))
+
+
+def barrier(learner: Any) -> None:
+    """The last word of an update: it counts on all learners or, if one of them raised, on none."""
+    if learner.collective is not None:
+        learner.collective.barrier()
+
+
+def only_modules(columns: Mapping[ModuleID, Any]) -> dict[ModuleID, Any]:
+    """Columns or a minibatch without the weights that travel with them: their ids begin with `SEPARATOR`."""
+    return {module_id: each for module_id, each in columns.items() if not module_id.startswith(SEPARATOR)}
+
+
+def with_part_weights(
+    columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
+) -> tuple[Batch, dict[ModuleID, Array]]:
+    """Columns and minibatches with the weights of the parts beside them, where parts count differently.
+
+    Args:
+        columns: of all modules; `loss_mask` as numpy arrays.
+        order: rows of the minibatches, `{module_id: [num steps, of all parts]}`, interleaved.
+        accumulate: parts of each minibatch.
+
+    Returns:
+        Both as they came if all parts have as many rows that count.
+    """
+    rows_of = only_modules(order)
+    have_equal_sizes = all(rows.shape[1] % accumulate == 0 for rows in rows_of.values())
+    if accumulate == 1 or (have_equal_sizes and not have_masks(only_modules(columns))):
+        return columns, dict(order)
+    shown = {
+        module_id: _shown_of_parts(shown_per_row(columns[module_id])[rows], accumulate)
+        for module_id, rows in rows_of.items()
+    }
+    shown[ALL_MODULES] = np.sum(list(shown.values()), 0)
+    weights = {module_id: _relative(each).ravel() for module_id, each in shown.items()}
+    numbers = np.arange(len(shown[ALL_MODULES]) * accumulate, dtype=np.int32).reshape(-1, accumulate)
+    return {**columns, PART_WEIGHTS: weights}, {**order, PART_WEIGHTS: numbers}
+
+
+def _shown_of_parts(shown: Array, accumulate: int) -> Array:
+    return np.stack([shown[:, n::accumulate].sum(1) for n in range(accumulate)], 1)
+
+
+def _relative(shown: Array) -> Array:
+    """Rows that count in each part, [steps, parts], over the mean of the parts; 1 where nothing counts."""
+    mean = shown.mean(1, keepdims=True)
+    relative = np.divide(shown, mean, out=np.ones_like(shown), where=mean > 0.0)
+    return np.asarray(relative, np.float32)

@@ -1,0 +1,96 @@
+"""What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from plugrad.columns import Columns
+from plugrad.hooks.backend_spec import Operation
+from plugrad.hooks.markers import hookimpl
+from plugrad.learner.shape_check import record_ops
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import ActorCritic, Network
+from plugrad.ops import Variable
+from plugrad.training import OnPolicyTraining, Training
+from plugrad.types import Array, ModuleID
+
+log = logging.getLogger("plugrad")
+
+
+@hookimpl
+def get_default_rl_module_spec(config: Any) -> RLModuleSpec:
+    """The built-in policy and value networks, as `config.model_config` says."""
+    return RLModuleSpec(model_config=config.model_config)
+
+
+@hookimpl
+def build_network(module_spec: RLModuleSpec) -> Network:
+    """Policy and value networks."""
+    return ActorCritic(module_spec)
+
+
+@hookimpl
+def get_learner_connectors(config: Any) -> list[Any]:
+    """None."""
+    return []
+
+
+@hookimpl
+def get_exploration_inputs(fwd_out: Mapping[str, Array]) -> Array:
+    """The distribution of the policy itself."""
+    return fwd_out[Columns.ACTION_DIST_INPUTS]
+
+
+@hookimpl
+def get_training_class() -> type[Training]:
+    """Sample, update, forget."""
+    return OnPolicyTraining
+
+
+@hookimpl
+def get_target_parameters(learner: Any, module_id: ModuleID, config: Any) -> Collection[str]:
+    """None."""
+    return ()
+
+
+@hookimpl
+def should_module_be_updated(learner: Any, module_id: ModuleID, multi_agent_batch: Any) -> bool:
+    """`config.policies_to_train`: None means all."""
+    trained = learner.config.policies_to_train
+    return trained is None or module_id in trained
+
+
+@hookimpl
+def before_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+    """Nothing."""
+
+
+@hookimpl
+def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+    """Move learning rates and scheduled coefficients to `num_env_steps_sampled_lifetime`, if it is given."""
+    timestep = timesteps.get("num_env_steps_sampled_lifetime")
+    if timestep is None:
+        return
+    for each in learner.registered_optimizers.values():
+        if each.schedule is not None:
+            learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
+    for coefficients in learner.coefficients.values():
+        coefficients.move_to(timestep)
+
+
+@hookimpl
+def get_buffers() -> Mapping[str, Variable]:
+    """None: modules are parameters."""
+    return {}
+
+
+@hookimpl
+def watch_operations(learner: Any) -> AbstractContextManager[list[Operation]]:
+    """Calls of `learner.ops`, and the results of arithmetic that are given to them."""
+    log.info(
+        "backend %s does not answer watch_operations: wrong broadcasts are found where their result goes through "
+        "learner.ops, and not in code that is the framework's own throughout",
+        learner.config.backend,
+    )
+    return record_ops(learner)

@@ -1,0 +1,326 @@
+"""One call of `Learner.update`: check, prepare, run, report; and undo, if anything goes wrong.
+
+Everything here happens once per update, outside the compiled program. Knows no framework.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from numbers import Real
+from time import perf_counter
+from typing import Any
+
+from plugrad import batch as batches
+from plugrad.batch.sequences import SampleCount
+from plugrad.columns import Columns
+from plugrad.errors import BatchError
+from plugrad.hooks.backend_spec import Program
+from plugrad.learner import nonfinite
+from plugrad.learner.buffers import average
+from plugrad.learner.checkpointing import TIMESTEP
+from plugrad.learner.connectors import run_pipeline
+from plugrad.learner.data_parallel import all_reduce_metrics, barrier, shard, with_part_weights
+from plugrad.learner.minibatches import (
+    MinibatchSpec,
+    chunks,
+    indices,
+    on_host,
+    pad_minibatches,
+    pad_rows,
+)
+from plugrad.learner.nonfinite import NONFINITE
+from plugrad.learner.snapshot import Snapshot, state_variables
+from plugrad.learner.step import Reads, make_step
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+
+
+class UpdateRun:
+    """The updates of one learner; keeps the programs that were made for its batches.
+
+    Args:
+        learner: the learner, with modules and optimizers.
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._programs: dict[Any, tuple[Program, Reads]] = {}
+
+    def minibatch_spec(
+        self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
+    ) -> MinibatchSpec:
+        """The arguments of one call over the settings of the config."""
+        config = self._learner.config
+        return MinibatchSpec(
+            config.minibatch_size if minibatch_size is None else minibatch_size,
+            config.num_epochs if num_epochs is None else num_epochs,
+            config.shuffle_batch_per_epoch if shuffle is None else shuffle,
+            total,
+            config.accumulate,
+        )
+
+    def run(
+        self,
+        batch: Any,
+        episodes: Sequence[Any] | None,
+        timesteps: Mapping[str, int] | None,
+        spec: MinibatchSpec,
+    ) -> dict[ModuleID, dict[str, Any]]:
+        """See `Learner.update`."""
+        learner, clock = self._learner, _Clock()
+        _check_timesteps(timesteps)
+        undo = Snapshot(learner)
+        try:
+            columns, units_of = prepare_batch(learner, self.columns(batch, episodes))
+            rows = {module_id: each.steps for module_id, each in units_of.items()}
+            columns = self._trained(columns, rows, batch)
+            clock.lap("connectors")
+            learner.notify("update_begun", timesteps=timesteps)
+            learner.metrics.begin_update()
+            learner.before_gradient_based_update(timesteps=timesteps or {})
+            units_of = {module_id: units_of[module_id] for module_id in columns}
+            self._train(columns, units_of, spec, clock, undo)
+            learner.weights_version += 1
+            self._count(rows, columns, batch, timesteps or {})
+            learner.after_gradient_based_update(timesteps=timesteps or {})
+            clock.lap("results")
+            results = self._results(rows, columns, clock)
+            learner.notify("update_ended", results=results)
+            barrier(
+                learner
+            )  # last: a learner of a group that raises anywhere before it undoes the update on all
+        except BaseException:
+            undo.restore()
+            learner.weights_version += 1
+            raise
+        return results
+
+    def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
+        """A batch by module, from one of its forms or from episodes."""
+        if (batch is None) == (episodes is None):
+            given = "neither" if batch is None else "both"
+            raise BatchError(f"update() takes a batch or episodes; found {given}")
+        if episodes is None:
+            return batches.by_module(batch)
+        learner = self._learner
+        return batches.by_module(run_pipeline(learner.connectors, learner, {}, episodes))
+
+    def _trained(self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any) -> batches.Batch:
+        learner = self._learner
+        trainable = learner.trainable_module_ids
+        trained = {
+            module_id: each
+            for module_id, each in columns.items()
+            if rows[module_id]
+            and module_id in trainable
+            and learner.should_module_be_updated(module_id, batch)
+        }
+        if not trained:
+            raise _nothing_to_train(learner, rows)
+        return trained
+
+    def _train(
+        self,
+        columns: batches.Batch,
+        units_of: Mapping[ModuleID, SampleCount],
+        spec: MinibatchSpec,
+        clock: "_Clock",
+        undo: Snapshot,
+    ) -> None:
+        learner = self._learner
+        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in units_of}
+        order = indices(units_of, spec, streams)
+        program, reads = self._program(columns)
+        finite = self._finite_minibatches(columns, order, partial(self._run, program, spec), reads, undo)
+        clock.lap("convert")
+        num_steps, num_minibatches = _length(finite), _length(order)
+        means = self._run(program, spec, columns, finite) if num_steps else nonfinite.no_losses(columns)
+        learner.update_mode = f"{program.mode}: {program.reason}"
+        num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
+        if num_bad and learner.config.nonfinite == "raise":
+            parameters = self._parameters_not_finite(spec, columns, finite, undo)
+            raise nonfinite.step_error(num_bad, num_steps, means, parameters)
+        nonfinite.take_means(learner, means, num_bad, num_steps)
+        nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
+        clock.lap("update")
+
+    def _run(
+        self, program: Program, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array]
+    ) -> dict[str, Array]:
+        """The metrics' means over these minibatches, which are trained."""
+        learner = self._learner
+        if learner.collective is not None:
+            columns, order = shard(learner.collective, _on_host(learner, columns), order, spec.accumulate)
+        columns, order = with_part_weights(columns, order, spec.accumulate)
+        if program.static_minibatches:
+            columns, order = pad_minibatches(columns, order, spec.accumulate)
+        means = all_reduce_metrics(learner, self._means(program, columns, order), columns)
+        average(learner, columns)
+        return means
+
+    def _means(
+        self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]
+    ) -> dict[str, Array]:
+        learner, num_steps = self._learner, _length(order)
+        if program.static_shapes:
+            hosted = _on_host(learner, columns)
+            columns = {m: {c: pad_rows(values) for c, values in each.items()} for m, each in hosted.items()}
+        converted, means = learner._convert_batch_type(columns), dict[str, Array]()
+        for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
+            found = program.run(converted, learner._convert_batch_type(piece), steps)
+            for name, mean in learner._convert_to_numpy(found).items():
+                means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
+        return means
+
+    def _finite_minibatches(
+        self,
+        columns: batches.Batch,
+        order: Mapping[ModuleID, Array],
+        run: Callable[[batches.Batch, Mapping[ModuleID, Array]], Any],
+        reads: Reads,
+        undo: Snapshot,
+    ) -> Mapping[ModuleID, Array]:
+        """The minibatches that are finite in the columns that are read; an error if others are not to be skipped."""
+        bad = nonfinite.bad_rows(self._learner, columns)
+        if bad and not reads:
+            run(columns, order)  # for nothing but to see what is read
+            undo.restore_variables()
+        bad = {where: rows for where, rows in bad.items() if where in reads}
+        if bad and self._learner.config.nonfinite == "raise":
+            raise nonfinite.batch_error(columns, bad)
+        return nonfinite.without(order, bad) if bad else order
+
+    def _parameters_not_finite(
+        self, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array], undo: Snapshot
+    ) -> list[ParamRef]:
+        """Take the same steps once more and look at the gradient of each parameter."""
+        learner = self._learner
+        undo.restore_variables()
+        learner.names_parameters = True
+        try:
+            program, _ = self._program(columns, naming=True)
+            return nonfinite.parameters_in(self._run(program, spec, columns, order))
+        finally:
+            learner.names_parameters = False
+
+    def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
+        """The program for such columns, and what it reads of them, which is known once it was run."""
+        learner = self._learner
+        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
+        if key not in self._programs:
+            reads: Reads = set()
+            mode = "none" if naming else learner.config.compile
+            program = learner._compile_update(make_step(learner, reads), state_variables(learner), mode)
+            self._programs[key] = program, reads
+        return self._programs[key]
+
+    def _count(
+        self,
+        rows: Mapping[ModuleID, int],
+        columns: batches.Batch,
+        batch: Any,
+        timesteps: Mapping[str, int],
+    ) -> None:
+        steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
+        steps[f"num_env_steps_trained/{ALL_MODULES}"] = batches.env_steps_of(batch) or max(
+            rows[module_id] for module_id in columns
+        )
+        counters = self._learner.counters
+        for key, number in steps.items():
+            name, module_id = key.split("/", 1)
+            lifetime = f"{name}_lifetime/{module_id}"
+            counters[lifetime] = counters.get(lifetime, 0) + number
+            self._learner.register_metric(module_id, name, number)
+            self._learner.register_metric(module_id, f"{name}_lifetime", counters[lifetime])
+        counters["weights_seq_no"] = counters.get("weights_seq_no", 0) + 1
+        if TIMESTEP in timesteps:
+            counters[TIMESTEP] = int(timesteps[TIMESTEP])
+
+    def _results(
+        self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock"
+    ) -> dict[ModuleID, dict[str, Any]]:
+        learner = self._learner
+        self._report(rows, columns, clock)
+        metrics = learner.metrics.results
+        losses = {each: metrics[each][TOTAL_LOSS_KEY] for each in columns if TOTAL_LOSS_KEY in metrics[each]}
+        results: dict[ModuleID, dict[str, Any]] = learner.compile_results(
+            batch=columns, fwd_out={}, loss_per_module=losses, metrics_per_module=metrics
+        )
+        learner._check_result(results)
+        return results
+
+    def _report(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
+        learner = self._learner
+        learner.register_metric(ALL_MODULES, "weights_seq_no", learner.counters["weights_seq_no"])
+        learner.register_metric(
+            ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values())
+        )
+        sizes: dict[ModuleID, int] = {}
+        for module_id in columns:
+            learner.register_metric(module_id, "weights_seq_no", learner.counters["weights_seq_no"])
+        for each in learner.registered_optimizers.values():
+            if each.module_id in (ALL_MODULES, *columns):
+                sizes[each.module_id] = sizes.get(each.module_id, 0) + each.layout.size
+                rate = learner._get_optimizer_lr(each.optimizer)
+                learner.register_metric(each.module_id, f"{each.name}_learning_rate", rate)
+        for module_id, size in sizes.items():
+            learner.register_metric(module_id, "num_trainable_parameters", size)
+        for stage, seconds in clock.laps.items():
+            learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
+
+
+def _nothing_to_train(learner: Any, rows: Mapping[ModuleID, int]) -> BatchError:
+    """Why no module of a batch is trained: no rows are left, or nobody wants those that there are."""
+    if not any(rows.values()):
+        module_id = next(iter(rows))
+        return BatchError(
+            f"nothing to train: loss_mask hides every row of {', '.join(rows)}",
+            module_id=module_id,
+            column=Columns.LOSS_MASK,
+            expected="at least 1 row that loss_mask shows",
+            found=dict(rows),
+        )
+    trained = learner.config.policies_to_train
+    why = "should_module_be_updated says no" if trained is None else f"policies_to_train={trained!r}"
+    return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
+
+
+def _check_timesteps(timesteps: Any) -> None:
+    good = timesteps is None or isinstance(timesteps, Mapping)
+    if not good or not all(isinstance(each, Real) for each in (timesteps or {}).values()):
+        raise BatchError(
+            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
+            module_id=None,
+            column=None,
+            expected="numbers by name",
+            found=timesteps,
+        )
+    if timesteps and TIMESTEP not in timesteps:
+        raise BatchError(
+            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
+            "give it too, or leave timesteps out to keep the schedules where they are",
+            module_id=None,
+            column=None,
+            expected=TIMESTEP,
+            found=list(timesteps),
+        )
+
+
+def _length(order: Mapping[ModuleID, Array]) -> int:
+    """How many minibatches."""
+    return len(next(iter(order.values())))
+
+
+class _Clock:
+    """Seconds of each stage of an update."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = perf_counter()
+        self.laps[stage] = now - self._last
+        self._last = now
+
+
+def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
+    return {module_id: on_host(learner, each) for module_id, each in columns.items()}

@@ -1,0 +1,15 @@
+"""The built-in networks, written once over `Ops`: encoders, an LSTM, policy and value heads."""
+
+from plugrad.networks.actor_critic import (
+    ActorCritic,
+    Network,
+    action_inputs,
+    lstm_cell_size,
+)
+
+__all__ = [
+    "ActorCritic",
+    "Network",
+    "action_inputs",
+    "lstm_cell_size",
+]

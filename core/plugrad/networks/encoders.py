@@ -1,0 +1,156 @@
+"""Towers: hidden layers from observations to features, chosen by an observation space and `model_config`.
+
+Convolutions, if there are filters, and dense layers on top. Knows no actions, values or frameworks.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.errors import ConfigError
+from plugrad.networks.conv_filters import SMALLEST_IMAGE, channels_first, conv_filters, is_image, map_shapes
+from plugrad.networks.layers import (
+    ACTIVATIONS,
+    HIDDEN_GAIN,
+    Parameter,
+    convolution,
+    dense,
+    layer_parameters,
+    reshape_inner,
+)
+from plugrad.ops import Ops
+from plugrad.types import Tensor
+
+
+class Encoder:
+    """One design of hidden layers, which a network may use several times under different names.
+
+    Args:
+        space: of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary.
+        config: all keys of `model_config`.
+
+    Attributes:
+        filters: (out channels, kernel, stride) of each convolution; empty for none.
+        width: number of features.
+
+    Raises:
+        ConfigError: for spaces or settings that it cannot serve.
+    """
+
+    def __init__(self, space: gym.Space[Any] | None, config: Mapping[str, Any]) -> None:
+        self._shape = _shape(space)
+        self._choices = _choices(space)
+        self._scale = _scale(space)
+        self.filters = conv_filters(config["conv_filters"], self._shape)
+        self._channels_first = channels_first(self._shape)
+        self._maps = map_shapes(
+            (*self._shape[1:], self._shape[0]) if self._channels_first else self._shape, self.filters
+        )
+        self._widths = (prod(self._maps[-1]), *_hiddens(config["fcnet_hiddens"]))
+        self.width = self._widths[-1]
+        self._activation = _activation(config, "fcnet_activation")
+        self._conv_activation = _activation(config, "conv_activation")
+        if config["conv_filters"] is None and is_image(space) and not self.filters:
+            _refuse_image(self._shape)
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """`<name>.conv.<i>.*`, then `<name>.<i>.*`."""
+        convolutions = [
+            (f"{name}.conv.{n}", (kernel, kernel, self._maps[n][-1], outputs))
+            for n, (outputs, kernel, _) in enumerate(self.filters)
+        ]
+        denses = [(f"{name}.{n}", widths) for n, widths in enumerate(pairwise(self._widths))]
+        return [
+            parameter
+            for layer, weight in [*convolutions, *denses]
+            for parameter in layer_parameters(layer, weight, HIDDEN_GAIN)
+        ]
+
+    def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
+        """Observations as float32 for the first layer: one-hot or scaled, flat unless there are convolutions."""
+        if isinstance(self._choices, int):
+            return ops.one_hot(obs, self._choices)
+        if self._choices:
+            return ops.concat([ops.one_hot(obs[..., n], each) for n, each in enumerate(self._choices)], -1)
+        x = ops.cast(obs, "float32")  # integers are good observations of a Box
+        if self._scale is not None:
+            x = x * self._scale
+        if self.filters or len(self._shape) == 1:
+            return x
+        return reshape_inner(ops, x, len(self._shape), (prod(self._shape),))
+
+    def features(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+        """[..., width] of prepared observations."""
+        if self.filters:
+            x = self._convolve(ops, weights, name, x)
+        activate = ACTIVATIONS[self._activation](ops)
+        for n in range(len(self._widths) - 1):
+            x = activate(dense(ops, weights, f"{name}.{n}", x))
+        return x
+
+    def _convolve(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+        activate = ACTIVATIONS[self._conv_activation](ops)
+        leading = ops.shape(x)[:-3]
+        x = ops.reshape(x, (-1, *self._shape))  # sequences are images one after the other
+        if self._channels_first:
+            x = ops.permute_dims(x, (0, 2, 3, 1))
+        for n, (_, _, stride) in enumerate(self.filters):
+            x = activate(convolution(ops, weights, f"{name}.conv.{n}", x, stride))
+        rows = (-1, *leading[1:]) if leading else ()
+        return ops.reshape(x, (*rows, self._widths[0]))
+
+
+def _shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
+    """Of a prepared observation."""
+    if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
+        return tuple(space.shape)
+    if isinstance(space, gym.spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, gym.spaces.MultiDiscrete) and len(space.shape) == 1:
+        return (int(space.nvec.sum()),)
+    raise ConfigError(
+        f"observation space {space}: the built-in networks take Box, Discrete, MultiDiscrete [n] and MultiBinary. "
+        "Environments are flattened by themselves; in batches of your own flatten others by gymnasium.spaces.flatten "
+        "and give the module gymnasium.spaces.flatten_space(...), or give a module_class"
+    )
+
+
+def _refuse_image(shape: tuple[int, ...]) -> NoReturn:
+    raise ConfigError(
+        f"observations {list(shape)} of uint8 are images, and there are no built-in convolutions for them: those are "
+        f"for [height, width, channels] and [channels, height, width] of {SMALLEST_IMAGE}x{SMALLEST_IMAGE} and more. "
+        "Give model_config conv_filters = [[16, 4, 2], ...] for [height, width, channels], conv_filters = [] for dense "
+        f"layers on all {prod(shape)} numbers, or a module_class; or change the images, such as with "
+        "gymnasium.wrappers.ResizeObservation",
+        found=list(shape),
+    )
+
+
+def _choices(space: gym.Space[Any] | None) -> int | tuple[int, ...]:
+    """How many values an observation that becomes one-hot has, or each entry of it; empty where it stays as it is."""
+    if isinstance(space, gym.spaces.Discrete):
+        return int(space.n)
+    return tuple(map(int, space.nvec)) if isinstance(space, gym.spaces.MultiDiscrete) else ()
+
+
+def _scale(space: gym.Space[Any] | None) -> float | None:
+    """uint8 is divided by the highest bound of its space, 255 for images."""
+    if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8:
+        return 1.0 / max(1, int(np.max(space.high)))
+    return None
+
+
+def _activation(config: Mapping[str, Any], key: str) -> str:
+    if config[key] in ACTIVATIONS:
+        return str(config[key])
+    raise ConfigError(f"{key}={config[key]!r}: use one of {', '.join(ACTIVATIONS)}")
+
+
+def _hiddens(hiddens: Any) -> tuple[int, ...]:
+    if isinstance(hiddens, list | tuple) and all(isinstance(each, int) and each > 0 for each in hiddens):
+        return tuple(hiddens)
+    raise ConfigError(f"fcnet_hiddens={hiddens!r}: must be a list of whole numbers above 0, such as [64, 64]")

@@ -1,0 +1,65 @@
+"""A layer with a memory: the LSTM of the built-in networks, over ops. Knows no spaces, settings or columns.
+
+Its parameters are `<name>.input_weight` (in, 4 cells), `<name>.recurrent_weight` (cells, 4 cells) and `<name>.bias`
+(4 cells); the columns of each are those of the input gate, the forget gate, the output gate and the candidate, in this
+order.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from plugrad.networks import initializers
+from plugrad.networks.layers import Parameter
+from plugrad.ops import Ops
+from plugrad.types import Array, Tensor
+
+State: TypeAlias = tuple[Tensor, Tensor]
+"""`h`, what the layer put out last, and `c`, what its cells hold: [B, cells] each."""
+
+FORGET_BIAS = 1.0
+"""First bias of the forget gates: a new network remembers (Gers et al. 2000, section 4; Jozefowicz et al. 2015)."""
+
+
+def lstm_parameters(name: str, inputs: int, cells: int) -> list[Parameter]:
+    """Orthogonal weights; biases 0, those of the forget gates `FORGET_BIAS`."""
+    return [
+        Parameter(f"{name}.input_weight", (inputs, 4 * cells), initializers.orthogonal, 1.0),
+        Parameter(f"{name}.recurrent_weight", (cells, 4 * cells), initializers.orthogonal, 1.0),
+        Parameter(f"{name}.bias", (4 * cells,), _forget_bias, FORGET_BIAS),
+    ]
+
+
+def _forget_bias(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:
+    """The generator is not used."""
+    cells = shape[0] // 4
+    bias = np.zeros(shape, np.float32)
+    bias[cells : 2 * cells] = value
+    return bias
+
+
+def lstm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, state: State) -> tuple[Tensor, State]:
+    """Go through sequences `x` [B, T, in] from `state`; returns the outputs [B, T, cells] and the last state.
+
+        i, f, o = sigmoid(x_t U + h W + b)      g = tanh(x_t U + h W + b)
+        c = f c + i g                           h = o tanh(c)
+
+    Source: Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers, Schmidhuber and
+    Cummins, "Learning to Forget: Continual Prediction with LSTM", 2000, equations 3 to 8; no peepholes.
+    """
+    recurrent = weights[f"{name}.recurrent_weight"]
+    cells = ops.shape(recurrent)[0]
+    # What does not depend on the state is one product for all steps.
+    inputs = ops.linear(x, weights[f"{name}.input_weight"], weights[f"{name}.bias"])
+
+    def step(carry: State, inputs: Tensor) -> tuple[State, Tensor]:
+        h, c = carry
+        gates, candidate = ops.split(inputs + ops.matmul(h, recurrent), (3 * cells, cells), -1)
+        i, f, o = ops.split(ops.sigmoid(gates), (cells, cells, cells), -1)
+        c = f * c + i * ops.tanh(candidate)
+        h = o * ops.tanh(c)
+        return (h, c), h
+
+    last, outputs = ops.scan(step, state, ops.permute_dims(inputs, (1, 0, 2)))
+    return ops.permute_dims(outputs, (1, 0, 2)), last

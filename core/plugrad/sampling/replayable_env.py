@@ -1,0 +1,128 @@
+"""An environment whose running episode can be saved as data and lived through again.
+
+Environments cannot be saved: what they hold is anybody's. But Gymnasium's contract says that an episode is
+determined by the seed of its reset and by the actions, and these are data. So a resumed run goes on in
+the middle of its episodes, as if it had never been interrupted. Knows Gymnasium; nothing of policies or
+learners.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.sampling.contract import Contract
+from plugrad.types import Array
+
+_FLAGS = frozenset({bool, np.bool_})
+
+MAX_ACTIONS = 10_000
+"""A longer episode is not recorded: repeating takes long, and one without end would fill the memory."""
+
+
+class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """Seeds every episode by itself and remembers the actions of the running one.
+
+    Episode `k` after `reset(seed=s)` is seeded by the pair `(s, k)`: resets without a seed, as vector
+    environments do them, begin the next episode of the same series. Without any seed the series is drawn
+    from the system.
+
+    Args:
+        env: with a Box of observations.
+        name: of the environment, for errors.
+        index: its place among others, for errors.
+
+    Raises:
+        EnvContractError: by `reset` and `step`, if the environment does not keep Gymnasium's contract.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], *, name: str = "the environment", index: int = 0) -> None:
+        super().__init__(env)
+        self._contract = Contract(name, index, env.observation_space)  # type: ignore[arg-type]
+        self._series: int | None = None
+        self._episode = 0
+        self._actions: list[Any] | None = None
+        self._is_first = True
+        self._start: Any = None
+        self._answer: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a new series if a seed is given, else the next episode of the present one."""
+        if seed is not None or self._series is None:
+            self._series = int(np.random.SeedSequence(seed).generate_state(1)[0])
+            self._episode = -1
+        self._episode += 1
+        return self._begin(options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Remember the action and take the step."""
+        if self._actions is not None:
+            self._actions.append(action)
+            if len(self._actions) > MAX_ACTIONS:
+                self._actions = None
+        try:
+            self._answer = answer = self.env.step(action)
+        except Exception as error:
+            self._contract.explain("step()", error)
+            raise
+        # The whole contract is looked at in the first step; later only what nobody else would notice.
+        if (
+            self._is_first
+            or type(answer) is not tuple
+            or len(answer) != 5
+            or answer[2].__class__ not in _FLAGS
+            or answer[3].__class__ not in _FLAGS
+        ):
+            self._is_first = False
+            return self._contract.checked_step(answer)
+        return answer
+
+    def check_last_answers(self) -> None:
+        """Look at the whole of what the last reset and the last step returned.
+
+        Raises:
+            EnvContractError: it is not what Gymnasium asks for.
+        """
+        if self._start is not None:
+            self._contract.checked_reset(self._start)
+        if self._answer is not None:
+            self._contract.checked_step(self._answer)
+
+    def get_state(self) -> dict[str, Any]:
+        """The running episode: the series, its number in it, and its actions (None: too many to repeat)."""
+        actions = None if self._actions is None else np.array(self._actions, self.action_space.dtype)
+        return {"series": self._series, "episode": self._episode, "actions": actions}
+
+    def set_state(self, state: Mapping[str, Any]) -> Array | None:
+        """Live through the episode again, of which the actions were saved.
+
+        Returns:
+            The last observation, to be compared with the one that was saved; None if the environment
+            does not do the same again (it ended on the way): `reset()` it then.
+        """
+        self._series, self._episode = int(state["series"]), int(state["episode"])
+        observation, _ = self._begin(None)
+        for action in state["actions"]:
+            observation, _, terminated, truncated, _ = self.step(action)
+            if terminated or truncated:
+                return None
+        return np.asarray(observation)
+
+    def _begin(self, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        self._actions = []
+        try:
+            self._start = answer = self.env.reset(seed=self._episode_seed(), options=options)
+        except Exception as error:
+            self._contract.explain("reset()", error)
+            raise
+        if self._is_first or type(answer) is not tuple or len(answer) != 2 or type(answer[1]) is not dict:
+            return self._contract.checked_reset(answer)
+        return answer
+
+    def _episode_seed(self) -> int:
+        # All different for 2**31 episodes, as the factor is odd, and small enough for simulators in C.
+        # They need not look random: generators mix their seeds themselves.
+        return ((self._series or 0) + self._episode * 0x9E3779B1) % 2**31
