@@ -26,6 +26,7 @@ from plugrad.learner.minibatches import (
     on_host,
     pad_minibatches,
     pad_rows,
+    prepare_batch,
 )
 from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.snapshot import Snapshot, state_variables
