@@ -16,7 +16,7 @@ from needs import backends_under_test
 from plugrad.types import Array, Tensor
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A suite that a script runs in the background inherits an ignored Ctrl-C, and so would the processes that tests interrupt.
+    # A suite that a script starts in the background inherits an ignored Ctrl-C; so would what the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["plugrad.testing.fixtures", "skips"]

@@ -9,7 +9,7 @@ from learning import ValueLearner, digest, ppo_batch, ppo_config, value_config, 
 from plugrad import DEFAULT_MODULE_ID
 from plugrad.batch.sequences import SampleCount
 from plugrad.errors import NonFiniteError
-from plugrad.learner.data_parallel import WEIGHTS, share
+from plugrad.learner.data_parallel import WEIGHTS, shard
 from plugrad.learner.minibatches import MinibatchSpec, indices
 from plugrad.rng_streams import stream
 
@@ -111,7 +111,7 @@ class Seat:
 def test_learners_of_a_group_share_each_of_the_minibatches(size, learners):
     columns = {P: {"obs": np.arange(48)}}
     order = indices({P: SampleCount(48, 48)}, MinibatchSpec(size, accumulate=3), {P: stream(0)})
-    shares = [share(Seat(rank, learners), columns, order, 3) for rank in range(learners)]
+    shares = [shard(Seat(rank, learners), columns, order, 3) for rank in range(learners)]
     weights = np.stack([carried[WEIGHTS][P] for carried, _ in shares])
     np.testing.assert_allclose(weights.sum(0), 1.0)
     for part in range(3):

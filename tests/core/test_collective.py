@@ -159,7 +159,7 @@ def test_a_process_that_is_killed_or_stopped_is_no_hang(kind, how):
     os.kill(process.pid, how)
     begun = time.monotonic()
     with pytest.raises((CollectiveError, LearnerTimeoutError)):
-        collections.deque(iter(collective.meet, "never"), 0)
+        collections.deque(iter(collective.barrier, "never"), 0)
     assert time.monotonic() - begun < 3
     process.kill()
     process.join()

@@ -10,6 +10,7 @@ import pytest
 
 import plugrad
 from plugrad.algorithm import Algorithm
+from plugrad.deprecation import renamed
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.testing.tiny_learners import tiny_learner
 
@@ -42,7 +43,8 @@ ROOMS = (
 
 def members(cls: type) -> set[str]:
     """Public ones, and the methods with an underscore that are hooks: subclasses override them."""
-    return {name for name in dir(cls) if not name.startswith("_")} | hook_methods(cls).keys()
+    older = {name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, renamed)}
+    return {name for name in dir(cls) if not name.startswith("_")} | hook_methods(cls).keys() | older
 
 
 def overridable(cls: type) -> set[str]:

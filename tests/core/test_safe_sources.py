@@ -57,10 +57,10 @@ REASONS = {
         "plugrad/group/env_runners.py",
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
-    ("plugrad/group/members.py", "cloudpickle"): "between processes of one group: the config for its actors",
-    ("plugrad/group/replies.py", "pickle"): "between processes of one group: exceptions of the user's code",
+    ("plugrad/group/worker_group.py", "cloudpickle"): "between processes of one group: the config for its actors",
+    ("plugrad/group/messages.py", "pickle"): "between processes of one group: exceptions of the user's code",
     (
-        "plugrad/group/replies.py",
+        "plugrad/group/messages.py",
         "cloudpickle",
     ): "between processes of one group: exceptions of the user's code",
 }
