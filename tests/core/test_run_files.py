@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from threading import Thread
 
 import malicious_runs
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from tiny_runs import TINY
 
 from plugrad.cli import main
+from plugrad.cli.metrics_files import read_rows
 
 ROW = b'{"training_iteration":1,"num_env_steps_sampled_lifetime":8}\n'
 
@@ -61,6 +63,26 @@ def test_metrics_that_are_no_file_are_named_and_nobody_waits_for_them(
     plant(run / "metrics.jsonl")
     refused(resume(run), f"{run}/metrics.jsonl")
     refused(plugrad("plot", run), f"{run}/metrics.jsonl")
+
+
+def test_metrics_can_be_read_while_a_run_writes_them(tmp_path: Path) -> None:
+    path, lines = tmp_path / "metrics.jsonl", [ROW.replace(b":8}", b":%d}" % n) for n in range(400)]
+
+    def write() -> None:
+        with path.open("ab", buffering=0) as file:
+            for line in lines:  # as the system may show a line to others: one half, then the other
+                file.write(line[:20])
+                file.write(line[20:])
+
+    writer = Thread(target=write)
+    writer.start()
+    lengths = [0]
+    while lengths[-1] < len(lines):
+        steps = [row["num_env_steps_sampled_lifetime"] for row in read_rows(path)]
+        assert steps == list(range(len(steps)))
+        assert len(steps) >= lengths[-1]
+        lengths.append(len(steps))
+    writer.join()
 
 
 @pytest.mark.parametrize("command", [["eval", "--episodes=1"], ["record", "--episodes=1"], ["inspect"]])

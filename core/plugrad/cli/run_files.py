@@ -34,7 +34,7 @@ def read_text(path: Path, max_bytes: int) -> str:
 
 
 def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
-    """The lines of a file, each with its end.
+    """The lines of a file, each with its end. A line without an end is the last: whoever writes the file may go on.
 
     Args:
         path: of a regular file, or of a link to one.
@@ -49,6 +49,8 @@ def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
                 if len(line) > max_bytes:
                     raise ConfigError(f"{path} has a line of more than {max_bytes} bytes")
                 yield line
+                if not line.endswith(b"\n"):
+                    return  # what is written now is its rest, and no line
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
 
