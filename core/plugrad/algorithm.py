@@ -48,6 +48,7 @@ class Algorithm:
 
     Attributes:
         env_runner: samples `config.env`; None if the config `is_offline`.
+        run_directory: where `plugrad train` keeps the run, for listeners that write files; None elsewhere.
         stop_reason: what `ask_to_stop` was told; who calls `train()` in a loop should look at it.
     """
 
@@ -55,6 +56,7 @@ class Algorithm:
         config = config.debugging(seed=fresh_seed() % 2**31) if config.seed is None else config
         self.config = with_spaces(config)
         self.iteration = 0
+        self.run_directory: str | None = None
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
         self._acting = self.learner_group.acting_learner

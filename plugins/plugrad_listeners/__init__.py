@@ -9,6 +9,14 @@ from plugrad_listeners.early_stopping import EarlyStopping
 from plugrad_listeners.entropy_bonus import EntropyBonus
 from plugrad_listeners.gradient_noise_scale import GradientNoiseScale
 from plugrad_listeners.mlflow_logger import MlflowLogger
+from plugrad_listeners.tensorboard_logger import TensorboardLogger
 from plugrad_listeners.wandb_logger import WandbLogger
 
-__all__ = ["EarlyStopping", "EntropyBonus", "GradientNoiseScale", "MlflowLogger", "WandbLogger"]
+__all__ = [
+    "EarlyStopping",
+    "EntropyBonus",
+    "GradientNoiseScale",
+    "MlflowLogger",
+    "TensorboardLogger",
+    "WandbLogger",
+]

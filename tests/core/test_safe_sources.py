@@ -57,7 +57,10 @@ REASONS = {
         "plugrad/group/env_runners.py",
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
-    ("plugrad/group/worker_group.py", "cloudpickle"): "between processes of one group: the config for its actors",
+    (
+        "plugrad/group/worker_group.py",
+        "cloudpickle",
+    ): "between processes of one group: the config for its actors",
     ("plugrad/group/messages.py", "pickle"): "between processes of one group: exceptions of the user's code",
     (
         "plugrad/group/messages.py",

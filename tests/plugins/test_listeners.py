@@ -5,14 +5,24 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import needs
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from learning import ppo_batch, ppo_config, value_config
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
+from plugrad.cli import main
 from plugrad.errors import MissingFrameworkError
 from plugrad.hooks.registry import list_plugins, load_listeners
-from plugrad_listeners import EarlyStopping, EntropyBonus, GradientNoiseScale, MlflowLogger, WandbLogger
+from plugrad_listeners import (
+    EarlyStopping,
+    EntropyBonus,
+    GradientNoiseScale,
+    MlflowLogger,
+    TensorboardLogger,
+    WandbLogger,
+)
 from plugrad_listeners.gradient_noise_scale import noise_and_signal
 from plugrad_ppo import PPOConfig
 
@@ -226,18 +236,47 @@ def test_runs_that_share_a_listener_do_not_share_what_was_best():
 # --- loggers ---
 
 
-@pytest.mark.parametrize(("package", "logger"), [("wandb", WandbLogger), ("mlflow", MlflowLogger)])
-def test_a_logger_without_its_package_says_what_to_install(package, logger, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "package", "logger"),
+    [
+        ("wandb", "wandb", WandbLogger),
+        ("mlflow", "mlflow", MlflowLogger),
+        ("tensorboard", "tensorboardX", TensorboardLogger),
+    ],
+)
+def test_a_logger_without_its_package_says_what_to_install(name, package, logger, monkeypatch):
     if find_spec(package):  # as where it is not installed
         monkeypatch.setattr("plugrad_listeners.numbers.find_spec", lambda name: None)
-    trained, asked = algorithm(), rf'needs {package}: pip install "plugrad\[{package}\]"'
+    trained, asked = algorithm(), rf'needs {package}: pip install "plugrad\[{name}\]"'
     results = trained.train()
     with pytest.raises(MissingFrameworkError, match=asked):
         logger().iteration_ended(trained, results)
     logger().algorithm_stopped(trained)  # nothing was begun
     if not find_spec(package):
         with pytest.raises(MissingFrameworkError, match=asked):
-            load_listeners((package,))
+            load_listeners((name,))
+
+
+def test_the_option_for_tensorboard_without_tensorboardx_fails_before_a_run_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("plugrad.hooks.registry.is_installed", lambda name: name != "tensorboardX")
+    command = ["train", "--backend=numpy", "--tensorboard", f"--out={tmp_path / 'run'}"]
+    done = CliRunner().invoke(main, command, prog_name="plugrad")
+    assert done.exit_code == 1
+    assert done.stderr.endswith('needs tensorboardX: pip install "plugrad[tensorboard]"\n')
+    assert not (tmp_path / "run").exists()
+
+
+def test_tensorboard_events_go_where_the_run_is_or_where_one_says(tmp_path):
+    needs.extra("tensorboardX")
+    logger = TensorboardLogger(logdir=str(tmp_path / "events"))
+    runs = [algorithm(), algorithm()]
+    runs[1].run_directory = str(tmp_path / "run")
+    for each, listener in zip(runs, (logger, TensorboardLogger()), strict=True):
+        listener.iteration_ended(each, each.train())
+        listener.algorithm_stopped(each)
+    for place in ("events", "run"):
+        (file,) = (tmp_path / place).glob("events.out.tfevents.*")
+        assert b"num_env_steps_sampled_lifetime" in file.read_bytes()
 
 
 # --- by name ---
@@ -254,6 +293,7 @@ def test_all_of_them_load_by_name_and_fit_their_hooks():
         "entropy-bonus",
         "gradient-noise-scale",
         "mlflow",
+        "tensorboard",
         "wandb",
     ]
     names = tuple(each.name for each in ours if each.requires is None)

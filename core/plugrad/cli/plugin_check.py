@@ -16,7 +16,7 @@ from plugrad.hooks.registry import (
     load_algorithm,
     load_backend,
     load_command,
-    load_listeners,
+    load_listener,
     obstacle,
     use_plugin,
 )
@@ -54,7 +54,7 @@ def check_record(record: PluginRecord) -> Report:
     loaders: dict[str, Callable[[], Plugin]] = {
         "backend": lambda: load_backend(record.name),
         "algorithm": lambda: load_algorithm(record.name),
-        "plugin": lambda: load_listeners((record.name,))[0],
+        "plugin": lambda: load_listener(record.name),
     }
     report = _filled(report, loaders[record.kind])
     if record.kind == "plugin" and report.reason and obstacle(record) is None:

@@ -15,11 +15,12 @@ from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_
 from plugrad.cli.settings_command import SettingsCommand, chosen
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import arena, print_summary, summary_of
-from plugrad.cli.tensorboard import TensorBoardRecorder, require_tensorboard
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
+from plugrad.hooks.manager import HookManager
+from plugrad.hooks.registry import load_listener
 from plugrad.learner import checkpointing
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     --stop-timesteps at the latest. The run directory holds the settings, the metrics and the checkpoints.
     """
     request = _request(ctx, arguments)
-    if request.tensorboard:
-        require_tensorboard()
+    # Not of the config: whoever resumes the run types the option again, or not.
+    listeners = HookManager([load_listener("tensorboard")] if request.tensorboard else [], {})
     with StopSignals() as signals, ExitStack() as locked:
         atexit.register(signals.skip_teardown)  # comes after what frameworks and plugins will register
         run = RunDirectory.open(request.resume) if request.resume else None
@@ -124,7 +125,7 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
             else:
                 resume(algorithm, run, save, request.whose_hyperparameters)
                 run.write_config(algorithm.config)
-            _train(request, algorithm, run, signals)
+            _train(request, algorithm, run, signals, listeners)
         finally:
             algorithm.stop()
     ctx.exit(signals.exit_code)
@@ -147,8 +148,15 @@ def _one_env(named: str | None, positional: str | None) -> str | None:
     return named or positional
 
 
-def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, signals: StopSignals) -> None:
+def _train(
+    request: TrainRequest,
+    algorithm: "Algorithm",
+    run: RunDirectory,
+    signals: StopSignals,
+    listeners: HookManager,
+) -> None:
     console = OutputConsole()
+    algorithm.run_directory = str(run.path)
     config = algorithm.config
     given, threshold = request.stop_reward, algorithm.env_spec_reward_threshold
     goals = Goals(
@@ -158,9 +166,7 @@ def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, sig
     )
     title = f"{request.algorithm} on {arena(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
-        recorders = [TensorBoardRecorder(run.path)] if request.tensorboard else []
-        for recorder in recorders:
-            stack.callback(recorder.close)
+        stack.callback(listeners.call_hook, "algorithm_stopped", algorithm=algorithm)
         display = stack.enter_context(open_display(console, title, goals, quiet=request.quiet))
         loop = TrainLoop(
             algorithm=algorithm,
@@ -168,7 +174,7 @@ def _train(request: TrainRequest, algorithm: "Algorithm", run: RunDirectory, sig
             goals=goals,
             display=display,
             signals=signals,
-            recorders=tuple(recorders),
+            listeners=listeners,
             save_every=request.save_every,
         )
         outcome = loop()

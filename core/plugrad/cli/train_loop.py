@@ -16,6 +16,7 @@ from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Progre
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.signals import StopSignals
 from plugrad.errors import CheckpointError
+from plugrad.hooks.manager import HookManager
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -33,9 +34,6 @@ class Display(Protocol):
 
     def show(self, progress: Progress) -> None:
         """One iteration is done."""
-
-
-Recorder = Callable[[dict[str, float]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class TrainLoop:
         goals: when to stop.
         display: what is shown.
         signals: who may ask to stop.
-        recorders: more places for each row of metrics, such as TensorBoard.
+        listeners: told of each row of metrics, beside the algorithm's own listeners.
         save_every: a checkpoint after every so many iterations of the run's whole life; None: by the clock.
     """
 
@@ -74,7 +72,7 @@ class TrainLoop:
     goals: Goals
     display: Display
     signals: StopSignals
-    recorders: tuple[Recorder, ...] = ()
+    listeners: HookManager
     save_every: int | None = None
 
     def __post_init__(self) -> None:
@@ -113,8 +111,7 @@ class TrainLoop:
         row |= {ITERATION: self.algorithm.iteration, SECONDS: self._before + session}
         self._episodes = row.setdefault(EPISODES, self._episodes + row.get(_NEW_EPISODES, 0))
         self._record(row)
-        for record in self.recorders:
-            record(row)
+        self.listeners.call_hook("iteration_ended", algorithm=self.algorithm, results=row)
         progress = Progress.of(row, session_seconds=session, steps_per_second=self._rate(row))
         self._keep_best(progress)
         try:

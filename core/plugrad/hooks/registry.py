@@ -178,11 +178,21 @@ def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     `PLUGRAD_PLUGINS=all` a broken one is a warning.
     """
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
-    listeners = [_load("plugin", name) for name in names]
+    listeners = [load_listener(name) for name in names]
     if asked == "all":
         return listeners + list(_all_listeners(without=names))
     more = [name.strip() for name in asked.split(",") if name.strip() not in ("", "none", *names)]
-    return listeners + [_load("plugin", name) for name in more]
+    return listeners + [load_listener(name) for name in more]
+
+
+def load_listener(name: str) -> Plugin:
+    """The listener with this name, loaded.
+
+    Raises:
+        MissingFrameworkError: it is installed and the package that it needs is not.
+        PluginError: no such listener, it fails to import or its hooks do not fit.
+    """
+    return _load("plugin", name)
 
 
 def load_command(name: str) -> Any:
@@ -208,7 +218,7 @@ def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
         if entry.name in without:
             continue
         try:
-            yield _load("plugin", entry.name)
+            yield load_listener(entry.name)
         except _IsCommandError:
             continue
         except PlugradError as error:
