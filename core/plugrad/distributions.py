@@ -112,7 +112,10 @@ class Distribution(ABC):
 
 
 class Categorical(Distribution):
-    """One choice of n: `logits` (..., n) are unnormalised log-probabilities; -inf masks a choice out."""
+    """One choice of n: `logits` (..., n) are unnormalised log-probabilities; -inf masks a choice out.
+
+    Equations are of Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X.
+    """
 
     @cached_property
     def _log_probabilities(self) -> Tensor:
@@ -124,18 +127,18 @@ class Categorical(Distribution):
         return self.ops.take_along_axis(self._log_probabilities, chosen)[..., 0]
 
     def entropy(self) -> Tensor:
-        """-sum(p log p) (Cover and Thomas 2006, "Elements of Information Theory", section 2.1)."""
+        """`-sum(p log p)`: eq. 2.1."""
         logp = self._log_probabilities
         return -self.ops.sum(self.ops.exp(logp) * logp, axis=-1)
 
     def kl(self, other: Self) -> Tensor:
-        """sum(p (log p - log q)) (Cover and Thomas 2006, "Elements of Information Theory", section 2.3)."""
+        """`sum(p (log p - log q))`: eq. 2.26."""
         self._check_other(other)
         logp = self._log_probabilities
         return self.ops.sum(self.ops.exp(logp) * (logp - other._log_probabilities), axis=-1)
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        """The Gumbel-max trick (Maddison, Tarlow and Minka 2014, "A* sampling", section 2)."""
+        """The Gumbel-max trick: Maddison, Tarlow and Minka 2014, arXiv:1411.0030, section 2."""
         logits = np.asarray(self.logits)
         noise = (rng or np.random.default_rng()).gumbel(size=logits.shape)
         return np.asarray(np.argmax(logits + noise, axis=-1))
@@ -145,7 +148,11 @@ class Categorical(Distribution):
 
 
 class MultiCategorical(Distribution):
-    """Independent choices: `logits` (..., sum(nvec)) are those of one `Categorical` after the other."""
+    """Independent choices: `logits` (..., sum(nvec)) are those of one `Categorical` after the other.
+
+    Log-probabilities, entropies and divergences add up: Cover and Thomas (2006), "Elements of Information Theory",
+    doi:10.1002/047174882X, theorems 2.5.1 and 2.5.3.
+    """
 
     nvec: ClassVar[tuple[int, ...]]
 
@@ -176,8 +183,8 @@ class MultiCategorical(Distribution):
 class DiagGaussian(Distribution):
     """Independent normal distributions: `logits` (..., 2 d) are d means, then d logs of standard deviations.
 
-    Formulas: Bishop (2006), "Pattern Recognition and Machine Learning": density eq. 2.43, KL exercise 2.13,
-    entropy exercise 2.15, all for a diagonal covariance.
+    Source: Bishop (2006), "Pattern Recognition and Machine Learning": density eq. 2.43, KL exercise 2.13, entropy
+    exercise 2.15, all for a diagonal covariance.
     """
 
     @cached_property

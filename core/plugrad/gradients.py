@@ -211,7 +211,8 @@ def clip_gradients(
 
     - `value`: each entry to [-c, c];
     - `norm`: each tensor g to g * min(1, c / (||g|| + 1e-6));
-    - `global_norm`: all of them by min(1, c / (norm + 1e-6)), norm over all entries (Pascanu et al. 2013, algorithm 1).
+    - `global_norm`: all of them by min(1, c / (norm + 1e-6)), norm over all entries (Pascanu et al. 2013,
+      arXiv:1211.5063, algorithm 1).
 
     Args:
         ops: tensor functions.

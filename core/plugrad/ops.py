@@ -130,7 +130,7 @@ class Ops(Protocol):
     def huber(self, x: Tensor, delta: float = 1.0) -> Tensor:
         """`0.5 x**2` where `|x| <= delta`, else `delta * (|x| - delta / 2)`: elementwise, not reduced.
 
-        `delta` is a Python number above 0. Source: Huber (1964), "Robust estimation of a location parameter".
+        `delta` is a Python number above 0. Source: Huber 1964, doi:10.1214/aoms/1177703732.
         """
 
     # Reductions: over `axis`, which stays as a 1 with `keepdims`. Of an empty axis: undefined.

@@ -115,9 +115,10 @@ class Optimizer:
 
 @dataclass(eq=False, kw_only=True)
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015, algorithm 1), epsilon outside the root of the bias-corrected second moment.
+    """Adam, epsilon outside the root of the bias-corrected second moment.
 
     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  change = lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps).
+    Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", arXiv:1412.6980, algorithm 1.
     """
 
     slot_names = ("m", "v", "count")
@@ -150,7 +151,10 @@ def _one_minus_power(ops: Ops, beta: float, count: Tensor) -> Tensor:
 
 @dataclass(eq=False, kw_only=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2): change += lr * weight_decay * p."""
+    """Adam with decoupled weight decay: change += lr * weight_decay * p.
+
+    Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", arXiv:1711.05101, algorithm 2.
+    """
 
     weight_decay: float = 0.01
 
@@ -166,7 +170,9 @@ class AdamW(Adam):
 class SGD(Optimizer):
     """Gradient descent: buf = momentum * buf + g;  change = lr * buf, or lr * (g + momentum * buf) for Nesterov.
 
-    Momentum as in Sutskever et al. 2013 in torch's form (the learning rate stands outside the buffer).
+    Sources: Polyak 1964, doi:10.1016/0041-5553(64)90137-5 (momentum); Sutskever et al. 2013, "On the importance of
+    initialization and momentum in deep learning", equations 1 to 4, in torch's form: the learning rate stands outside
+    the buffer.
     """
 
     slot_names = ("momentum",)
@@ -185,9 +191,10 @@ class SGD(Optimizer):
 
 @dataclass(eq=False, kw_only=True)
 class RMSprop(Optimizer):
-    """RMSprop (Hinton, lecture 6e), epsilon outside the root.
+    """RMSprop, epsilon outside the root as in torch.
 
     v = a v + (1-a) g^2;  buf = momentum * buf + g / (sqrt(v) + eps);  change = lr * buf.
+    Source: Goodfellow, Bengio and Courville (2016), "Deep Learning", algorithm 8.5.
     """
 
     slot_names = ("v", "momentum")

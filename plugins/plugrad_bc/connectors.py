@@ -36,6 +36,9 @@ class ReturnsToGo:
 
 
 def returns_to_go(rewards: Array, gamma: float) -> Array:
-    """`R_t = r_t + gamma R_(t+1)`, float32 [T], of the rewards [T] of one episode; summed in float64."""
+    """`R_t = r_t + gamma R_(t+1)`, float32 [T], of the rewards [T] of one episode; summed in float64.
+
+    Source: Sutton and Barto (2018), "Reinforcement Learning: An Introduction", equation 3.9.
+    """
     backwards = accumulate(rewards[::-1].tolist(), lambda following, reward: reward + gamma * following)
     return np.array(list(backwards)[::-1], np.float32)

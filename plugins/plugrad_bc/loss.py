@@ -1,6 +1,7 @@
 """The loss of behaviour cloning and MARWIL, written once over ops.
 
-Source: Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data", NeurIPS.
+Sources: Pomerleau 1991, doi:10.1162/neco.1991.3.1.88 (cloning); Wang et al. 2018, "Exponentially Weighted Imitation
+Learning for Batched Historical Data", NeurIPS 31, algorithm 1 (the weights).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Deep Q-learning (Mnih et al. 2015) as a plugin of plugrad: double, dueling, n-step, prioritised replay.
+"""Deep Q-learning as a plugin of plugrad: double, dueling, n-step, prioritised replay.
+
+Source: Mnih et al. 2015, doi:10.1038/nature14236; the papers of the extensions are named where they are computed.
 
 `plugin` is what the entry point names; `DQNConfig` is for users.
 """

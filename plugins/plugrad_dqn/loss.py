@@ -18,7 +18,8 @@ def dqn_loss(
 ) -> Tensor:
     """The mean Huber loss of the TD errors, each times its row's importance.
 
-    Sources: Mnih et al. 2015 (clipped errors are the Huber loss); Schaul et al. 2016, section 3.4 (importance).
+    Sources: Mnih et al. 2015, doi:10.1038/nature14236, "Training algorithm" (clipped errors are the Huber loss); Schaul
+    et al. 2016, arXiv:1511.05952, section 3.4 (importance).
 
     Args:
         learner: gives ops and takes metrics.
@@ -59,7 +60,7 @@ def td_errors(
     """`Q(s, a) - (r + gamma^n Q'(s', a'))` [B], without the second part where the episode terminated.
 
     `a'` is the target network's best action, or with `double_q` the present network's (van Hasselt et al. 2016,
-    "Deep Reinforcement Learning with Double Q-learning", equation 4). No gradient flows through the target.
+    arXiv:1509.06461, equation 4). No gradient flows through the target.
 
     Args:
         learner: gives ops, the module and its target network.

@@ -16,6 +16,9 @@ from plugrad_dqn.loss import N_STEP
 def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, Array]:
     """One row per step: what happened in the `n` steps from it on, fewer where the episode is over before.
 
+    Source: Sutton and Barto (2018), "Reinforcement Learning: An Introduction", equation 7.1, without the value at the
+    end, which the loss adds.
+
     Args:
         episode: T steps.
         n: steps per row, at least 1.

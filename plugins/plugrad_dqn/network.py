@@ -20,7 +20,7 @@ QF_PREDS = "qf_preds"
 class QNetwork(Network):
     """A value for each action: a tower, and one linear head on it or two.
 
-    Dueling: `Q = V + A - mean(A)` (Wang et al. 2016, "Dueling Network Architectures", equation 9).
+    Dueling: `Q = V + A - mean(A)` (Wang et al. 2016, "Dueling Network Architectures", arXiv:1511.06581, equation 9).
 
     Parameters, in order: `encoder.*`; `q.out.*`, or `value.out.*` and `advantage.out.*` if dueling.
 

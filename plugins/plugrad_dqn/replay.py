@@ -86,7 +86,7 @@ class ReplayBuffer:
 class PrioritizedReplayBuffer(ReplayBuffer):
     """Rows are drawn in proportion to priority ** alpha, and weighted against the bias of that.
 
-    Source: Schaul et al. 2016, "Prioritized Experience Replay": equation 1, and the weights of section 3.4, divided by
+    Source: Schaul et al. 2016, arXiv:1511.05952: equation 1, and the weights of section 3.4, divided by
     the largest of the draw. A new row has the largest priority seen.
 
     Args:

@@ -1,6 +1,6 @@
 """A sum tree: draw leaves in proportion to their values, many at a time. Knows numbers only.
 
-Source: Schaul et al. 2016, "Prioritized Experience Replay", appendix B.2.1.
+Source: Schaul et al. 2016, "Prioritized Experience Replay", arXiv:1511.05952, appendix B.2.1.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017) as a plugin of plugrad.
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) as a plugin of plugrad.
 
 `plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users.
 """

@@ -96,7 +96,7 @@ def generalized_advantages(
     """Advantages and value targets of episodes that lie one behind the other.
 
     Source: Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation",
-    2016, equation 16, as a recurrence: `A_t = delta_t + gamma lambda A_(t+1)` with
+    2016, arXiv:1506.02438, equation 16, as a recurrence: `A_t = delta_t + gamma lambda A_(t+1)` with
     `delta_t = r_t + gamma V_(t+1) - V_t`, and `A = 0` behind the last step.
 
     Args:

@@ -13,7 +13,8 @@ KL_KEY = "mean_kl_loss"
 def ppo_loss(
     learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
 ) -> Tensor:
-    """Clipped surrogate (eq. 7) + value error + KL penalty (eq. 8) - entropy bonus, as combined in eq. 9.
+    """Clipped surrogate (eq. 7) + value error + KL penalty (eq. 8) - entropy bonus, as combined in eq. 9 of
+    arXiv:1707.06347.
 
     Args:
         learner: gives ops and takes metrics.

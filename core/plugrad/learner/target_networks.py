@@ -74,12 +74,15 @@ class TargetNetwork:
         return {column: stop(values) for column, values in outputs.items()}
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
-        """Move to tau * parameters + (1 - tau) * target (Lillicrap et al. 2016, algorithm 1), if it is due.
+        """Move to tau * parameters + (1 - tau) * target if it is due.
+
+        Sources: Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1; Mnih et al. 2015,
+        doi:10.1038/nature14236 (tau = 1).
 
         For `after_gradient_based_update`: outside the program, undone together with a failed update.
 
         Args:
-            tau: in (0, 1], a float or a scalar tensor; 1.0 copies (Mnih et al. 2015).
+            tau: in (0, 1], a float or a scalar tensor; 1.0 copies.
             every: move only if `now` has grown by this much since the last move.
             now: timesteps or updates so far, as `every` counts.
 

@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Ops], Callable[[Tensor], Tensor]]] = {
     "linear": lambda ops: lambda x: x,
 }
 HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0
-"""Orthogonal gains for PPO: Andrychowicz et al. 2021, choices C56 and C57 (small initial policy)."""
+"""Orthogonal gains for PPO: Andrychowicz et al. 2021, arXiv:2006.05990, choices C56 and C57 (small initial policy)."""
 
 
 @dataclass(frozen=True)

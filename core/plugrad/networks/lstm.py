@@ -45,8 +45,8 @@ def lstm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, state: S
         i, f, o = sigmoid(x_t U + h W + b)      g = tanh(x_t U + h W + b)
         c = f c + i g                           h = o tanh(c)
 
-    Source: Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers, Schmidhuber and
-    Cummins, "Learning to Forget: Continual Prediction with LSTM", 2000, equations 3 to 8; no peepholes.
+    Sources: Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; the forget gate of Gers, Schmidhuber and
+    Cummins 2000, doi:10.1162/089976600300015015, equations 3 to 8. There are no peepholes.
     """
     recurrent = weights[f"{name}.recurrent_weight"]
     cells = ops.shape(recurrent)[0]
