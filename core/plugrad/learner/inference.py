@@ -90,7 +90,7 @@ class Actor:
         if _acts_in_numpy(module):
             return self._in_numpy(module, module_id, batch, value=explore)
         forward = module.forward_exploration if explore else module.forward_inference
-        if not self._learner._is_module_compatible_with_learner(module):
+        if module_id not in self._learner.trainable_module_ids:
             return dict(forward(batch, rng=rng))
         converted: dict[str, Any] = self._learner._convert_to_numpy(
             forward(self._learner._convert_batch_type(batch))

@@ -112,6 +112,7 @@ class Learner(HookMethods, LegacyLearner):
         self.config = config if module_spec or module else with_spaces(config)
         self.seed: int = fresh_seed() if config.seed is None else config.seed
         self.module: MultiRLModule = MultiRLModule({})
+        self._trainable: tuple[MultiRLModule, list[ModuleID]] = self.module, []
         self.registered_optimizers: dict[str, RegisteredOptimizer] = {}
         self.targets: dict[ModuleID, TargetNetwork] = {}
         self.buffers: Buffers = {}
@@ -216,9 +217,12 @@ class Learner(HookMethods, LegacyLearner):
     @property
     def trainable_module_ids(self) -> list[ModuleID]:
         """Modules that the backend can train; others live beside them without an optimizer."""
-        return [
-            each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)
-        ]
+        if self._trainable[0] is not self.module:  # the hook is asked once, and again when modules come or go
+            ids = [
+                each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)
+            ]
+            self._trainable = self.module, ids
+        return list(self._trainable[1])
 
     @property
     def layouts(self) -> list[Layout]:

@@ -192,7 +192,8 @@ def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -
 @hookimpl
 def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
     """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
-    check_names(gradients_dict, learner.layouts, "postprocess_gradients")
+    if not isinstance(gradients_dict, FlatGradients):
+        check_names(gradients_dict, learner.layouts, "postprocess_gradients")
     parts = []
     for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
         own = merge(
@@ -214,6 +215,9 @@ def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
 
 
 def _check_names_of_module(learner: Any, gradients: Gradients, module_id: ModuleID) -> None:
+    """Flat gradients are checked when they are computed and before they are applied: in between only others are."""
+    if isinstance(gradients, FlatGradients):
+        return
     layouts = [each.layout for each in learner.registered_optimizers.values() if each.module_id == module_id]
     check_names(gradients, layouts, f"postprocess_gradients_for_module of module {module_id!r}")
 
