@@ -219,7 +219,9 @@ class Learner(HookMethods, LegacyLearner):
         """Modules that the backend can train; others live beside them without an optimizer."""
         if self._trainable[0] is not self.module:  # the hook is asked once, and again when modules come or go
             ids = [
-                each for each, module in self.module.items() if self._is_module_compatible_with_learner(module)
+                each
+                for each, module in self.module.items()
+                if self._is_module_compatible_with_learner(module)
             ]
             self._trainable = self.module, ids
         return list(self._trainable[1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class RegisteredOptimizer:
         """`<module id>_<name>`."""
         return f"{self.module_id}_{self.name}"
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """Of its flat parameters."""
         return self.parameters.layout
@@ -211,7 +212,7 @@ def check_names(gradients: Any, layouts: Sequence[Layout], where: str) -> None:
         UnknownParameterError: a key is no parameter's name.
         OptimizerError: it is no mapping.
     """
-    if isinstance(gradients, FlatGradients) and all(each in layouts for each in gradients.layouts):
+    if isinstance(gradients, FlatGradients) and set(gradients.layouts) <= set(layouts):
         return
     if not isinstance(gradients, Mapping):
         raise OptimizerError(
