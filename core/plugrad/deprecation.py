@@ -1,8 +1,13 @@
 """Names that changed: the older one works, with a `DeprecationWarning` that says what to write."""
 
+import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
+
+_PASSED_OVER = ("plugrad", "contextlib", "importlib")
+"""Packages whose frames stand between a user's line and the warning."""
 
 
 class renamed:
@@ -13,25 +18,39 @@ class renamed:
     """
 
     def __init__(self, new: str) -> None:
-        self._new = new
+        self.new = new
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        self._old = name
+        self.old = name
 
     def __get__(self, instance: Any, owner: type[Any]) -> Any:
-        warn_renamed(f"{owner.__name__}.{self._old}", f"{owner.__name__}.{self._new}")
-        return getattr(owner if instance is None else instance, self._new)
+        warn_renamed(f"{owner.__name__}.{self.old}", f"{owner.__name__}.{self.new}")
+        return getattr(owner if instance is None else instance, self.new)
 
 
-def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+def warn_renamed(old: str, new: str) -> None:
     """Warn of an older name.
 
     Args:
         old: the name that was used.
         new: what to write.
-        stacklevel: whose line the warning names, counted from here: 3 is the caller of who calls this.
     """
-    warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=stacklevel)
+    warn_deprecated(f"{old} is now {new}")
+
+
+def warn_deprecated(message: str) -> None:
+    """Issue a `DeprecationWarning` that names the line of the user's code: the first one outside of plugrad."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
+        frame = frame.f_back
+    warnings.warn_explicit(
+        message,
+        DeprecationWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 def renamed_names(module: str, names: dict[str, tuple[str, Any]]) -> Callable[[str], Any]:
@@ -40,6 +59,9 @@ def renamed_names(module: str, names: dict[str, tuple[str, Any]]) -> Callable[[s
     Args:
         module: the module's name.
         names: `{older name: (name of today, what it stands for)}`.
+
+    Returns:
+        A function from an older name to what it stands for; it raises `AttributeError` for any other name.
     """
 
     def find(name: str) -> Any:
@@ -50,3 +72,14 @@ def renamed_names(module: str, names: dict[str, tuple[str, Any]]) -> Callable[[s
         return value
 
     return find
+
+
+def moved_module(old: str, new: str) -> None:
+    """Let a module that is being imported be another one, with a warning.
+
+    Args:
+        old: `__name__` of the module that calls this.
+        new: where its contents are today.
+    """
+    warn_renamed(old, new)
+    sys.modules[old] = import_module(new)

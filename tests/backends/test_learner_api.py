@@ -41,7 +41,7 @@ from plugrad.errors import (
     ResultError,
     UnknownModuleError,
 )
-from plugrad.legacy.learner import LegacyLearner
+from plugrad.legacy.learner import OlderLearner
 from plugrad.optimizers import make_optimizer
 from plugrad_ppo import PPOConfig, PPOLearner
 
@@ -907,6 +907,6 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         "tell",
         "trainable_module_ids",
     }
-    elsewhere |= set(dir(LegacyLearner))  # test_from_rllib.py
+    elsewhere |= set(dir(OlderLearner))  # test_from_rllib.py
     members = {name for name in dir(Learner) if not name.startswith("_")}
     assert members - elsewhere <= set(USES), members - elsewhere - set(USES)

@@ -11,14 +11,13 @@ from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.config.rules import check_consistency, check_overrides
 from plugrad.config.settings import Settings
 from plugrad.importing.names import resolve_name
-from plugrad.legacy.settings import LegacyConfig
 from plugrad.types import ModuleID
 
 _UNSET: Any = object()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Settings, LegacyConfig):
+class Config(Settings):
     """Settings of a Learner, a LearnerGroup or an Algorithm; frozen, equal by value.
 
     Each fluent call returns a new config: `config = PPOConfig().environment("CartPole-v1").training(lr=0.1)`.
@@ -42,8 +41,6 @@ class Config(Settings, LegacyConfig):
 
         `optimizer` is merged over the present one, unless its type changes.
         """
-        if "model" in settings:
-            return self._with_model(settings.pop("model")).training(**settings)
         if "optimizer" in settings:
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
         return self._change("training", settings)

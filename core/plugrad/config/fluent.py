@@ -11,12 +11,11 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from plugrad.adapters import adaptable, hint_for
 from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name, resolve_name
-from plugrad.legacy.instead import instead_of
-from plugrad.legacy.settings import translated
 
 
 class FluentConfig:
@@ -51,8 +50,8 @@ class FluentConfig:
         """An equal config."""
         return self.changed()
 
+    @adaptable
     def _change(self, section: str, settings: dict[str, Any]) -> Self:
-        settings = translated(section, settings)
         refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
@@ -68,7 +67,7 @@ class FluentConfig:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = instead_of(name) or did_you_mean(name, config_fields(type(self)))
+            hint = hint_for(name) or did_you_mean(name, config_fields(type(self)))
             raise AttributeError(f"{type(self).__name__} has no setting {name!r}.{hint}")
 
     def __del__(self) -> None:
@@ -97,7 +96,7 @@ def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section
             continue
         if name in fields:
             raise ConfigError(f"{call}: {name!r} is set by .{fields[name].section}({name}=...)", field=name)
-        hint = instead_of(name) or did_you_mean(name, here) or _elsewhere(name, fields)
+        hint = hint_for(name) or did_you_mean(name, here) or _elsewhere(name, fields)
         raise ConfigError(f"{call} has no setting {name!r}.{hint}", field=name)
 
 
@@ -110,7 +109,7 @@ def _elsewhere(name: str, fields: Mapping[str, FieldInfo]) -> str:
 def _refuse_assignment(config: FluentConfig, name: str, value: Any) -> NoReturn:
     fields = config_fields(type(config))
     if name not in fields:
-        hint = instead_of(name) or did_you_mean(name, fields)
+        hint = hint_for(name) or did_you_mean(name, fields)
         raise ConfigError(f"{type(config).__name__} has no setting {name!r}.{hint}", field=name)
     section = fields[name].section
     argument = "..." if section not in SECTIONS or section == "plugins" else f"{name}=..."

@@ -10,6 +10,7 @@ from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
 
+from plugrad.adapters import Adaptable, adaptable
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
 from plugrad.group.futures import Dropped, Results, UpdateFuture
@@ -22,8 +23,6 @@ from plugrad.learner.checkpointing import Hyperparameters
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.learner.state import check_whole
-from plugrad.legacy.arguments import takes_older_update_arguments
-from plugrad.legacy.group import LegacyLearnerGroup, takes_learner_spec
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
@@ -32,7 +31,7 @@ STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 """Where `return_state=True` puts the modules' state in the first learner's results: RLlib's name for it."""
 
 
-class LearnerGroup(LegacyLearnerGroup):
+class LearnerGroup(Adaptable):
     """The learners of a config: with `num_learners=0` one in this process, else so many Ray actors.
 
     Args:
@@ -43,7 +42,7 @@ class LearnerGroup(LegacyLearnerGroup):
         ConfigError: the settings cannot be built.
     """
 
-    @takes_learner_spec
+    @adaptable
     def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
@@ -81,7 +80,7 @@ class LearnerGroup(LegacyLearnerGroup):
 
     # --- update -------------------------------------------------------------------------------------------------
 
-    @takes_older_update_arguments
+    @adaptable
     def update(
         self,
         batch: Any = None,

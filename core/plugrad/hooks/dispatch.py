@@ -15,10 +15,10 @@ from functools import wraps
 from types import MethodType
 from typing import Any
 
+from plugrad.adapters import adaptable
 from plugrad.hooks import tracing
 from plugrad.hooks.manager import HookManager, specifications
 from plugrad.hooks.markers import hookimpl
-from plugrad.legacy.arguments import takes_hps
 
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:
@@ -82,11 +82,12 @@ def install_wrappers(learner: Any, base: type[Any], manager: HookManager) -> Non
 def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
+    @adaptable
+    @wraps(method)
     def front(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         bound.arguments.pop("self")
         return manager.call_hook(hook, learner=learner, **bound.arguments)
 
-    front.__doc__ = method.__doc__
-    return MethodType(takes_hps(front), learner)
+    return MethodType(front, learner)

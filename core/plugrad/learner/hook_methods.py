@@ -7,11 +7,11 @@ specification (`plugrad.hooks`); what the core answers stands in `defaults`, `st
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from plugrad.adapters import adaptable
 from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
 from plugrad.learner.optimizer_registry import check_names
-from plugrad.legacy.arguments import takes_hps
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable
@@ -126,7 +126,7 @@ class HookMethods:
         losses: dict[ModuleID, Tensor] = self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
         return losses
 
-    @takes_hps
+    @adaptable
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
@@ -141,7 +141,7 @@ class HookMethods:
         """Register the optimizers of all modules."""
         self._provide("configure_optimizers")
 
-    @takes_hps
+    @adaptable
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Any = None) -> None:
         """Register the optimizers of one module."""
         config = self.config.get_config_for_module(module_id) if config is None else config
@@ -270,7 +270,7 @@ class HookMethods:
         gradients: Gradients = self._provide("postprocess_gradients", gradients_dict=gradients_dict)
         return gradients
 
-    @takes_hps
+    @adaptable
     def postprocess_gradients_for_module(
         self, *, module_id: ModuleID, config: Any = None, module_gradients_dict: Mapping[ParamRef, Tensor]
     ) -> Mapping[ParamRef, Tensor]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from plugrad.adapters import Adaptable, adaptable
 from plugrad.batch import Batch
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
@@ -55,8 +56,6 @@ from plugrad.learner.snapshot import Snapshot, all_or_nothing
 from plugrad.learner.state import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
-from plugrad.legacy.arguments import takes_older_update_arguments
-from plugrad.legacy.learner import LegacyLearner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.policy import Policy
@@ -80,7 +79,7 @@ CORE = tuple(
 )
 
 
-class Learner(HookMethods, LegacyLearner):
+class Learner(HookMethods, Adaptable):
     """Trains the modules of one process.
 
     Args:
@@ -249,7 +248,7 @@ class Learner(HookMethods, LegacyLearner):
 
     # --- update ---------------------------------------------------------------------------------------------
 
-    @takes_older_update_arguments
+    @adaptable
     @locked
     def update(
         self,

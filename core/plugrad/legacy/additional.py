@@ -20,8 +20,8 @@ SAMPLED_KL = "sampled_kl_values"
 Results = dict[ModuleID, dict[str, Any]]
 
 
-class AdditionalUpdates:
-    """The older methods."""
+class OlderUpdates:
+    """The older methods of a Learner."""
 
     config: Any
     module: Any

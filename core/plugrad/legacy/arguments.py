@@ -1,33 +1,33 @@
-"""Older arguments: `hps=` for `config=`, `num_iters=` for `num_epochs=`, `reduce_fn=`; in calls and in overrides.
+"""Older arguments: `hps=` for `config=`, `num_iters=` for `num_epochs=`, `reduce_fn=`; in calls and in overrides."""
 
-Knows what they mean now, no learner.
-"""
-
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
+from plugrad.adapters import adapt_calls, adaptable, is_adaptable
 from plugrad.legacy.instead import refuse
+from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.warning import warn_older
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 RENAMED = {"learning_rate": "lr", "lr_schedule": "lr"}
 """Fields of `LearnerHyperparameters` that a config names otherwise."""
+TAKES_HPS = (
+    "compute_loss_for_module",
+    "configure_optimizers_for_module",
+    "postprocess_gradients_for_module",
+)
+"""Methods of a Learner whose `config` was once `hps`."""
 RENAMED_ARGUMENTS = {
-    "compute_loss_for_module": ("config", "hps"),
-    "configure_optimizers_for_module": ("config", "hps"),
-    "postprocess_gradients_for_module": ("config", "hps"),
-    "additional_update_for_module": ("config", "hps"),
+    **dict.fromkeys((*TAKES_HPS, "additional_update_for_module"), ("config", "hps")),
     "update": ("num_epochs", "num_iters"),
 }
 """`{method: (argument, its older name)}`."""
+_NOT_GIVEN: Any = object()
 
 
 class ConvertsToConfig:
-    """What `LearnerHyperparameters` is, for rooms that cannot know it: its `to_config` gives a config."""
+    """Base of `LearnerHyperparameters` and its siblings, which are loaded only when they are asked for."""
 
     def to_config(self, config: Any = None) -> Any:
         """The config with these settings over it."""
@@ -54,19 +54,16 @@ class Hyperparameters:
         return Hyperparameters(self.config.get_config_for_module(module_id))
 
 
-def takes_hps(method: Callable[P, R]) -> Callable[P, R]:
-    """Let a learner's method be called with `hps=` in place of `config=`."""
+# --- calls: registered with `plugrad.adapters.adapt_calls` -----------------------------------------------------------
 
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if "hps" in kwargs:
-            if not isinstance(kwargs["hps"], Hyperparameters):
-                warn_older("hps=", "config=")
-            kwargs["config"] = _config_of(args[0], kwargs.pop("hps"))
-        return method(*[_config_of(args[0], each) for each in args], **kwargs)
 
-    vars(call)["takes_hps"] = True
-    return call
+def call_with_config(method: Callable[..., Any], learner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a learner's method with `config=` where it is given `hps=`."""
+    if "hps" in kwargs:
+        if not isinstance(kwargs["hps"], Hyperparameters):
+            warn_older("hps=", "config=")
+        kwargs["config"] = _config_of(learner, kwargs.pop("hps"))
+    return method(learner, *[_config_of(learner, each) for each in args], **kwargs)
 
 
 def _config_of(learner: Any, given: Any) -> Any:
@@ -75,24 +72,36 @@ def _config_of(learner: Any, given: Any) -> Any:
     return given.to_config(learner.config) if isinstance(given, ConvertsToConfig) else given
 
 
-def takes_older_update_arguments(update: Callable[P, R]) -> Callable[P, R]:
-    """Let `update` take `num_iters=` and `reduce_fn=`, and name the way for what plugrad does not have."""
+def call_update(update: Callable[..., Any], *args: Any, reduce_fn: Any = _NOT_GIVEN, **kwargs: Any) -> Any:
+    """Call `Learner.update` where it may be given `num_iters=` or `reduce_fn=`, which gets one result a minibatch."""
+    call = partial(update, *args, **_settings_of_today(kwargs))
+    if reduce_fn is _NOT_GIVEN:
+        return call()
+    return _reduction(reduce_fn)(results_of_minibatches(args[0], call))
 
-    @wraps(update)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-        refuse(kwargs, call="update()")
-        if "num_iters" in kwargs:
-            warn_older("num_iters=", "num_epochs=")
-            kwargs["num_epochs"] = kwargs.pop("num_iters")
-        if "reduce_fn" not in kwargs:
-            return update(*args, **kwargs)
-        warn_older("reduce_fn=", "the results as they are: means over the minibatches")
-        reduce_fn: Any = kwargs.pop("reduce_fn")
-        learner: Any = args[0]
-        results = learner._results_to_reduce(lambda: update(*args, **kwargs))
-        return results if reduce_fn is None else reduce_fn(results)
 
-    return call
+def call_group_update(
+    update: Callable[..., Any], *args: Any, reduce_fn: Any = _NOT_GIVEN, **kwargs: Any
+) -> Any:
+    """Call `LearnerGroup.update` likewise; its `reduce_fn` gets one result a learner."""
+    results = update(*args, **_settings_of_today(kwargs))
+    return results if reduce_fn is _NOT_GIVEN else _reduction(reduce_fn)(results)
+
+
+def _settings_of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    refuse(settings, call="update()")
+    if "num_iters" in settings:
+        warn_older("num_iters=", "num_epochs=")
+        settings["num_epochs"] = settings.pop("num_iters")
+    return settings
+
+
+def _reduction(reduce_fn: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    warn_older("reduce_fn=", "the results as they are: means over the minibatches")
+    return reduce_fn or (lambda results: results)
+
+
+# --- overrides: registered with `plugrad.adapters.adapt_subclasses` --------------------------------------------------
 
 
 def translate_overrides(cls: type[Any]) -> None:
@@ -101,14 +110,14 @@ def translate_overrides(cls: type[Any]) -> None:
         override = getattr(cls, name)
         names = signature(override).parameters
         if old in names and new not in names:
-            warn_older(f"{cls.__name__}.{name}({old}), an override's argument,", new, stacklevel=4)
+            warn_older(f"{cls.__name__}.{name}({old}), an override's argument,", new)
             setattr(cls, name, _translated(cls, name, override))
 
 
 def _translated(cls: type[Any], name: str, override: Callable[..., Any]) -> Callable[..., Any]:
     new, old = RENAMED_ARGUMENTS[name]
     if old == "hps":
-        _teach_hps(cls.__mro__[1:], name)  # for its super()
+        _let_parents_take_hps(cls, name)  # for its super()
     base = getattr(super(cls, cls), name)
 
     @wraps(base)
@@ -127,11 +136,18 @@ def _translated(cls: type[Any], name: str, override: Callable[..., Any]) -> Call
     return takes_hps(call) if old == "hps" else call
 
 
-def _teach_hps(classes: Iterable[type[Any]], name: str) -> None:
-    for cls in classes:
-        method = vars(cls).get(name)
-        if method is not None and not hasattr(method, "takes_hps"):
-            setattr(cls, name, takes_hps(method))
+def _let_parents_take_hps(cls: type[Any], name: str) -> None:
+    for parent in cls.__mro__[1:]:
+        method = vars(parent).get(name)
+        if method is not None and not is_adaptable(method):
+            setattr(parent, name, takes_hps(method))
+
+
+def takes_hps(method: Callable[..., Any]) -> Callable[..., Any]:
+    """An override that can be called with `hps=` in place of `config=`, as the Learner's own method."""
+    adapted = adaptable(method)
+    adapt_calls(adapted, call_with_config)
+    return adapted
 
 
 def accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,53 +1,47 @@
-"""Older methods of a LearnerGroup, mixed into it. Knows the group's methods, no learner."""
+"""Older methods of a LearnerGroup: each does what its name did, by the methods of today."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any
 
 from plugrad.errors import ConfigError
 from plugrad.learner import checkpointing
-from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, same_arguments
-from plugrad.legacy.saving import LegacySaving, cross_restore, cross_save
+from plugrad.legacy.overrides import Bridge, newer, older, older_method, same_arguments
+from plugrad.legacy.saving import cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
 
-P = ParamSpec("P")
 ResultsList = list[dict[str, Any]]
 
 
-def takes_learner_spec(init: Callable[P, None]) -> Callable[P, None]:
-    """Let `LearnerGroup(learner_spec, max_queue_len=20)` be as it was: a full queue drops its oldest batch."""
+def init_group(init: Callable[..., None], group: Any, *specs: Any, **settings: Any) -> None:
+    """Call `LearnerGroup.__init__` where it may be given `(learner_spec, max_queue_len=20)`.
 
-    @wraps(init)
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        group, *specs = args
-        spec: Any = kwargs.pop("learner_spec", specs[0] if specs else None)
-        if spec is None:
-            return init(*args, **kwargs)
-        warn_older("LearnerGroup(learner_spec)", "LearnerGroup(config=...)")
-        if spec.module is not None:
-            raise ConfigError(
-                "LearnerGroup(learner_spec): a group builds its modules: give module_spec, not module"
-            )
-        limit: Any = kwargs.pop("max_queue_len", specs[1] if len(specs) > 1 else 20)
-        config = spec.to_config().changed(
-            learner_class=spec.learner_class, max_requests_in_flight_per_learner=limit, on_full="drop_oldest"
+    As then, a full queue drops its oldest batch.
+    """
+    spec: Any = settings.pop("learner_spec", specs[0] if specs else None)
+    if spec is None:
+        return init(group, *specs, **settings)
+    warn_older("LearnerGroup(learner_spec)", "LearnerGroup(config=...)")
+    if spec.module is not None:
+        raise ConfigError(
+            "LearnerGroup(learner_spec): a group builds its modules: give module_spec, not module"
         )
-        return init(group, config=config, module_spec=spec.module_spec)  # type: ignore[arg-type]
+    limit: Any = settings.pop("max_queue_len", specs[1] if len(specs) > 1 else 20)
+    config = spec.to_config().changed(
+        learner_class=spec.learner_class, max_requests_in_flight_per_learner=limit, on_full="drop_oldest"
+    )
+    return init(group, config=config, module_spec=spec.module_spec)
 
-    return call
 
-
-class LegacyLearnerGroup(LegacySaving):
+class OlderLearnerGroup:
     """What a LearnerGroup was called with before Ray 2.44."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        honour_overrides(cls, LegacyLearnerGroup, BRIDGES)
+    __len__: Callable[[], int]
+    _change: Callable[..., Any]
+    get_weights: Callable[..., dict[ModuleID, dict[str, Array]]]
+    set_weights: Callable[[Mapping[ModuleID, Mapping[str, Array]]], None]
 
-    def update_from_batch(self, batch: Any, **settings: Any) -> ResultsList:
-        """`update(batch, **settings)`."""
-        return newer(self, "update", "update_from_batch")(batch, **settings)  # type: ignore[no-any-return]
+    update_from_batch = older_method("update_from_batch", "update")
 
     def update_from_episodes(self, episodes: Sequence[Any], **settings: Any) -> ResultsList:
         """`update(episodes=episodes, **settings)`."""
@@ -74,7 +68,7 @@ class LegacyLearnerGroup(LegacySaving):
     def additional_update(self, *, reduce_fn: Any = None, **kw: Any) -> Any:
         """`Learner.additional_update` on every learner; a list of results, or what `reduce_fn` makes of it."""
         warn_older("LearnerGroup.additional_update()", "update(timesteps=...), which does it")
-        results = [self._change("additional_update", **kw)] * len(self)  # type: ignore[arg-type]
+        results = [self._change("additional_update", **kw)] * len(self)
         return results if reduce_fn is None else reduce_fn(results)
 
     def load_module_state(
@@ -121,15 +115,6 @@ class LegacyLearnerGroup(LegacySaving):
         if callable(chosen):
             chosen = [module_id for module_id in self.get_weights() if chosen(module_id, None)]
         self._change("apply", _train_only, chosen)
-
-    def _results_to_reduce(self, update: Callable[[], Any]) -> Any:
-        """What `reduce_fn` gets: the results of each learner."""
-        return update()
-
-    # What the methods above ask of the group.
-    _change: Callable[..., Any]
-    get_weights: Callable[..., dict[ModuleID, dict[str, Array]]]
-    set_weights: Callable[[Mapping[ModuleID, Mapping[str, Array]]], None]
 
 
 def _train_only(learner: Any, module_ids: Collection[ModuleID] | None) -> None:

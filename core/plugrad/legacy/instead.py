@@ -1,12 +1,9 @@
-"""What RLlib's users ask for and plugrad does not have: one answer each, naming the way here.
-
-Read by the errors about unknown settings, unknown methods of a config, arguments of `update` and unknown attributes of
-a learner.
-"""
+"""What RLlib's users ask for and plugrad does not have: what to use instead, which errors about unknown names say."""
 
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from plugrad.adapters import hint_for
 from plugrad.errors import ConfigError
 
 _BATCHES = (
@@ -89,7 +86,7 @@ INSTEAD = MappingProxyType(
         "update_from_dict": "from_dict({...}) or the fluent methods",
     }
 )
-"""`{what is asked for: what to use}`."""
+"""`{setting, method of a config or argument of `update`: what to use}`."""
 
 INSTEAD_ON_LEARNERS = MappingProxyType(
     {
@@ -115,13 +112,8 @@ INSTEAD_ON_LEARNERS = MappingProxyType(
 """`{attribute of RLlib's Learner: what to use}`."""
 
 
-def instead_of(name: str) -> str:
-    """` Here: ...` for a name of RLlib's that plugrad does not have, else an empty text."""
-    return f" Here: {INSTEAD[name]}." if name in INSTEAD else ""
-
-
 def refuse(names: Iterable[str], *, call: str) -> None:
     """Raise `ConfigError` for the first name that RLlib has and plugrad does not."""
     for name in names:
         if name in INSTEAD:
-            raise ConfigError(f"{call}: plugrad has no {name}=.{instead_of(name)}", field=name)
+            raise ConfigError(f"{call}: plugrad has no {name}=.{hint_for(name)}", field=name)

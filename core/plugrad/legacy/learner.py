@@ -1,29 +1,28 @@
-"""Older methods of a Learner, mixed into it. Each does what its name did, by the methods of today.
+"""Older methods of a Learner: each does what its name did, by the methods of today.
 
-`additional_update` has a room of its own. Knows the Learner's methods, no framework.
+`additional_update` is in `additional`, `save_state` in `saving`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from plugrad.learner import checkpointing
+from plugrad.learner import Learner, checkpointing
 from plugrad.learner.snapshot import all_or_nothing
-from plugrad.legacy.additional import ADDITIONAL, AdditionalUpdates, cross_after_update
-from plugrad.legacy.arguments import Hyperparameters, translate_overrides
+from plugrad.legacy.additional import ADDITIONAL, cross_after_update
+from plugrad.legacy.arguments import Hyperparameters
 from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
-from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.overrides import (
     Bridge,
     beneath,
-    honour_overrides,
     is_called,
     is_overridden,
     newer,
     older,
+    older_method,
     same_arguments,
 )
-from plugrad.legacy.saving import LegacySaving, StrPath, cross_restore, cross_save
+from plugrad.legacy.saving import StrPath, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import (
     ALL_MODULES,
@@ -40,24 +39,24 @@ OPTIMIZER_FOLDER = "optimizer_state"
 """Where, within a checkpoint's directory, an overridden `_save_optimizers` writes its own files."""
 
 
-class LegacyLearner(AdditionalUpdates, LegacySaving):
+class OlderLearner:
     """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        translate_overrides(cls)
-        honour_overrides(cls, LegacyLearner, BRIDGES)
+    config: Any
+    module: Any
+    _given: tuple[Any, Any, Sequence[Any]]
+    get_state: Callable[..., dict[str, Any]]
+    restore_from_path: Callable[..., None]
+    get_metadata: Callable[[], dict[str, Any]]
 
-    if not TYPE_CHECKING:  # else every misspelt name would be one of Any
-
-        def __getattr__(self, name: str) -> Any:
-            if name not in INSTEAD_ON_LEARNERS:
-                return object.__getattribute__(self, name)  # Python's error, or the one of a property
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}. Here: {INSTEAD_ON_LEARNERS[name]}.",
-                name=name,
-                obj=self,
-            )
+    def __getattr__(self, name: str) -> Any:
+        if name not in INSTEAD_ON_LEARNERS:
+            return object.__getattribute__(self, name)  # Python's error, or the one of a property
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}. Here: {INSTEAD_ON_LEARNERS[name]}.",
+            name=name,
+            obj=self,
+        )
 
     @property
     def _module(self) -> Any:
@@ -85,18 +84,10 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
             module_id: weights[module_id] for module_id in (weights if module_ids is None else module_ids)
         }
 
-    def set_module_state(self, state: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load what `get_module_state` gave, whole or of some modules."""
-        newer(self, "set_weights", "set_module_state")(state)
-
-    def get_optimizer_state(self) -> dict[str, Any]:
-        """`{"<module id>_<optimizer name>": state}`."""
-        state: dict[str, Any] = newer(self, "_get_optimizer_state", "get_optimizer_state")()
-        return state
-
-    def set_optimizer_state(self, state: Mapping[str, Any]) -> None:
-        """Load what `get_optimizer_state` gave."""
-        newer(self, "_set_optimizer_state", "set_optimizer_state")(state)
+    set_module_state = older_method("set_module_state", "set_weights")
+    get_optimizer_state = older_method("get_optimizer_state", "_get_optimizer_state")
+    set_optimizer_state = older_method("set_optimizer_state", "_set_optimizer_state")
+    _get_metadata = older_method("_get_metadata", "get_metadata")
 
     def _save_optimizers(self, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
@@ -108,28 +99,11 @@ class LegacyLearner(AdditionalUpdates, LegacySaving):
         warn_older("Learner._load_optimizers()", "restore_from_path(path, component='optimizer')")
         self.restore_from_path(path, component=COMPONENT_OPTIMIZER)
 
-    def _get_metadata(self) -> dict[str, Any]:
-        """What a checkpoint says of itself."""
-        metadata: dict[str, Any] = newer(self, "get_metadata", "_get_metadata")()
-        return metadata
-
     def _reset(self) -> None:
         """As before `build()`: modules, optimizers, counters and random streams are gone."""
         warn_older("Learner._reset()", "a new Learner(config=...)")
         module_spec, module, plugins = self._given
         self.__init__(config=self.config, module_spec=module_spec, module=module, plugins=plugins)  # type: ignore[misc]
-
-    def _results_to_reduce(self, update: Callable[[], Any]) -> list[dict[ModuleID, dict[str, Any]]]:
-        """What `reduce_fn` gets: the results of each minibatch."""
-        return results_of_minibatches(self, update)
-
-    # What the methods above ask of the Learner.
-    config: Any
-    module: Any
-    _given: tuple[Any, Any, Sequence[Any]]
-    get_state: Callable[..., dict[str, Any]]
-    restore_from_path: Callable[..., None]
-    get_metadata: Callable[[], dict[str, Any]]
 
 
 # --- overrides, called by the methods of today ---------------------------------------------------------------------
@@ -173,7 +147,7 @@ def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None
 
 def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
     cross_save(learner, below, path, **kwargs)
-    if is_overridden(type(learner), LegacyLearner, "_save_optimizers"):
+    if is_overridden(type(learner), Learner, "_save_optimizers"):
         folder = Path(path) / OPTIMIZER_FOLDER
         folder.mkdir(exist_ok=True)
         learner._save_optimizers(str(folder))
@@ -183,7 +157,7 @@ def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
 def _cross_restore(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> None:
     cross_restore(learner, below, path, **kwargs)
     folder = Path(path) / OPTIMIZER_FOLDER
-    if is_overridden(type(learner), LegacyLearner, "_load_optimizers") and folder.is_dir():
+    if is_overridden(type(learner), Learner, "_load_optimizers") and folder.is_dir():
         learner._load_optimizers(str(folder))
 
 

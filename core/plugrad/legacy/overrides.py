@@ -1,4 +1,4 @@
-"""Overrides of older names: called in place of the new ones, never ignored. Knows no learner.
+"""Overrides of older names: called in place of the new ones, never ignored.
 
 `class Mine(Learner): def compute_loss(...)` was written for an RLlib that called `compute_loss`. So when such a class
 is made, it gets a *bridge* under the new name, as if its author had written it: `compute_losses` calls the class's
@@ -10,10 +10,12 @@ older base method (`super().compute_loss(...)`) leads to what lies beneath the b
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
+from inspect import getattr_static
 from types import MethodType
 from typing import Any
 
+from plugrad.deprecation import renamed
 from plugrad.legacy.warning import warn_older
 
 _BENEATH = "_beneath_bridges"
@@ -36,37 +38,61 @@ class Bridge:
     cross: Callable[..., Any]
 
 
+@cache
 def same_arguments(new: str, old: str) -> Bridge:
     """The bridge between two names of one method."""
-    return Bridge(new, (old,), lambda owner, below, *args: older(owner, old)(*args))
+    return Bridge(new, (old,), lambda owner, below, *args, **kwargs: older(owner, old)(*args, **kwargs))
 
 
-def honour_overrides(cls: type[Any], base: type[Any], bridges: Sequence[Bridge]) -> None:
+def older_method(old: str, new: str, instead: str | None = None) -> Callable[..., Any]:
+    """A method of an older name that calls the one of today.
+
+    Args:
+        old: its name.
+        new: the name of today.
+        instead: what the warning says to use; default: `new`.
+    """
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return newer(self, new, old, instead)(*args, **kwargs)
+
+    method.__name__, method.__doc__ = old, f"`{new}`, by its older name."
+    return method
+
+
+def honour_overrides(base: type[Any], bridges: Sequence[Bridge], cls: type[Any]) -> None:
     """Build the bridges that a new class needs, and warn of each older name that it overrides.
 
     Args:
-        cls: the class.
         base: who has the older names' own methods.
-        bridges: all that there are.
+        bridges: those that do more than call a `renamed` attribute by its other name.
+        cls: the class.
     """
     found: dict[str, list[str]] = {}
-    for bridge in bridges:
+    for bridge in (*bridges, *_of_renamed(base, bridges)):
         for old in bridge.olds:
             if is_overridden(cls, base, old) and not _is_inherited(cls, base, old):
                 found.setdefault(old, []).append(_honour(cls, bridge, old))
     for old, news in found.items():
-        warn_older(f"{cls.__name__}.{old}, an override,", "; ".join(news), stacklevel=4)
+        warn_older(f"{cls.__name__}.{old}, an override,", "; ".join(news))
+
+
+def _of_renamed(base: type[Any], others: Sequence[Bridge]) -> list[Bridge]:
+    """A bridge for each `renamed` attribute of a class that the others do not serve."""
+    served = {old for bridge in others for old in bridge.olds}
+    found = [each for owner in base.__mro__ for each in vars(owner).values() if isinstance(each, renamed)]
+    return [same_arguments(each.new, each.old) for each in found if each.old not in served]
 
 
 def is_overridden(cls: type[Any], base: type[Any], name: str) -> bool:
     """Whether a class has another method of this name than `base`."""
-    return getattr(cls, name) is not getattr(base, name)
+    return getattr_static(cls, name) is not getattr_static(base, name)
 
 
 def _is_inherited(cls: type[Any], base: type[Any], name: str) -> bool:
     """Whether a parent has the same override: then it was seen to when that class was made."""
     parents = [each for each in cls.__bases__ if issubclass(each, base)]
-    return any(getattr(parent, name) is getattr(cls, name) for parent in parents)
+    return not all(is_overridden(cls, parent, name) for parent in parents)
 
 
 def _honour(cls: type[Any], bridge: Bridge, old: str) -> str:
@@ -128,7 +154,7 @@ def newer(owner: Any, new: str, old: str, words: str | None = None) -> Callable[
     below: Callable[..., Any] | None = vars(owner).get(_BENEATH, {}).get(new)
     if below is not None:
         return below
-    warn_older(f"{type(owner).__name__}.{old}()", words or f"{new}()", stacklevel=4)
+    warn_older(f"{type(owner).__name__}.{old}()", words or f"{new}()")
 
     def method(*args: Any, **kwargs: Any) -> Any:
         with _kept(owner, _CALLED, {old: True}):

@@ -1,18 +1,34 @@
-"""An older method of modules, mixed into them."""
+"""Older names of modules: what they were called with before, and overrides of `lend`."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from plugrad.legacy.overrides import Bridge, beneath, older
 from plugrad.legacy.warning import warn_older
+from plugrad.rl_module import MultiRLModule
+from plugrad.types import Tensor
 
 
-class LegacyRLModule:
-    """What one module and several were called with before Ray 2.35."""
+class OlderRLModule:
+    """Methods of one module and of several."""
 
-    def as_multi_rl_module(self) -> Any:
-        """See the module."""
-        raise NotImplementedError
+    as_multi_rl_module: Any
 
-    def as_multi_agent(self) -> Any:
-        """`as_multi_rl_module()`."""
+    def as_multi_agent(self) -> MultiRLModule:
+        """`as_multi_rl_module()`, as it was called before Ray 2.35."""
         warn_older(f"{type(self).__name__}.as_multi_agent()", "as_multi_rl_module()")
-        return self.as_multi_rl_module()
+        modules: MultiRLModule = self.as_multi_rl_module()
+        return modules
+
+
+@contextmanager
+def _cross_functional_call(module: Any, below: Any, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """`functional_call` by way of an overridden `lend`, which may call `super().lend(...)` only on entering."""
+    with ExitStack() as stack:
+        with beneath(module, functional_call=below):
+            stack.enter_context(older(module, "lend")(tensors))
+        yield
+
+
+BRIDGES = (Bridge("functional_call", ("lend",), _cross_functional_call),)

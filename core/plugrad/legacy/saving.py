@@ -3,21 +3,16 @@
 import os
 from typing import Any
 
-from plugrad.legacy.overrides import beneath, newer, older
+from plugrad.legacy.overrides import beneath, older, older_method
 
 StrPath = str | os.PathLike[str]
 
 
-class LegacySaving:
-    """The older methods."""
+class OlderSaving:
+    """The older methods: they write JSON and safetensors, never pickle, and read what was written so."""
 
-    def save_state(self, path: StrPath) -> None:
-        """`save_to_path`: JSON and safetensors, never pickle."""
-        newer(self, "save_to_path", "save_state")(path)
-
-    def load_state(self, path: StrPath) -> None:
-        """`restore_from_path`: reads what `save_state` wrote."""
-        newer(self, "restore_from_path", "load_state")(path)
+    save_state = older_method("save_state", "save_to_path")
+    load_state = older_method("load_state", "restore_from_path")
 
 
 def cross_save(owner: Any, below: Any, path: StrPath, **settings: Any) -> str:

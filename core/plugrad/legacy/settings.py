@@ -1,6 +1,6 @@
-"""Older settings of a config: translated to those of today, or refused with the way. Knows no config class."""
+"""Older settings of a config, translated to those of today."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from plugrad.legacy.warning import warn_older
@@ -15,38 +15,27 @@ RESOURCES = {
     "num_learner_workers": "num_learners",
     "num_cpus_per_learner_worker": "num_cpus_per_learner",
     "num_gpus_per_learner_worker": "num_gpus_per_learner",
-    "local_gpu_idx": "local_gpu_idx",
 }
-"""Arguments of `.resources(...)`, as `.learners(...)` has them."""
+"""Arguments of `.resources(...)` that `.learners(...)` names otherwise."""
 
 
-def translated(section: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a fluent call under their names of today."""
-    renamed = RENAMED_SETTINGS.get(section, {})
-    for old in [name for name in settings if name in renamed]:
-        warn_older(f"{section}({old}=...)", f"{section}({renamed[old]}=...)", stacklevel=5)
-    return {renamed.get(name, name): value for name, value in settings.items()}
+class OlderConfig:
+    """An older method of a config."""
 
-
-class LegacyConfig:
-    """Older methods of a config."""
-
-    model_config: dict[str, Any]
+    learners: Callable[..., Self]
 
     def resources(self, **settings: Any) -> Self:
         """`.learners(...)` with the names of Ray 2.6 to 2.23."""
         warn_older("AlgorithmConfig.resources()", "AlgorithmConfig.learners()")
         return self.learners(**{RESOURCES.get(name, name): value for name, value in settings.items()})
 
-    def _with_model(self, model: Mapping[str, Any]) -> Self:
-        """`training(model=...)`: over the present settings of the networks, as it was then."""
-        warn_older("training(model=...)", "rl_module(model_config=...)", stacklevel=4)
-        return self.rl_module(model_config={**self.model_config, **model})
 
-    def learners(self, **settings: Any) -> Self:
-        """See the config."""
-        raise NotImplementedError
-
-    def rl_module(self, **settings: Any) -> Self:
-        """See the config."""
-        raise NotImplementedError
+def change_settings(change: Callable[..., Any], config: Any, section: str, settings: dict[str, Any]) -> Any:
+    """Call a config's `_change` with settings under their names of today."""
+    if section == "training" and "model" in settings:
+        warn_older("training(model=...)", "rl_module(model_config=...)")
+        config = config.rl_module(model_config={**config.model_config, **settings.pop("model")})
+    renamed = RENAMED_SETTINGS.get(section, {})
+    for old in [name for name in settings if name in renamed]:
+        warn_older(f"{section}({old}=...)", f"{section}({renamed[old]}=...)")
+    return change(config, section, {renamed.get(name, name): value for name, value in settings.items()})

@@ -40,7 +40,7 @@ class LearnerHyperparameters(ConvertsToConfig):
     _per_module_overrides: dict[ModuleID, Any] | None = None
 
     def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().training(...)", stacklevel=4)
+        warn_older(type(self).__name__, "AlgorithmConfig().training(...)")
 
     def get_hps_for_module(self, module_id: ModuleID) -> "LearnerHyperparameters":
         """Those of one module: its override, or these."""
@@ -102,7 +102,7 @@ class FrameworkHyperparameters(ConvertsToConfig):
     torch_compile_cfg: Any = None
 
     def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().framework(...)", stacklevel=4)
+        warn_older(type(self).__name__, "AlgorithmConfig().framework(...)")
 
     def validate(self) -> None:
         """Check the settings.
@@ -134,7 +134,7 @@ class LearnerGroupScalingConfig(ConvertsToConfig):
     local_gpu_idx: int = 0
 
     def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().learners(...)", stacklevel=4)
+        warn_older(type(self).__name__, "AlgorithmConfig().learners(...)")
 
     def to_config(self, config: Any = None) -> Any:
         """A config with these settings over those of `config` (default: `AlgorithmConfig()`)."""
@@ -172,7 +172,7 @@ class LearnerSpec:
     )
 
     def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().build_learner()", stacklevel=4)
+        warn_older(type(self).__name__, "AlgorithmConfig().build_learner()")
 
     def get_params_dict(self) -> dict[str, Any]:
         """Everything but the class."""

@@ -1,8 +1,8 @@
 """The one sentence with which an older name works."""
 
-import warnings
+from plugrad.deprecation import warn_deprecated
 
 
-def warn_older(old: str, new: str, *, stacklevel: int = 3) -> None:
-    """Warn of an older name. `stacklevel` counts from here: 2 is the caller, 3 who called it."""
-    warnings.warn(f"{old} is an older name of RLlib's: use {new}", DeprecationWarning, stacklevel=stacklevel)
+def warn_older(old: str, new: str) -> None:
+    """Warn of an older name of RLlib's at the user's line; `new` is what to use."""
+    warn_deprecated(f"{old} is an older name of RLlib's: use {new}")

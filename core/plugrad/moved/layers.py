@@ -1,9 +1,5 @@
 """`plugrad.layers` is `plugrad.networks.layers` now."""
 
-import sys
+from plugrad.deprecation import moved_module
 
-from plugrad.deprecation import warn_renamed
-from plugrad.networks import layers
-
-warn_renamed("plugrad.layers", "plugrad.networks.layers")
-sys.modules[__name__] = layers
+moved_module(__name__, "plugrad.networks.layers")

@@ -1,9 +1,5 @@
 """`plugrad.names` is `plugrad.importing.names` now."""
 
-import sys
+from plugrad.deprecation import moved_module
 
-from plugrad.deprecation import warn_renamed
-from plugrad.importing import names
-
-warn_renamed("plugrad.names", "plugrad.importing.names")
-sys.modules[__name__] = names
+moved_module(__name__, "plugrad.importing.names")

@@ -1,9 +1,5 @@
 """`plugrad.sequences` is `plugrad.batch.sequences` now."""
 
-import sys
+from plugrad.deprecation import moved_module
 
-from plugrad.batch import sequences
-from plugrad.deprecation import warn_renamed
-
-warn_renamed("plugrad.sequences", "plugrad.batch.sequences")
-sys.modules[__name__] = sequences
+moved_module(__name__, "plugrad.batch.sequences")

@@ -1,9 +1,5 @@
 """`plugrad.streams` is `plugrad.rng_streams` now."""
 
-import sys
+from plugrad.deprecation import moved_module
 
-from plugrad import rng_streams
-from plugrad.deprecation import warn_renamed
-
-warn_renamed("plugrad.streams", "plugrad.rng_streams")
-sys.modules[__name__] = rng_streams
+moved_module(__name__, "plugrad.rng_streams")

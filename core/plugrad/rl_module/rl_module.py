@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 
+from plugrad.adapters import Adaptable
 from plugrad.columns import Columns
 from plugrad.deprecation import renamed
 from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
-from plugrad.legacy.rl_module import LegacyRLModule
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
@@ -22,7 +22,7 @@ from plugrad.rl_module.saved_weights import SavesWeights
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 
-class RLModule(SavesWeights, LegacyRLModule):
+class RLModule(SavesWeights, Adaptable):
     """A policy (and value) network: override `setup` and `_forward`, or `_forward_train` and its siblings.
 
     Args:
@@ -251,7 +251,7 @@ def columns_of(outputs: Any) -> dict[str, Tensor]:
     return columns
 
 
-class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule], LegacyRLModule):
+class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
     """Modules by id.
 
     Args:
