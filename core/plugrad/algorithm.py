@@ -32,8 +32,8 @@ from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_env_observation_space, reward_threshold
 from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.recurrent_state import Act
-from plugrad.sampling.whole_episodes import first_episodes
+from plugrad.sampling.recurrent_state import PolicyFunction
+from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -75,7 +75,7 @@ class Algorithm:
     def _make_own_env_runner(self) -> EnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
             return self._make_env_runner(self._explore, self.config.seed)
-        return RemoteEnvRunners(self.config, lambda: self._acting.weights(self._module_id))
+        return RemoteEnvRunners(self.config, lambda: self._acting.get_weights(self._module_id))
 
     @property
     def _module_id(self) -> ModuleID:
@@ -95,7 +95,7 @@ class Algorithm:
     def _normalizer(self) -> ObservationNormalizer | None:
         return None if self.env_runner is None else self.env_runner.normalizer
 
-    def _make_env_runner(self, act: Act, seed: int | None = None, **changes: Any) -> EnvRunner:
+    def _make_env_runner(self, act: PolicyFunction, seed: int | None = None, **changes: Any) -> EnvRunner:
         config = self.config.env_runners(**changes) if changes else self.config
         module_id = self._module_id
         state = initial_state(self._learner.module[module_id])
@@ -271,14 +271,14 @@ class Algorithm:
             ConfigError: the config names no environment.
         """
         env_seed = self._env_seed("recording", seed)
-        act: Act = self._exploit
+        act: PolicyFunction = self._exploit
         if explore:  # drawn from a stream of its own: recording changes nothing that training draws
             act = partial(self._explore, rng=stream(env_seed, "actions"))
         if self._normalizer is not None:
             act = partial(_normalized, act, self._normalizer)
         runner = self._make_env_runner(act, normalize_observations=False)
         try:
-            episodes = first_episodes(runner, num_episodes=num_episodes, seed=env_seed)
+            episodes = sample_episodes(runner, num_episodes=num_episodes, seed=env_seed)
         finally:
             runner.close()
         return EpisodeData(
@@ -397,6 +397,6 @@ class Algorithm:
 
 
 def _normalized(
-    act: Act, normalizer: ObservationNormalizer, observations: Array, *state: Any
+    act: PolicyFunction, normalizer: ObservationNormalizer, observations: Array, *state: Any
 ) -> Mapping[str, Any]:
     return act(normalizer.normalize(observations), *state)

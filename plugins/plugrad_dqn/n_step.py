@@ -8,7 +8,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.sampling.whole_episodes import join
+from plugrad.sampling.whole_episodes import concat_chunks
 from plugrad.types import Array
 from plugrad_dqn.loss import N_STEP
 
@@ -60,7 +60,7 @@ class NStepTransitions:
         rows, waiting = [], {}
         for chunk in chunks:
             id_ = str(chunk.id_)
-            whole = join([self._waiting[id_], _plain(chunk)]) if id_ in self._waiting else chunk
+            whole = concat_chunks([self._waiting[id_], _plain(chunk)]) if id_ in self._waiting else chunk
             rows.append(transitions(whole, self._n, self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)

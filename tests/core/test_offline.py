@@ -16,7 +16,7 @@ from plugrad import SingleAgentEpisode
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import BatchError, CheckpointCorruptError, CheckpointError, ConfigError
 from plugrad.offline import load_episodes, save_episodes
-from plugrad.sampling.whole_episodes import first_episodes, join
+from plugrad.sampling.whole_episodes import concat_chunks, sample_episodes
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPACES = {"observation_space": Box(-1.0, np.inf, (2,)), "action_space": Discrete(3, start=1)}
@@ -122,14 +122,14 @@ def test_what_cannot_be_one_part_is_refused_and_nothing_is_written(tmp_path, oth
 
 def test_first_episodes_are_whole_and_those_that_began_first():
     runner = make_runner(num_envs_per_env_runner=4)
-    found = first_episodes(runner, num_episodes=50, seed=3)
+    found = sample_episodes(runner, num_episodes=50, seed=3)
     assert len(found) == 50
     for each in found:
         check_chunk(each)
         assert each.is_done
         assert each.observations[0, 1] == 0
         assert len(each) == counting.length_of(int(each.observations[0, 0]))
-    again = first_episodes(runner, num_episodes=50, seed=3)
+    again = sample_episodes(runner, num_episodes=50, seed=3)
     assert [each.get_return() for each in again] == [each.get_return() for each in found]
 
 
@@ -147,7 +147,7 @@ def test_joined_chunks_are_the_episode(cuts, seed):
         )
         for a, b in pairwise(edges)
     ]
-    assert_equal(join(chunks), whole)
+    assert_equal(concat_chunks(chunks), whole)
 
 
 def test_the_page_of_the_format_does_what_it_says(tmp_path, monkeypatch, capsys):

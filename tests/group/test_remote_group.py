@@ -184,7 +184,7 @@ def test_remote_env_runners_sample_with_the_present_weights_and_survive_one(
     algorithm.restore_from_path(tmp_path)
     again = algorithm.train()
     assert again["learners"][f"{P}/total_loss"] == first["learners"][f"{P}/total_loss"]
-    os.kill(algorithm.env_runner._processes[1].place[1], what)
+    os.kill(algorithm.env_runner._actors[1].location[1], what)
     start = time.perf_counter()
     assert algorithm.train()["env_runners/num_env_steps_sampled"] == 256
     assert time.perf_counter() - start < 30  # not build_timeout_s

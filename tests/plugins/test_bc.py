@@ -18,7 +18,7 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import save_episodes
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_spaces
-from plugrad.sampling.whole_episodes import first_episodes
+from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad_bc import BCConfig
 from plugrad_bc.connectors import ReturnsToGo, returns_to_go
 from plugrad_bc.rows import ShuffledRows
@@ -158,7 +158,7 @@ def recording(tmp_path_factory) -> str:
         return {Columns.ACTIONS: (observations @ np.array([0.05, 0.1, 1.0, 0.3]) > 0).astype(np.int64)}
 
     runner = EnvRunner(config=BCConfig().environment("CartPole-v1"), act=act)
-    episodes = first_episodes(runner, num_episodes=20, seed=0)
+    episodes = sample_episodes(runner, num_episodes=20, seed=0)
     assert sum(episode.get_return() for episode in episodes) == 20 * 500
     spaces = dict(zip(("observation_space", "action_space"), get_spaces("CartPole-v1"), strict=True))
     return save_episodes(tmp_path_factory.mktemp("recording"), episodes, **spaces)

@@ -7,7 +7,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.batch import Batch, by_module
 from plugrad.offline import save_episodes
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.whole_episodes import first_episodes
+from plugrad.sampling.whole_episodes import sample_episodes
 
 NUM_EPISODES = 20
 
@@ -59,7 +59,7 @@ def _recorded(config: AlgorithmConfig, folder: str) -> str:
     learner = config.build_learner()
     runner = EnvRunner(config=config, act=learner.compute_actions, seed=config.seed)
     try:
-        episodes = first_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed)
+        episodes = sample_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed)
     finally:
         runner.close()
     return save_episodes(

@@ -71,7 +71,7 @@ class ActingLearner:
             self._catch_up()
         return self.learner
 
-    def weights(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> tuple[int, dict[str, Any]]:
+    def get_weights(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> tuple[int, dict[str, Any]]:
         """The version, and the parts of the state that decide how one module acts: for `Learner.set_state`."""
         learner = self.up_to_date()
         state = learner.get_state(ACTING_COMPONENTS)

@@ -1,11 +1,11 @@
-"""`EnvRunnerActor`: environments and a policy in a process of their own. Knows no Ray."""
+"""`EnvRunnerActor`: an env runner and its policy in a process of their own."""
 
 import os
 import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.group.learner_actor import THREAD_VARIABLES
@@ -17,12 +17,28 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.types import Array
 
 
-class EnvRunnerActor:
-    """An `EnvRunner` whose policy is a learner that never learns.
+class Sample(NamedTuple):
+    """What one env runner sampled.
 
     Args:
-        rank: its place among the others.
-        search_path: where the user's classes can be imported from: the driver's `sys.path`.
+        episodes: whole ones and chunks.
+        num_episodes: how many of them finished.
+        finished: `(return, length)` of the last of these.
+        statistics: state of an `ObservationNormalizer` that saw the new observations; None without normalisation.
+    """
+
+    episodes: list[SingleAgentEpisode]
+    num_episodes: int
+    finished: list[tuple[float, int]]
+    statistics: Mapping[str, Any] | None
+
+
+class EnvRunnerActor:
+    """An `EnvRunner` whose policy is a learner that is never trained.
+
+    Args:
+        rank: its rank among the env runners.
+        search_path: the driver's `sys.path`, from which the user's classes are imported.
     """
 
     def __init__(self, rank: int, search_path: list[str]) -> None:
@@ -32,10 +48,9 @@ class EnvRunnerActor:
         self._version = -1
 
     def build(self, pickled_config: bytes) -> None:
-        """Make policy and environments; the config's seed is this runner's own."""
+        """Build policy and environments of a config that has this runner's own seed."""
         config = pickle.loads(pickled_config)
         self._learner = build_learner(config)
-        self._seen: _OwnStatistics | None = None
         self._module_id = env_module_id(self._learner.module)
         self._runner = EnvRunner(
             config=config,
@@ -44,42 +59,47 @@ class EnvRunnerActor:
             seed=config.seed,
             module_id=self._module_id,
         )
+        self._normalizer: _SharedNormalizer | None = None
         if self._runner.normalizer is not None:
-            self._runner.normalizer = self._seen = _OwnStatistics(self._runner.normalizer.mean.shape)
+            self._normalizer = _SharedNormalizer(self._runner.normalizer.mean.shape)
+            self._runner.normalizer = self._normalizer
 
     def _act(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
         return self._learner.compute_actions(observations, module_id=self._module_id, state=state)
 
     def sample(
         self, num_steps_per_env: int | None, version: int, weights: Mapping[str, Any], statistics: Any
-    ) -> tuple[list[SingleAgentEpisode], Any, Any]:
-        """Episodes, the returns and lengths of those that finished, and statistics of the new observations.
+    ) -> Sample:
+        """Sample with the weights and statistics of the driver.
 
         Args:
-            num_steps_per_env: as `EnvRunner.sample`.
-            version: of the weights: they are taken over if it is another than the last.
-            weights: of `ActingLearner.weights`.
+            num_steps_per_env: as in `EnvRunner.sample`.
+            version: of the weights; they are loaded if it differs from the last one.
+            weights: of `ActingLearner.get_weights`.
             statistics: of the observations of all runners until now, or None.
+
+        Returns:
+            What was sampled; the ids of episodes begin with the rank.
         """
         if version != self._version:
             self._learner.set_state(weights)
             self._version = version
-        if self._seen is not None:
-            self._seen.begin(statistics)
+        if self._normalizer is not None:
+            self._normalizer.sync(statistics)
         episodes = self._runner.sample(num_steps_per_env)
-        mine = [replace(each, id_=f"{self._rank}-{each.id_}") for each in episodes]
-        finished = int(self._runner.get_metrics()["num_episodes"])
-        state = self._runner.get_state()
-        window = [state["finished_returns"], state["finished_lengths"]]
-        last = [values[len(values) - min(finished, len(values)) :] for values in window]
-        return mine, last, None if self._seen is None else self._seen.own.get_state()
+        return Sample(
+            [replace(each, id_=f"{self._rank}-{each.id_}") for each in episodes],
+            sum(each.is_done for each in episodes),
+            self._runner.finished_episodes,
+            None if self._normalizer is None else self._normalizer.new.get_state(),
+        )
 
     def get_state(self) -> dict[str, Any]:
-        """Of the environments, and the random stream of the actions."""
+        """The state of the environments, and the random streams of the actions."""
         return {"runner": self._runner.get_state(), "streams": self._learner.get_state("streams")["streams"]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `get_state` returned."""
+        """Continue from a state of `get_state`."""
         self._runner.set_state(state["runner"])
         self._learner.set_state({"streams": state["streams"]})
         self._version = -1
@@ -89,14 +109,14 @@ class EnvRunnerActor:
         self._runner.truncate()
 
 
-class _OwnStatistics(ObservationNormalizer):
-    """Normalises by what all runners saw; keeps apart what this one saw since `begin`."""
+class _SharedNormalizer(ObservationNormalizer):
+    """Normalises by the statistics of all runners; `new` has those of what this one saw since `sync`."""
 
-    def begin(self, common: Mapping[str, Any] | None) -> None:
-        if common is not None:
-            self.set_state(common)
-        self.own = ObservationNormalizer(self.mean.shape)
+    def sync(self, statistics: Mapping[str, Any] | None) -> None:
+        if statistics is not None:
+            self.set_state(statistics)
+        self.new = ObservationNormalizer(self.mean.shape)
 
     def update(self, observations: Array) -> None:
         super().update(observations)
-        self.own.update(observations)
+        self.new.update(observations)

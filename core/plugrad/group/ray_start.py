@@ -1,4 +1,4 @@
-"""Ray: found, checked, started if there is none. Imported by nothing before a group needs remote learners.
+"""Import Ray, and connect to a cluster or start one; nothing imports Ray before remote learners or runners need it.
 
 A Ray that plugrad starts is closed to others: token authentication unless RAY_AUTH_MODE says otherwise, no dashboard,
 files for this user only. Its actors have the priority of this process unless RAY_worker_niceness says otherwise.
@@ -23,15 +23,15 @@ LEAST_VERSION = (2, 52)
 log = logging.getLogger("plugrad")
 
 
-_own: set[str] = set()
-"""Addresses of those that were started here."""
+_own_addresses: set[str] = set()
+"""Addresses of the clusters that were started here."""
 
 
-def ray_for(what: str) -> Any:
-    """The module `ray`, connected to the cluster that is there, or to a new one in this machine.
+def get_ray(what: str) -> Any:
+    """The module `ray`, connected to the cluster of RAY_ADDRESS, or to a new one on this machine.
 
     Args:
-        what: needs it, for the error.
+        what: the setting that needs it, for the error.
 
     Raises:
         MissingFrameworkError: Ray is not installed.
@@ -39,10 +39,10 @@ def ray_for(what: str) -> Any:
     """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # read when Ray is imported
-    ray = _imported(what)
+    ray = _import_ray(what)
     if ray.is_initialized():
         return ray
-    with _own_sigterm():
+    with _keep_sigterm_handler():
         if os.environ.get("RAY_ADDRESS"):
             ray.init(logging_level=logging.WARNING)
             log.info("connected to the Ray cluster at %s", os.environ["RAY_ADDRESS"])
@@ -51,12 +51,20 @@ def ray_for(what: str) -> Any:
     return ray
 
 
-def reserved(ray: Any, num_cpus: float) -> float:
-    """How many CPUs an actor asks Ray for: in a Ray of our own none, since there is nobody to share them with."""
-    return 0 if ray.get_runtime_context().gcs_address in _own else num_cpus
+def num_cpus_to_reserve(ray: Any, num_cpus: float) -> float:
+    """The CPUs that an actor asks Ray for.
+
+    Args:
+        ray: the module.
+        num_cpus: as configured.
+
+    Returns:
+        `num_cpus`; 0 in a Ray that was started here, where there is nobody to share CPUs with.
+    """
+    return 0 if ray.get_runtime_context().gcs_address in _own_addresses else num_cpus
 
 
-def _imported(what: str) -> Any:
+def _import_ray(what: str) -> Any:
     try:
         ray = importlib.import_module("ray")
     except ModuleNotFoundError as error:
@@ -79,7 +87,7 @@ def _start(ray: Any) -> None:
             include_dashboard=False,
             logging_level=logging.ERROR,
         )
-    _own.add(ray.get_runtime_context().gcs_address)
+    _own_addresses.add(ray.get_runtime_context().gcs_address)
     token = Path.home() / ".ray" / "auth_token"
     if token.is_file() and token.stat().st_uid == os.getuid():
         token.chmod(0o600)  # Ray before us may have made it readable for all
@@ -92,8 +100,8 @@ def _start(ray: Any) -> None:
 
 
 @contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Ray's handler ends the process on the spot; one that there was before, such as of `plugrad train`, stays."""
+def _keep_sigterm_handler() -> Iterator[None]:
+    """Keep the process's own SIGTERM handler, such as that of `plugrad train`: Ray's would end the process at once."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     if callable(before) and threading.current_thread() is threading.main_thread():

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
+from plugrad.group.actors import LostActor
 from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, raise_failures
-from plugrad.group.processes import Lost
-from plugrad.group.ray_start import ray_for
+from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
 from plugrad.group.worker_group import WorkerGroup
 from plugrad.learner.build import check_expected_weights, with_spaces
@@ -45,7 +45,7 @@ class RemoteLearners:
         check_expected_weights(config)  # before processes are started
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
-        self._workers = WorkerGroup(ray_for(f"num_learners={config.num_learners}"), config)
+        self._workers = WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config)
         self._last_number = self._committed = 0
         self.version = 0
         self._restarts_left: int = config.max_restarts
@@ -146,7 +146,7 @@ class RemoteLearners:
 
     def _run(
         self, number: int | None, method: str, args: Any, kwargs: Mapping[str, Any], ranks: list[int]
-    ) -> tuple[Replies, list[Lost]]:
+    ) -> tuple[Replies, list[LostActor]]:
         return self._workers.ask(
             "run", number, self.config.timeout_s, method, args, kwargs, True, ranks=ranks
         )
@@ -225,7 +225,7 @@ class RemoteLearners:
         self._recover(lost)
         self._come_together()
 
-    def _not_built(self, lost: Lost) -> PlugradError:
+    def _not_built(self, lost: LostActor) -> PlugradError:
         if lost.died:
             return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
         resources = self._workers.ray.available_resources().items()
@@ -252,7 +252,7 @@ class RemoteLearners:
         if self._dead is not None:
             raise self._dead
 
-    def _recover(self, lost: Sequence[Lost]) -> None:
+    def _recover(self, lost: Sequence[LostActor]) -> None:
         """Make the group whole again, with the state of the survivor that is furthest; nothing if none is lost.
 
         Raises:
@@ -268,7 +268,7 @@ class RemoteLearners:
                 self._committed = replies[source].committed
                 self._workers.digest = replies[source].digest
 
-    def _part_with(self, lost: Sequence[Lost]) -> None:
+    def _part_with(self, lost: Sequence[LostActor]) -> None:
         self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
         for each in lost:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
@@ -285,7 +285,7 @@ class RemoteLearners:
             if self._restarts_left < 0:
                 self._die(lost[0], f"max_restarts={self.config.max_restarts} are used up")
 
-    def _fill_up(self, source: int) -> list[Lost]:
+    def _fill_up(self, source: int) -> list[LostActor]:
         """All places taken again, or fewer places, all with the state of `source`; returns who was lost over that."""
         if self.config.on_failure == "shrink":
             self._workers.renumber_ranks(source)
@@ -298,7 +298,7 @@ class RemoteLearners:
             self._dead = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
             raise
 
-    def _die(self, lost: Lost, why: str) -> NoReturn:
+    def _die(self, lost: LostActor, why: str) -> NoReturn:
         self._dead = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
         if lost.died:
             raise self._dead

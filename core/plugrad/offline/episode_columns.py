@@ -14,7 +14,8 @@ from plugrad.batch.recurrent_state import flat_columns
 from plugrad.config.serialize import decode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
-from plugrad.offline.validation import ARRAY_SPACES, check_numbers
+from plugrad.offline.validation import check_numbers
+from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")

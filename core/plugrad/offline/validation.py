@@ -8,13 +8,11 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Discrete, MultiDiscrete
 
 from plugrad.errors import BatchError
+from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
-
-ARRAY_SPACES = (Box, Discrete, MultiBinary, MultiDiscrete)
-"""The spaces whose observations or actions are one array."""
 
 
 def check_steps(

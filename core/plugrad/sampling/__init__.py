@@ -1,6 +1,10 @@
-"""From environments to episodes, in numpy: knows Gymnasium and a policy as a function of arrays, no learner.
+"""From environments to episodes, in numpy.
 
-`env_runner` steps vector environments made by `environments` (each a `repeatable` one, so that a resumed run can live
-through a running episode again, and held to Gymnasium's `contract`), `fragments` cuts what happened into episodes,
-`episode_metrics` counts, `whole_episodes` runs some to their ends, `evaluation` judges by them.
+`env_runner` steps a policy in vector environments and returns episodes, `evaluation` returns the returns of whole ones.
+
+- `environments` makes the environments that a config names; `contract` checks their answers.
+- `replayable_env` saves a running episode as its seed and actions, so that a resumed run continues it.
+- `rollout_fragment` holds the steps of one `sample()` and splits them into episodes.
+- `recurrent_state` carries the state of a recurrent policy from step to step.
+- `episode_metrics` counts steps, episodes and returns; `whole_episodes` runs a number of episodes to their ends.
 """

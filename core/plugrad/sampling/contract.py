@@ -1,6 +1,6 @@
-"""What Gymnasium's contract asks of an environment, and the errors of one that does otherwise.
+"""Check that environments keep Gymnasium's contract.
 
-An error says which environment it was, what was expected and what was found. Knows Gymnasium; nothing of policies.
+An error names the environment, what it returned and what was expected.
 """
 
 import math
@@ -9,17 +9,17 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Space, Tuple
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.networks.conv_filters import is_image
+from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
 RESET = "(observation, info)"
 SHOWN_VALUES = 8
-_ARRAYS = Box | Discrete | MultiDiscrete | MultiBinary
 _CALLERS = (
     "functools",
     "gymnasium.core",
@@ -29,6 +29,7 @@ _CALLERS = (
     "numpy",
     "plugrad.sampling.replayable_env",
 )
+"""Modules that call an environment: an error that no other module took part in is Gymnasium's."""
 
 
 class Contract:
@@ -44,44 +45,58 @@ class Contract:
         self.name, self.index, self.space = name, index, space
 
     def checked_step(self, answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """What `step()` returned, with plain numbers and flags.
+        """Check the whole answer of `step()`.
+
+        Args:
+            answer: what `step()` returned.
+
+        Returns:
+            The answer, the reward as a float and the flags as bools.
 
         Raises:
             EnvContractError: it is not `STEP`, or a part of it has another shape or type.
         """
         if not isinstance(answer, tuple | list) or len(answer) != 5:
             old = ", as step() of older Gym did" if isinstance(answer, tuple) and len(answer) == 4 else ""
-            self._refuse("step()", f"{_shown(answer)}{old}", f"return {STEP}")
+            self._raise("step()", f"{_describe(answer)}{old}", f"return {STEP}")
         observation, reward, terminated, truncated, info = answer
         self._check_observation("step()", observation)
         self._check_info("step()", info)
         if np.ndim(reward) > 1 or np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf":
-            self._refuse("step()", f"the reward {_shown(reward)}", "a reward is one number")
+            self._raise("step()", f"the reward {_describe(reward)}", "a reward is one number")
         flags = (self._flag("terminated", terminated), self._flag("truncated", truncated))
         return observation, np.asarray(reward).item(), *flags, info
 
     def checked_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
-        """What `reset()` returned.
+        """Check the whole answer of `reset()`.
+
+        Args:
+            answer: what `reset()` returned.
+
+        Returns:
+            The answer.
 
         Raises:
             EnvContractError: it is not `RESET`, or a part of it has another shape or type.
         """
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            self._refuse("reset()", _shown(answer), f"return {RESET}")
+            self._raise("reset()", _describe(answer), f"return {RESET}")
         observation, info = answer
         self._check_info("reset()", info)
         self._check_observation("reset()", observation)
         return observation, info
 
-    def explain(self, method: str, error: Exception) -> None:
-        """Say which environment raised `error`.
+    def annotate_error(self, method: str, error: Exception) -> None:
+        """Add to an error of the environment's own code a note that names the environment.
 
-        An error of the environment's own code gets a note. One of Gymnasium, which called it, is a broken contract.
+        Args:
+            method: "step()" or "reset()".
+            error: what it raised.
 
         Raises:
-            EnvContractError: from `error`, if Gymnasium raised it.
+            EnvContractError: from `error`, if Gymnasium raised it: then the environment does not fit what calls it.
         """
-        if not _is_raised_by_caller(error):
+        if not _is_raised_by_gymnasium(error):
             error.add_note(f"raised by {method} of {self}")
             return
         takes, form = ("the keywords seed and options", RESET) if method == "reset()" else ("an action", STEP)
@@ -104,24 +119,24 @@ class Contract:
         except ValueError:  # rows of different lengths
             found = np.asarray(None)
         if found.dtype.kind not in "biuf" or found.shape != self.space.shape:
-            self._refuse(
-                method, f"the observation {_shown(observation)}", f"the observation space is {self.space}"
+            self._raise(
+                method, f"the observation {_describe(observation)}", f"the observation space is {self.space}"
             )
 
     def _check_info(self, method: str, info: Any) -> None:
         if not isinstance(info, Mapping):
             form = STEP if method == "step()" else RESET
-            self._refuse(
-                method, f"info {_shown(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
+            self._raise(
+                method, f"info {_describe(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
             )
 
     def _flag(self, which: str, value: Any) -> bool:
         found = np.asarray(value)
         if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
-            self._refuse("step()", f"{which}={_shown(value)}", f"{which} is True or False")
+            self._raise("step()", f"{which}={_describe(value)}", f"{which} is True or False")
         return bool(found.item())
 
-    def _refuse(self, method: str, found: str, expected: str) -> NoReturn:
+    def _raise(self, method: str, found: str, expected: str) -> NoReturn:
         raise EnvContractError(
             f"{self}: {method} returned {found}; expected: {expected}",
             found=found,
@@ -131,7 +146,7 @@ class Contract:
 
 
 class CheckedVectorEnv(VectorWrapper):
-    """An environment's own vectorised version, whose answers are looked at.
+    """An environment's own vectorised version, its answers checked.
 
     Args:
         env: the vectorised environment.
@@ -164,7 +179,7 @@ class CheckedVectorEnv(VectorWrapper):
             found = np.asarray(values)
             if found.shape != self._shapes[column] or found.dtype.kind not in "biuf":
                 raise EnvContractError(
-                    f"the vectorised {self._name} returned {column} {_shown(values)}; expected: numbers of shape "
+                    f"the vectorised {self._name} returned {column} {_describe(values)}; expected: numbers of shape "
                     f"{self._shapes[column]}",
                     env=self._name,
                     expected=self._shapes[column],
@@ -173,14 +188,14 @@ class CheckedVectorEnv(VectorWrapper):
 
 
 def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
-    """Refuse spaces that no array of numbers comes from.
+    """Refuse spaces that are not arrays of numbers.
 
     Args:
         name: of the environment.
-        env: Boxes and discrete spaces are good for both; Dicts and Tuples of them are good observations.
+        env: its spaces may be Boxes and discrete ones; its observation space also a Dict or Tuple of these.
 
     Raises:
-        ConfigError: names the part of the space that no array is of, or that is an image beside other observations.
+        ConfigError: names the part of the space that is no array, or that is an image beside other observations.
     """
     for kind in ("observation_space", "action_space"):
         if not isinstance(getattr(env, kind, None), Space):
@@ -190,25 +205,29 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
                 env=name,
             )
     for path, leaf in _leaves("observation_space", env.observation_space):
-        if not isinstance(leaf, _ARRAYS):
-            raise ConfigError(
-                f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
-                "Make numbers of it with a gymnasium.ObservationWrapper",
-                env=name,
-            )
-        if is_image(leaf) and leaf is not env.observation_space:
-            raise ConfigError(
-                f"environment {name}: {path} is an image within a {type(env.observation_space).__name__}: {leaf}. "
-                "It would be flattened together with the rest, and not scaled. Give the image alone, with a "
-                "gymnasium.ObservationWrapper, or wrap the environment in gymnasium.wrappers.FlattenObservation if a "
-                "flat row is what you want",
-                env=name,
-            )
-    if not isinstance(env.action_space, _ARRAYS):
+        _check_observation_leaf(name, env.observation_space, path, leaf)
+    if not isinstance(env.action_space, ARRAY_SPACES):
         raise ConfigError(
             f"environment {name}: its action_space is a {type(env.action_space).__name__} space: {env.action_space}. "
             "A policy's actions are arrays of numbers: Discrete, MultiDiscrete, Box. Change them with a "
             "gymnasium.ActionWrapper",
+            env=name,
+        )
+
+
+def _check_observation_leaf(name: str, space: Space[Any], path: str, leaf: Space[Any]) -> None:
+    if not isinstance(leaf, ARRAY_SPACES):
+        raise ConfigError(
+            f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
+            "Make numbers of it with a gymnasium.ObservationWrapper",
+            env=name,
+        )
+    if is_image(leaf) and leaf is not space:
+        raise ConfigError(
+            f"environment {name}: {path} is an image within a {type(space).__name__}: {leaf}. "
+            "It would be flattened together with the rest, and not scaled. Give the image alone, with a "
+            "gymnasium.ObservationWrapper, or wrap the environment in gymnasium.wrappers.FlattenObservation if a "
+            "flat row is what you want",
             env=name,
         )
 
@@ -232,12 +251,12 @@ def is_finite(values: Array) -> bool:
     return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 
 
-def refuse_nonfinite(name: str, what: str, values: Array) -> NoReturn:
-    """Raise the error for values that are not finite.
+def raise_nonfinite(name: str, what: str, values: Array) -> NoReturn:
+    """Raise the error of values that are not finite.
 
     Args:
         name: of the environment.
-        what: they are.
+        what: the values are, in the plural, such as "rewards".
         values: `[num_envs, ...]`.
 
     Raises:
@@ -252,8 +271,8 @@ def refuse_nonfinite(name: str, what: str, values: Array) -> NoReturn:
     )
 
 
-def _is_raised_by_caller(error: Exception) -> bool:
-    """Whether no code of the environment took part: only that of who called it."""
+def _is_raised_by_gymnasium(error: Exception) -> bool:
+    """Whether all frames of the traceback are of modules that call environments, none of the environment's own."""
     trace, callers = error.__traceback__, True
     while trace is not None:
         callers = callers and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_CALLERS)
@@ -261,8 +280,8 @@ def _is_raised_by_caller(error: Exception) -> bool:
     return callers
 
 
-def _shown(value: Any) -> str:
-    """A value in a message: what it is, and short."""
+def _describe(value: Any) -> str:
+    """A short description of a value for a message."""
     if isinstance(value, np.ndarray) and value.ndim:
         values = f": {value.tolist()}" if value.size <= SHOWN_VALUES else ""
         return f"an array of shape {value.shape} and dtype {value.dtype}{values}"

@@ -1,12 +1,4 @@
-"""The env runner: steps environments with a policy and hands out what happened as episodes.
-
-Knows Gymnasium environments through `plugrad.sampling.environments` and a policy as a function of arrays; knows
-nothing of frameworks, modules or learners.
-
-One vector step costs one call of the policy and a handful of array writes; Python works per episode only
-where one ends. A fragment ends where it ends: an episode that is still going on is handed out as a chunk
-that is not done, and the next `sample()` continues it.
-"""
+"""The env runner: steps vector environments with a policy and returns episodes."""
 
 import warnings
 from collections.abc import Mapping
@@ -22,23 +14,23 @@ from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.policy.actions import action_converter
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, stored_space
-from plugrad.sampling.contract import is_finite, refuse_nonfinite
+from plugrad.sampling.contract import is_finite, raise_nonfinite
 from plugrad.sampling.environments import (
     EnvSource,
+    env_name,
     env_observation_space,
     make_vector_env,
-    name_of,
-    reset_seed,
+    reset_seeds,
 )
 from plugrad.sampling.episode_metrics import EpisodeMetrics
-from plugrad.sampling.recurrent_state import Act, StatefulPolicy
+from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
 from plugrad.sampling.replayable_env import ReplayableEnv
-from plugrad.sampling.rollout_fragment import RolloutFragment, split_into_chunks
+from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
 class SamplingConfig(Protocol):
-    """The fields of a config that an env runner reads."""
+    """The settings that an env runner reads; `AlgorithmConfig` has them."""
 
     @property
     def env(self) -> EnvSource | None: ...  # noqa: D102
@@ -48,6 +40,8 @@ class SamplingConfig(Protocol):
     def num_env_runners(self) -> int: ...  # noqa: D102
     @property
     def num_envs_per_env_runner(self) -> int: ...  # noqa: D102
+    @property
+    def vectorization_mode(self) -> str: ...  # noqa: D102
     @property
     def rollout_fragment_length(self) -> int | None: ...  # noqa: D102
     @property
@@ -59,7 +53,7 @@ class SamplingConfig(Protocol):
 def steps_per_env(config: SamplingConfig) -> int:
     """Steps of each environment in one sample: `rollout_fragment_length`, else its share of `train_batch_size`.
 
-    The share is rounded up: a batch has at least `train_batch_size` steps, as RLlib's.
+    The share is rounded up: a batch has at least `train_batch_size` steps, as in RLlib.
     """
     if config.rollout_fragment_length is not None:
         return config.rollout_fragment_length
@@ -67,29 +61,32 @@ def steps_per_env(config: SamplingConfig) -> int:
 
 
 def num_environments(config: SamplingConfig) -> int:
-    """How many environments sample, in all env runners."""
+    """The number of environments in all env runners."""
     return max(1, config.num_env_runners) * config.num_envs_per_env_runner
 
 
 class EnvRunner:
-    """Samples episodes from `config.num_envs_per_env_runner` environments.
+    """Samples episodes from `config.num_envs_per_env_runner` environments that step together.
 
     Observations are stored as the policy saw them: float32 (images uint8), normalised if
-    `config.normalize_observations`, the final observation of an episode too. Actions are stored as the
-    policy gave them; the environment gets them clipped to its bounds and shifted to its first action.
+    `config.normalize_observations`; so is the final observation of an episode. Actions are stored as the policy
+    returned them. The environment gets them clipped to its bounds and shifted to its first action.
+
+    An episode that is still running when `sample()` returns is handed out as a chunk that is not done; the next
+    `sample()` continues it.
 
     Args:
-        config: see `SamplingConfig`; also `vectorization_mode` ("sync", the default, or
-            "vector_entry_point") if the config has it: see `plugrad.sampling.environments.make_vector_env`.
-        act: the policy; the columns that it returns beside the actions become `extra_model_outputs`.
-        initial_state: of a stateful policy, `{name: array}`, for one environment at the start of an episode; the states
-            are carried from step to step and recorded as `state_in/<name>` (`plugrad.sampling.recurrent_state`).
-        seed: seeds the environments: same seed and policy, same episodes. None: from the system.
+        config: an `AlgorithmConfig`, or whatever has the settings of `SamplingConfig`.
+        act: the policy, a function of observations float32 or uint8 `[N, ...]`. It returns columns
+            `{column: [N, ...]}`: `"actions"`, and others that become `extra_model_outputs`.
+        initial_state: of a recurrent policy, `{name: array}` for one environment at the start of an episode. The state
+            is carried from step to step and recorded as columns `state_in/<name>`.
+        seed: seeds the environments: the same seed and policy give the same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
-        module_id: of the module that acts; the episodes say so.
+        module_id: the module that acts; the episodes carry it.
 
     Raises:
-        ConfigError: see `plugrad.sampling.environments.make_vector_env`.
+        ConfigError: the environment cannot be made (`plugrad.sampling.environments.make_vector_env`).
         EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract (`plugrad.sampling.contract`), or
             gives a NaN or infinite observation or reward.
     """
@@ -98,7 +95,7 @@ class EnvRunner:
         self,
         *,
         config: SamplingConfig,
-        act: Act,
+        act: PolicyFunction,
         initial_state: Mapping[str, Array] | None = None,
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
@@ -109,11 +106,14 @@ class EnvRunner:
             config.env,
             config.env_config,
             num_envs=config.num_envs_per_env_runner,
-            vectorization_mode=getattr(config, "vectorization_mode", "sync"),
+            vectorization_mode=config.vectorization_mode,
         )
-        self._name = name_of(config.env)
-        self._gap = int(self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP)
-        self._policy = StatefulPolicy(act, initial_state or {}, self.num_envs, gap=bool(self._gap))
+        self._env_name = env_name(config.env)
+        next_step_autoreset = self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+        self._num_reset_steps = int(next_step_autoreset)
+        self._policy = RecurrentPolicy(
+            act, initial_state or {}, self.num_envs, next_step_autoreset=next_step_autoreset
+        )
         self._to_env = action_converter(self._envs.single_action_space)
         stored = stored_space(self._envs.single_observation_space)
         if normalizer is None and config.normalize_observations:
@@ -136,9 +136,9 @@ class EnvRunner:
 
     @property
     def env_observation_space(self) -> Space[Any]:
-        """The observation space of one environment, before its observations are flattened and scaled."""
-        repeatable = self._replayable()
-        return env_observation_space(repeatable[0].env) if repeatable else self._envs.single_observation_space
+        """The observation space of one environment, before observations are flattened and scaled."""
+        envs = self._replayable_envs()
+        return env_observation_space(envs[0].env) if envs else self._envs.single_observation_space
 
     @property
     def action_space(self) -> Space[Any]:
@@ -147,126 +147,144 @@ class EnvRunner:
 
     @property
     def num_envs(self) -> int:
-        """How many environments step together."""
+        """The number of environments that step together."""
         return self._envs.num_envs
 
     @property
     def total_steps(self) -> int:
-        """Environment steps sampled, those before the state that the runner continues included."""
+        """Environment steps sampled so far, including those before a restored state."""
         return self._metrics.total_steps
 
     @property
     def num_episodes_begun(self) -> int:
-        """Episodes begun; the `id_` of an episode is its number, from 1, in the order of beginning."""
+        """Episodes begun so far. The `id_` of an episode is its number, from 1, in the order of beginning."""
         return self._metrics.num_episodes_begun
 
     @property
     def fragment_length(self) -> int:
-        """Steps per environment in one `sample()`: the configured ones or this runner's share of a batch."""
+        """Steps per environment in one `sample()`: see `steps_per_env`."""
         return steps_per_env(self.config)
 
-    def reset(self, seed: int | None = None) -> None:
-        """Let the next `sample()` begin new episodes in all environments; what was going on is dropped.
+    @property
+    def finished_episodes(self) -> list[tuple[float, int]]:
+        """`(return, length)` of the last episodes that finished in the last `sample()`, oldest first, at most 20."""
+        return self._metrics.finished_in_last_sample
 
-        Statistics and counters stay.
+    def reset(self, seed: int | None = None) -> None:
+        """Drop running episodes: the next `sample()` begins new ones in all environments.
+
+        Statistics of observations and counters stay.
+
+        Args:
+            seed: for the environments; None: from the system.
         """
         self._seed = seed
-        self._begin_from(() if seed is None else (seed,))
+        self._schedule_reset(() if seed is None else (seed,))
 
     def sample(self, num_steps_per_env: int | None = None) -> list[SingleAgentEpisode]:
-        """Step every environment `num_steps_per_env` times (default `fragment_length`).
+        """Step every environment a number of times.
+
+        Args:
+            num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
 
         Returns:
-            Whole episodes and chunks: first what ended, in the order of ending, then what is still going
-            on. Chunks of one episode share their `id_`. With `vectorization_mode="vector_entry_point"` a
-            step that only resets an environment is part of no episode: there are fewer steps then.
+            Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
+            running. Chunks of one episode share their `id_`. With `vectorization_mode="vector_entry_point"` a step
+            that only resets an environment is part of no episode, so that there are fewer steps.
+
+        Raises:
+            ConfigError: fewer than 1 step.
+            EnvContractError: see the class.
         """
         num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
-        observations = self._begin() if self._observations is None else self._observations
+        observations = self._reset_envs() if self._observations is None else self._observations
         fragment = RolloutFragment(observations, num_steps)
         for t in range(num_steps):
             observations = self._step(observations, fragment, t)
         self._observations = observations
         if not is_finite(fragment.rewards):
-            refuse_nonfinite(self._name, "rewards", fragment.rewards)
-        return self._cut(fragment)
+            raise_nonfinite(self._env_name, "rewards", fragment.rewards)
+        return self._make_episodes(fragment)
 
     def get_metrics(self) -> dict[str, float]:
-        """Counts of the last `sample()`; returns and lengths of the last 20 finished episodes.
+        """Counts of the last `sample()`, and means over the last 20 finished episodes.
 
-        `num_env_steps_sampled` and `num_episodes` (finished ones); `episode_return_mean`, `_min`, `_max` and
-        `episode_len_mean` are of whole episodes, also of those that were handed out in chunks, and are
-        absent until an episode has finished.
+        Returns:
+            `num_env_steps_sampled` and `num_episodes` (finished ones) of the last sample. `episode_return_mean`,
+            `episode_return_min`, `episode_return_max` and `episode_len_mean` are of whole episodes, also of those that
+            were handed out in chunks, and absent until an episode has finished.
         """
         return self._metrics.get_metrics()
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs: counters, metrics, statistics, and the running episodes as actions.
+        """The state for `set_state`: counters, metrics, statistics of observations and running episodes.
 
-        `running` is None where episodes cannot be lived through again: those of a vectorised environment
-        (`"vector_entry_point"`), and if one has more than `replayable_env.MAX_ACTIONS` steps. Who saves such a state
-        and goes on calls `truncate()`.
+        Returns:
+            A dict of arrays and plain values. Running episodes are saved as seeds and actions under `running`. It is
+            None where they cannot be replayed: for a vectorised environment (`"vector_entry_point"`), and if one has
+            more than `replayable_env.MAX_ACTIONS` steps. Call `truncate()` after saving such a state.
         """
         return {
             **self._metrics.get_state(),
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
-            "running": self._running_state(),
+            "running": self._get_running_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned, in the middle of the episodes that were going on.
+        """Continue from a state of `get_state`, in the middle of the running episodes.
 
-        They are lived through again from their seeds and actions, and compared with where they were. Where
-        an environment does not repeat itself it begins a new episode, with a warning. New ones begin
-        everywhere, seeded by the runner's seed and `total_steps`, if the state holds no running episodes or those of
-        another number of environments.
+        They are replayed from their seeds and actions, and compared with the saved observations. An environment that
+        does not repeat itself begins a new episode, with a warning. If the state holds no running episodes, or those of
+        another number of environments, new ones begin everywhere, seeded by the runner's seed and `total_steps`.
 
         Raises:
             RestoreMismatchError: the state has statistics of observations and this runner does not normalise,
-                or the other way round, or of another shape. Nothing was changed.
+                or the other way round, or they have another shape. Nothing was changed.
         """
-        self._restore_normalizer(state["normalizer"])
+        self._set_normalizer_state(state["normalizer"])
         self._metrics.set_state(state)
-        self._begin_anew_everywhere()
+        self._restart_all()
         running = state["running"]
-        shape = (len(self._replayable()), *self.observation_space.shape)
+        shape = (len(self._replayable_envs()), *self.observation_space.shape)
         if running is not None and running["observations"].shape == shape:
-            self._continue(running)
+            self._set_running_state(running)
 
     def truncate(self) -> None:
-        """A save is a cut for running episodes that it could not hold: new ones begin, as where it is taken over.
+        """Drop running episodes that `get_state` cannot hold, as a runner does that is restored from that state.
 
-        So a run that saves and goes on equals one that was resumed from there.
+        So a run that saves and goes on equals one that is resumed from the save.
         """
-        if self._observations is not None and self._running_state() is None:
-            self._begin_anew_everywhere()
+        if self._observations is not None and self._get_running_state() is None:
+            self._restart_all()
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
         self._envs.close()
 
-    def _begin_from(self, entropy: tuple[int, ...]) -> None:
+    # --- stepping -----------------------------------------------------------------------------------------------
+
+    def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
         # Reset only when needed: a runner that was restored and not used equals the one that was saved.
         self._entropy = entropy
         self._observations = None
 
-    def _begin_anew_everywhere(self) -> None:
-        self._begin_from(() if self._seed is None else (self._seed, self.total_steps))
+    def _restart_all(self) -> None:
+        self._schedule_reset(() if self._seed is None else (self._seed, self.total_steps))
 
-    def _begin(self) -> Array:
+    def _reset_envs(self) -> Array:
         try:
-            raw, _ = self._envs.reset(seed=reset_seed(self._envs, self._entropy))
+            raw, _ = self._envs.reset(seed=reset_seeds(self._envs, self._entropy))
         except (TypeError, ValueError, AttributeError):
-            self._say_whose_answer()
+            self._raise_contract_errors()
             raise
-        self._first = np.zeros(self.num_envs, np.int64)
+        self._first_steps = np.zeros(self.num_envs, np.int64)
         for env in range(self.num_envs):
             self._metrics.begin(env)
-        self._policy.begin()
-        self._count(raw)
-        return self._stored(raw)
+        self._policy.reset()
+        self._check_and_count(raw)
+        return self._encoder.rows(raw)
 
     def _step(self, observations: Array, fragment: RolloutFragment, t: int) -> Array:
         columns = self._policy(observations)
@@ -274,54 +292,56 @@ class EnvRunner:
         try:
             raw, rewards, terminated, truncated, infos = self._envs.step(actions)
         except (TypeError, ValueError, AttributeError):
-            self._say_whose_answer()
+            self._raise_contract_errors()
             raise
-        self._count(raw)
+        self._check_and_count(raw)
         if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
-            self._write_final(fragment, t, infos)
-        self._policy.end(terminated | truncated)
-        observations = self._stored(raw)
+            self._write_final_observations(fragment, t, infos)
+        self._policy.reset_ended(terminated | truncated)
+        observations = self._encoder.rows(raw)
         fragment.write(t, columns, rewards, terminated, truncated, observations)
         return observations
 
-    def _write_final(self, fragment: RolloutFragment, t: int, infos: Mapping[str, Array]) -> None:
+    def _write_final_observations(
+        self, fragment: RolloutFragment, t: int, infos: Mapping[str, Array]
+    ) -> None:
         ended = np.flatnonzero(infos["_final_obs"])
         raw = np.stack(infos["final_obs"][ended].tolist())
-        self._count(raw)
-        for env, observation in zip(ended.tolist(), self._stored(raw), strict=True):
+        self._check_and_count(raw)
+        for env, observation in zip(ended.tolist(), self._encoder.rows(raw), strict=True):
             fragment.write_final_observation(env, t, observation)
 
-    def _count(self, raw: Array) -> None:
-        """Every observation that an environment gives is looked at and goes into the statistics, once."""
+    def _check_and_count(self, raw: Array) -> None:
+        """Refuse observations that are not finite, and add the others to the statistics."""
         if not is_finite(raw):
-            refuse_nonfinite(self._name, "observations", raw)
+            raise_nonfinite(self._env_name, "observations", raw)
         if self.normalizer is not None:
             self.normalizer.update(raw)
 
-    def _stored(self, raw: Array) -> Array:
-        """Observations as the policy sees them, never the environments' own buffer."""
-        return self._encoder.rows(raw)
-
-    def _cut(self, fragment: RolloutFragment) -> list[SingleAgentEpisode]:
+    def _make_episodes(self, fragment: RolloutFragment) -> list[SingleAgentEpisode]:
         episodes = []
         self._metrics.begin_sample()
-        for chunk in split_into_chunks(fragment.done, self._first, gap=self._gap):
+        for chunk in split_at_episode_ends(
+            fragment.done, self._first_steps, num_reset_steps=self._num_reset_steps
+        ):
             episodes.append(fragment.episode(chunk, self._metrics.id_of(chunk.env), self._module_id))
             self._metrics.add(chunk.env, episodes[-1])
-        self._first = self._gap * fragment.done[:, -1].astype(np.int64)
+        self._first_steps = self._num_reset_steps * fragment.done[:, -1].astype(np.int64)
         return episodes
 
-    def _say_whose_answer(self) -> None:
-        """Raise `EnvContractError` if an answer of an environment is why they could not be put together."""
-        for env in self._replayable():
+    def _raise_contract_errors(self) -> None:
+        """Raise `EnvContractError` if an environment's last answer is why they could not be stacked."""
+        for env in self._replayable_envs():
             env.check_last_answers()
 
-    def _replayable(self) -> list[ReplayableEnv]:
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _replayable_envs(self) -> list[ReplayableEnv]:
         envs = self._envs.envs if isinstance(self._envs, SyncVectorEnv) else []
         return [env for env in envs if isinstance(env, ReplayableEnv)]
 
-    def _running_state(self) -> dict[str, Any] | None:
-        environments = {str(i): env.get_state() for i, env in enumerate(self._replayable())}
+    def _get_running_state(self) -> dict[str, Any] | None:
+        environments = {str(i): env.get_state() for i, env in enumerate(self._replayable_envs())}
         too_long = any(state["actions"] is None for state in environments.values())
         if self._observations is None or not environments or too_long:
             return None
@@ -332,18 +352,18 @@ class EnvRunner:
             "environments": environments,
         }
 
-    def _continue(self, running: Mapping[str, Any]) -> None:
+    def _set_running_state(self, running: Mapping[str, Any]) -> None:
         self._metrics.set_running_state(running)
         self._policy.set_state(running.get("policy", {}))
         observations = np.array(running["observations"])
-        for i, env in enumerate(self._replayable()):
+        for i, env in enumerate(self._replayable_envs()):
             raw = env.set_state(running["environments"][str(i)])
-            if raw is None or not np.array_equal(self._stored(raw[None])[0], observations[i]):
-                observations[i] = self._begin_anew(i, env)
-        self._first = np.zeros(self.num_envs, np.int64)
+            if raw is None or not np.array_equal(self._encoder.rows(raw[None])[0], observations[i]):
+                observations[i] = self._restart(i, env)
+        self._first_steps = np.zeros(self.num_envs, np.int64)
         self._observations = observations
 
-    def _begin_anew(self, index: int, env: ReplayableEnv) -> Array:
+    def _restart(self, index: int, env: ReplayableEnv) -> Array:
         warnings.warn(
             f"environment {index} did not repeat its running episode from the same seed and actions: "
             "it begins a new one; this run may differ from one without interruption",
@@ -351,11 +371,11 @@ class EnvRunner:
         )
         raw = np.asarray(env.reset()[0])[None]
         self._metrics.begin(index)
-        self._policy.begin_one(index)
-        self._count(raw)
-        return np.asarray(self._stored(raw)[0])
+        self._policy.reset_one(index)
+        self._check_and_count(raw)
+        return np.asarray(self._encoder.rows(raw)[0])
 
-    def _restore_normalizer(self, state: Mapping[str, Any] | None) -> None:
+    def _set_normalizer_state(self, state: Mapping[str, Any] | None) -> None:
         if (state is None) != (self.normalizer is None):
             saved, here = ("without", "with") if state is None else ("with", "without")
             raise RestoreMismatchError(

@@ -1,9 +1,7 @@
-"""The environment door: from what a config names to Gymnasium environments that observe plain arrays.
-
-Knows Gymnasium; knows nothing of policies, episodes or learners.
-"""
+"""Gymnasium environments by the names of a config, with observations as plain arrays."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,20 +20,23 @@ EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
 """A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
 
 NAMESPACE_PACKAGES = {"ALE": "ale_py"}
-"""Which package registers the ids of a namespace, where the two have different names."""
+"""The package that registers the ids of a namespace, where the two have different names."""
 
 VECTORIZATION_MODES = ("sync", "vector_entry_point")
 
 
 def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
-    """One environment, its observations flattened unless they are a Box.
+    """Make one environment; its observations are flattened unless they are a Box.
 
     Discrete observations become one-hot rows, Dict and Tuple observations one flat row
     (`gymnasium.wrappers.FlattenObservation`).
 
     Args:
-        env: see `EnvSource`.
+        env: a Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function.
         env_config: keyword arguments of the environment, as in `gymnasium.make(env, **env_config)`.
+
+    Returns:
+        An environment whose observation space is a Box.
 
     Raises:
         ConfigError: there is no such environment, it does not accept `env_config`, or its observations are no numbers.
@@ -43,11 +44,11 @@ def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None)
     created = _create(env, dict(env_config or {}), gym.make)
     if not isinstance(created, gym.Env):
         raise ConfigError(
-            f"{name_of(env)} made a {type(created).__name__}, not a gymnasium.Env; "
+            f"{env_name(env)} made a {type(created).__name__}, not a gymnasium.Env; "
             "give a Gymnasium id or a class derived from gymnasium.Env",
-            env=name_of(env),
+            env=env_name(env),
         )
-    check_spaces(name_of(env), created)
+    check_spaces(env_name(env), created)
     return created if isinstance(created.observation_space, Box) else _Flattened(created)
 
 
@@ -58,19 +59,21 @@ def make_vector_env(
     num_envs: int,
     vectorization_mode: str = "sync",
 ) -> VectorEnv[Any, Any, Any]:
-    """`num_envs` copies of an environment that step together.
+    """Make `num_envs` copies of an environment that step together.
 
     Args:
-        env: see `EnvSource`.
+        env: as in `make_env`.
         env_config: keyword arguments of the environment.
         num_envs: how many copies, >= 1.
         vectorization_mode: `"sync"` steps single environments one after the other and resets each in the
             step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
             takes the environment's own vectorised version (Gymnasium ids only).
 
+    Returns:
+        A vector environment with Box observations.
+
     Raises:
-        ConfigError: see `make_env`; or there is no such vectorised version, or it is not one that we can
-            drive.
+        ConfigError: see `make_env`; or there is no vectorised version, or it resets in a way that is not supported.
     """
     if num_envs < 1:
         raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
@@ -87,7 +90,7 @@ def make_vector_env(
 
 
 def _make_copy(env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int) -> ReplayableEnv:
-    return ReplayableEnv(make_env(env, env_config), name=name_of(env), index=index)
+    return ReplayableEnv(make_env(env, env_config), name=env_name(env), index=index)
 
 
 def get_spaces(
@@ -98,18 +101,25 @@ def get_spaces(
 ) -> tuple[Box, Space[Any]]:
     """The observation and action space that a module for this environment is built from.
 
-    Makes one environment and closes it. The observation space is that of the stored observations: see
-    `stored_space`.
+    Makes one environment and closes it.
+
+    Args:
+        env: as in `make_env`.
+        env_config: keyword arguments of the environment.
+        normalize_observations: whether observations are normalised.
+
+    Returns:
+        `(observation_space, action_space)`; the first is that of stored observations, see `stored_space`.
+
+    Raises:
+        ConfigError: see `make_env`.
     """
-    single = make_env(env, env_config)
-    try:
+    with closing(make_env(env, env_config)) as single:
         return stored_space(single.observation_space, normalized=normalize_observations), single.action_space
-    finally:
-        single.close()
 
 
 def reward_threshold(env: EnvSource | None) -> float | None:
-    """The mean return at which an environment counts as solved, as its registration says; None if it says nothing.
+    """The mean return at which an environment counts as solved, by its registration; None if that has none.
 
     Args:
         env: an id such as `"CartPole-v1"`, `"package.module:Env-v0"` or, of the newest version, `"CartPole"`; classes
@@ -134,23 +144,39 @@ def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
 def get_env_observation_space(
     env: EnvSource | None, env_config: Mapping[str, Any] | None = None
 ) -> Space[Any]:
-    """`env_observation_space` of one environment that is made for it and closed."""
-    single = make_env(env, env_config)
-    try:
+    """The observation space of an environment before observations are flattened.
+
+    Makes one environment and closes it.
+
+    Args:
+        env: as in `make_env`.
+        env_config: keyword arguments of the environment.
+
+    Returns:
+        The environment's own space.
+
+    Raises:
+        ConfigError: see `make_env`.
+    """
+    with closing(make_env(env, env_config)) as single:
         return env_observation_space(single)
-    finally:
-        single.close()
 
 
 class _Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
-    """What `make_env` flattens; a user's own `FlattenObservation` is part of the user's environment."""
+    """The wrapper of `make_env`; a user's own `FlattenObservation` is part of the environment."""
 
 
-def reset_seed(envs: VectorEnv[Any, Any, Any], entropy: tuple[int, ...]) -> Any:
-    """What to give to `envs.reset(seed=...)`: seeds mixed from `entropy`, or None if there is none.
+def reset_seeds(envs: VectorEnv[Any, Any, Any], entropy: tuple[int, ...]) -> Any:
+    """The argument of `envs.reset(seed=...)`: seeds mixed from `entropy`.
 
-    Not Gymnasium's own `seed, seed + 1, ...`, by which runners with neighbouring seeds would share
-    environments.
+    Gymnasium's own `seed, seed + 1, ...` would give runners with neighbouring seeds the same environments.
+
+    Args:
+        envs: a list of seeds is returned for a `SyncVectorEnv`, one seed for others.
+        entropy: whole numbers; none: None is returned.
+
+    Returns:
+        Seeds, a seed or None.
     """
     if not entropy:
         return None
@@ -165,7 +191,9 @@ def _make_native_vector_env(
         return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
     if not isinstance(env, str):
-        raise ConfigError(f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {name_of(env)}')
+        raise ConfigError(
+            f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
+        )
     native = _create(env, env_config, make)
     if not isinstance(native, VectorEnv):
         raise ConfigError(
@@ -178,11 +206,11 @@ def _make_native_vector_env(
             f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
         )
     stored_space(native.single_observation_space)
-    return CheckedVectorEnv(native, name=name_of(env))
+    return CheckedVectorEnv(native, name=env_name(env))
 
 
 def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
-    """Call the maker of an environment; `make` is what turns a Gymnasium id into one."""
+    """Make an environment; `make` turns a Gymnasium id into one."""
     creator = _creator(env, make)
     try:
         return creator(**env_config)
@@ -191,7 +219,7 @@ def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..
     except (gym.error.Error, TypeError, ImportError) as error:
         given = f" with env_config={env_config}" if env_config else ""
         raise ConfigError(
-            f"cannot make the environment {name_of(env)}{given}: {error}", env=name_of(env)
+            f"cannot make the environment {env_name(env)}{given}: {error}", env=env_name(env)
         ) from error
 
 
@@ -234,12 +262,12 @@ def _is_id(name: str) -> bool:
 
 def _unknown(env: str, error: Exception) -> ConfigError:
     env_id = env.rpartition(":")[2]
-    hint = _whose_namespace(env_id) or did_you_mean(env_id, gym.registry)
+    hint = _namespace_hint(env_id) or did_you_mean(env_id, gym.registry)
     hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
     return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
 
 
-def _whose_namespace(env_id: str) -> str:
+def _namespace_hint(env_id: str) -> str:
     """What to type for `"ALE/Pong-v5"` while nothing has registered an id that begins with `ALE/`."""
     namespace, slash, _ = env_id.partition("/")
     if not slash or any(known.startswith(f"{namespace}/") for known in gym.registry):
@@ -248,6 +276,6 @@ def _whose_namespace(env_id: str) -> str:
     return f" No imported package registers ids {namespace}/...: name the one that does, as in '{package}:{env_id}'."
 
 
-def name_of(env: object) -> str:
-    """An environment in a message: `'CartPole-v1'`, or the name of a class."""
+def env_name(env: object) -> str:
+    """The name of an environment for messages: `'CartPole-v1'`, or the name of a class."""
     return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))

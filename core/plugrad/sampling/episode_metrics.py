@@ -1,11 +1,10 @@
-"""Counts what an env runner samples: steps, episodes, and the returns and lengths of whole episodes.
+"""Counts of sampled steps and episodes, and the returns and lengths of whole episodes.
 
-An episode that is handed out in chunks is one episode here. Knows episodes; nothing of environments or
-policies.
+An episode that is handed out in chunks counts as one.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -30,7 +29,7 @@ class EpisodeMetrics:
         self._lengths = np.zeros(num_envs, np.int64)
 
     def begin(self, env: int) -> None:
-        """A new episode begins in environment `env`; it gets the next number."""
+        """Begin a new episode in environment `env`, with the next number."""
         self.num_episodes_begun += 1
         self._ids[env] = self.num_episodes_begun
         self._returns[env] = self._lengths[env] = 0
@@ -40,26 +39,58 @@ class EpisodeMetrics:
         return str(self._ids[env])
 
     def begin_sample(self) -> None:
-        """What `add` counts from now on is the last sample."""
+        """Begin to count a new sample."""
         self._last_sample = (0, 0)
 
     def add(self, env: int, episode: SingleAgentEpisode) -> None:
-        """Count a chunk of the running episode of `env`; begin the next episode if it is done."""
-        steps, finished = self._last_sample
-        self._last_sample = (steps + len(episode), finished + episode.is_done)
-        self.total_steps += len(episode)
+        """Count a chunk of the running episode of `env`; begin the next episode if it is done.
+
+        Args:
+            env: index of the environment.
+            episode: the chunk.
+        """
         self._returns[env] += episode.get_return()
         self._lengths[env] += len(episode)
+        finished = [(float(self._returns[env]), int(self._lengths[env]))] if episode.is_done else []
+        self.merge(len(episode), len(finished), finished)
         if episode.is_done:
-            self._finished.append((float(self._returns[env]), int(self._lengths[env])))
             self.begin(env)
+
+    def merge(self, num_steps: int, num_episodes: int, finished: Sequence[tuple[float, int]]) -> None:
+        """Add counts to those of the present sample.
+
+        Args:
+            num_steps: environment steps.
+            num_episodes: episodes that finished.
+            finished: `(return, length)` of the last `WINDOW` of these.
+        """
+        steps, episodes = self._last_sample
+        self._last_sample = (steps + num_steps, episodes + num_episodes)
+        self.total_steps += num_steps
+        self._finished.extend(finished)
+
+    @property
+    def finished_in_last_sample(self) -> list[tuple[float, int]]:
+        """`(return, length)` of the last episodes that finished in the last sample, at most `WINDOW`."""
+        number = min(self._last_sample[1], len(self._finished))
+        return list(self._finished)[len(self._finished) - number :]
 
     def get_metrics(self) -> dict[str, float]:
         """See `EnvRunner.get_metrics`."""
-        return summary(self._last_sample, self._finished)
+        steps, episodes = self._last_sample
+        metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
+        if self._finished:
+            returns, lengths = zip(*self._finished, strict=True)
+            metrics |= {
+                "episode_return_mean": float(np.mean(returns)),
+                "episode_return_min": min(returns),
+                "episode_return_max": max(returns),
+                "episode_len_mean": float(np.mean(lengths)),
+            }
+        return metrics
 
     def get_state(self) -> dict[str, Any]:
-        """The counters and the window; copies."""
+        """The counters and the window of finished episodes; copies."""
         return {
             "total_steps": self.total_steps,
             "num_episodes_begun": self.num_episodes_begun,
@@ -68,7 +99,7 @@ class EpisodeMetrics:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned."""
+        """Continue from a state of `get_state`."""
         self.total_steps = index(state["total_steps"])
         self.num_episodes_begun = index(state["num_episodes_begun"])
         pairs = zip(state["finished_returns"], state["finished_lengths"], strict=True)
@@ -76,7 +107,7 @@ class EpisodeMetrics:
         self._finished.extend((float(value), int(length)) for value, length in pairs)
 
     def get_running_state(self) -> dict[str, Any]:
-        """The running episodes; copies."""
+        """Numbers, returns and lengths of the running episodes; copies."""
         return {"ids": self._ids.copy(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def set_running_state(self, state: Mapping[str, Any]) -> None:
@@ -84,23 +115,3 @@ class EpisodeMetrics:
         self._ids = np.array(state["ids"], np.int64)
         self._returns = np.array(state["returns"], np.float64)
         self._lengths = np.array(state["lengths"], np.int64)
-
-
-def summary(last_sample: tuple[int, int], finished: Collection[tuple[float, int]]) -> dict[str, float]:
-    """What `EnvRunner.get_metrics` reports.
-
-    Args:
-        last_sample: steps of the last sample, and episodes that ended in it.
-        finished: (return, length) of the episodes in the window.
-    """
-    steps, episodes = last_sample
-    metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
-    if finished:
-        returns, lengths = zip(*finished, strict=True)
-        metrics |= {
-            "episode_return_mean": float(np.mean(returns)),
-            "episode_return_min": min(returns),
-            "episode_return_max": max(returns),
-            "episode_len_mean": float(np.mean(lengths)),
-        }
-    return metrics

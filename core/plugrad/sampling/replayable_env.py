@@ -1,9 +1,7 @@
-"""An environment whose running episode can be saved as data and lived through again.
+"""An environment whose running episode can be saved and replayed.
 
-Environments cannot be saved: what they hold is anybody's. But Gymnasium's contract says that an episode is
-determined by the seed of its reset and by the actions, and these are data. So a resumed run goes on in
-the middle of its episodes, as if it had never been interrupted. Knows Gymnasium; nothing of policies or
-learners.
+Environments themselves cannot be saved. But by Gymnasium's contract an episode is determined by the seed of its reset
+and by its actions, and these are data. So a resumed run continues in the middle of its episodes.
 """
 
 from collections.abc import Mapping
@@ -18,11 +16,11 @@ from plugrad.types import Array
 _FLAGS = frozenset({bool, np.bool_})
 
 MAX_ACTIONS = 10_000
-"""A longer episode is not recorded: repeating takes long, and one without end would fill the memory."""
+"""Longer episodes are not recorded: replaying takes long, and one without end would fill the memory."""
 
 
 class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Seeds every episode by itself and remembers the actions of the running one.
+    """An environment that seeds every episode by itself and records the actions of the running one.
 
     Episode `k` after `reset(seed=s)` is seeded by the pair `(s, k)`: resets without a seed, as vector
     environments do them, begin the next episode of the same series. Without any seed the series is drawn
@@ -31,7 +29,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
     Args:
         env: with a Box of observations.
         name: of the environment, for errors.
-        index: its place among others, for errors.
+        index: its index in a vector environment, for errors.
 
     Raises:
         EnvContractError: by `reset` and `step`, if the environment does not keep Gymnasium's contract.
@@ -44,13 +42,24 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._episode = 0
         self._actions: list[Any] | None = None
         self._is_first = True
-        self._start: Any = None
-        self._answer: Any = None
+        self._reset_answer: Any = None
+        self._step_answer: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin a new series if a seed is given, else the next episode of the present one."""
+        """Begin a new series if a seed is given, else the next episode of the present one.
+
+        Args:
+            seed: of the series.
+            options: for the environment.
+
+        Returns:
+            `(observation, info)`.
+
+        Raises:
+            EnvContractError: see the class.
+        """
         if seed is not None or self._series is None:
             self._series = int(np.random.SeedSequence(seed).generate_state(1)[0])
             self._episode = -1
@@ -58,17 +67,17 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return self._begin(options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Remember the action and take the step."""
+        """Record the action and take the step."""
         if self._actions is not None:
             self._actions.append(action)
             if len(self._actions) > MAX_ACTIONS:
                 self._actions = None
         try:
-            self._answer = answer = self.env.step(action)
+            self._step_answer = answer = self.env.step(action)
         except Exception as error:
-            self._contract.explain("step()", error)
+            self._contract.annotate_error("step()", error)
             raise
-        # The whole contract is looked at in the first step; later only what nobody else would notice.
+        # The first step checks the whole contract; later ones only what would pass unnoticed.
         if (
             self._is_first
             or type(answer) is not tuple
@@ -81,27 +90,27 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return answer
 
     def check_last_answers(self) -> None:
-        """Look at the whole of what the last reset and the last step returned.
+        """Check everything that the last reset and the last step returned.
 
         Raises:
-            EnvContractError: it is not what Gymnasium asks for.
+            EnvContractError: see the class.
         """
-        if self._start is not None:
-            self._contract.checked_reset(self._start)
-        if self._answer is not None:
-            self._contract.checked_step(self._answer)
+        if self._reset_answer is not None:
+            self._contract.checked_reset(self._reset_answer)
+        if self._step_answer is not None:
+            self._contract.checked_step(self._step_answer)
 
     def get_state(self) -> dict[str, Any]:
-        """The running episode: the series, its number in it, and its actions (None: too many to repeat)."""
+        """The running episode: its series, its number in it, and its actions (None: too many to replay)."""
         actions = None if self._actions is None else np.array(self._actions, self.action_space.dtype)
         return {"series": self._series, "episode": self._episode, "actions": actions}
 
     def set_state(self, state: Mapping[str, Any]) -> Array | None:
-        """Live through the episode again, of which the actions were saved.
+        """Replay the episode of a state of `get_state`.
 
         Returns:
-            The last observation, to be compared with the one that was saved; None if the environment
-            does not do the same again (it ended on the way): `reset()` it then.
+            The last observation, to be compared with the saved one; None if the replayed episode ended early: the
+            environment does not repeat itself and needs a `reset()`.
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
         observation, _ = self._begin(None)
@@ -114,9 +123,9 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
     def _begin(self, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         self._actions = []
         try:
-            self._start = answer = self.env.reset(seed=self._episode_seed(), options=options)
+            self._reset_answer = answer = self.env.reset(seed=self._episode_seed(), options=options)
         except Exception as error:
-            self._contract.explain("reset()", error)
+            self._contract.annotate_error("reset()", error)
             raise
         if self._is_first or type(answer) is not tuple or len(answer) != 2 or type(answer[1]) is not dict:
             return self._contract.checked_reset(answer)

@@ -1,8 +1,7 @@
-"""One fragment of sampling as arrays over environments and time, and how it is cut into episodes.
+"""The steps of one `sample()` as arrays `[N, T, ...]` over environments and time, split into episodes at its end.
 
-Knows arrays and episodes; knows nothing of environments or policies. Arrays are `[N, T, ...]`
-(environment, time): the steps of one environment lie together, so that every episode is a view and
-nothing is copied but a changed observation.
+The steps of one environment lie together, so that the arrays of an episode are views. Only a final observation, which
+is not the next episode's first one, needs a copy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +25,10 @@ class Chunk(NamedTuple):
 
 
 class RolloutFragment:
-    """Arrays for `num_steps` steps of `num_envs` environments, written step by step and cut once.
+    """`num_steps` steps of `num_envs` environments, written step by step.
 
     Args:
-        first_observations: `[N, ...]`, what the first step acts on; fixes `N`, shape and dtype.
+        first_observations: `[N, ...]`, what the first step acts on; gives `N`, shape and dtype.
         num_steps: `T`.
     """
 
@@ -52,14 +51,14 @@ class RolloutFragment:
         truncated: Array,
         observations: Array,
     ) -> None:
-        """Write step `t`: what the policy said and what the environments answered.
+        """Write step `t`: the columns of the policy and the answers of the environments.
 
         Args:
             t: 0, 1, ... in order.
             columns: `{column: [N, ...]}`, the same columns at every step.
             rewards: `[N]`.
-            terminated: `[N]`.
-            truncated: `[N]`.
+            terminated: bool `[N]`.
+            truncated: bool `[N]`.
             observations: `[N, ...]`, what step `t + 1` acts on.
 
         Raises:
@@ -75,7 +74,13 @@ class RolloutFragment:
         self.observations[:, t + 1] = observations
 
     def write_final_observation(self, env: int, t: int, observation: Array) -> None:
-        """What the last step of an episode led to, where `observations` are already those of the next."""
+        """Write what step `t` led to where it ended an episode and `observations` has the next one's first.
+
+        Args:
+            env: index of the environment.
+            t: the step.
+            observation: `[...]`, as in `observations`.
+        """
         self._final_observations[env, t] = observation
 
     def _empty_column(self, name: str, values: Array) -> Array:
@@ -91,11 +96,20 @@ class RolloutFragment:
 
     @property
     def done(self) -> Array:
-        """`[N, T]`, bool: the steps that ended an episode."""
+        """Bool `[N, T]`: the steps that ended an episode."""
         return self.terminated | self.truncated
 
     def episode(self, chunk: Chunk, id_: str, module_id: ModuleID = DEFAULT_MODULE_ID) -> SingleAgentEpisode:
-        """The episode, or the part of one, that `chunk` says; `module_id` acted."""
+        """The episode, or part of one, that a chunk delimits.
+
+        Args:
+            chunk: which steps of which environment.
+            id_: of the episode.
+            module_id: the module that acted.
+
+        Returns:
+            An episode whose arrays are views of this fragment.
+        """
         env, start, stop, done = chunk
         observations = self.observations[env, start : stop + 1]
         if (env, stop - 1) in self._final_observations:
@@ -114,23 +128,23 @@ class RolloutFragment:
         )
 
 
-def split_into_chunks(done: Array, first: Array, *, gap: int) -> Iterator[Chunk]:
-    """MinibatchSpec the steps of a fragment where episodes end.
+def split_at_episode_ends(done: Array, first_steps: Array, *, num_reset_steps: int) -> Iterator[Chunk]:
+    """Split the steps of a fragment where episodes end.
 
     Args:
-        done: `[N, T]`, bool: the steps that ended an episode.
-        first: `[N]`, int: the first step of each environment that is one (1 where step 0 only resets).
-        gap: how many steps after an end are not steps: 0 where an environment resets in the step in
-            which it ends, 1 where the next step resets it and its action is ignored.
+        done: bool `[N, T]`: the steps that ended an episode.
+        first_steps: int `[N]`: the first step of each environment that belongs to an episode (1 where step 0 only
+            resets).
+        num_reset_steps: how many steps after an end belong to no episode: 0 where an environment resets in the step in
+            which it ends, 1 where the next step resets it and ignores its action.
 
     Yields:
-        Ended episodes in the order in which they ended, then what is still going on, by environment.
-        Empty chunks are left out.
+        Ended episodes in the order in which they ended, then running ones by environment. Empty chunks are left out.
     """
-    start = np.array(first)
+    starts = np.array(first_steps)
     for t, env in np.argwhere(done.T).tolist():
-        yield Chunk(env, int(start[env]), t + 1, True)
-        start[env] = t + 1 + gap
-    for env, begin in enumerate(start.tolist()):
-        if begin < done.shape[1]:
-            yield Chunk(env, begin, done.shape[1], False)
+        yield Chunk(env, int(starts[env]), t + 1, True)
+        starts[env] = t + 1 + num_reset_steps
+    for env, start in enumerate(starts.tolist()):
+        if start < done.shape[1]:
+            yield Chunk(env, start, done.shape[1], False)

@@ -1,7 +1,4 @@
-"""Whole episodes, to judge a policy by or to record: the first that begin, not the first that end.
-
-The first that end would be the short ones. Knows env runners; knows nothing of frameworks, modules or learners.
-"""
+"""Whole episodes, for evaluation and for recordings: the first that begin, since the first that end are short ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,25 +9,27 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_runner import EnvRunner
 
-_STEPS_PER_LOOK = (
-    32  # finished episodes are noticed this often; at most so many vector steps are done in vain
-)
+_STEPS_PER_SAMPLE = 32
+"""At most so many vector steps are made in vain after the last episode ends."""
 
 
-def chunks_of_first_episodes(
+def sample_episode_chunks(
     runner: EnvRunner, *, num_episodes: int, seed: int | None = None
 ) -> Iterator[tuple[int, SingleAgentEpisode]]:
     """Run `num_episodes` new episodes to their ends.
 
+    An environment that never ends an episode makes this run for ever: wrap it in `gymnasium.wrappers.TimeLimit`.
+
     Args:
         runner: one that is not used for training; its environments are reset.
         num_episodes: how many, >= 1.
-        seed: the same seed and policy give the same episodes.
+        seed: for the environments: the same seed and policy give the same episodes.
 
     Yields:
-        `(number, chunk)`: the chunks of episode `number`, from 0, come in order; those of different episodes mixed.
+        `(number, chunk)`: the chunks of episode `number`, from 0, in order; those of different episodes are mixed.
 
-    An environment that never ends an episode makes this run for ever: wrap it in `gymnasium.wrappers.TimeLimit`.
+    Raises:
+        ConfigError: fewer than 1 episode.
     """
     if num_episodes < 1:
         raise ConfigError(f"at least 1 episode is needed, asked for {num_episodes}")
@@ -38,25 +37,37 @@ def chunks_of_first_episodes(
     first = runner.num_episodes_begun + 1
     unfinished = num_episodes
     while unfinished:
-        for chunk in runner.sample(_STEPS_PER_LOOK):
+        for chunk in runner.sample(_STEPS_PER_SAMPLE):
             number = int(chunk.id_ or 0) - first
             if number < num_episodes:
                 yield number, chunk
                 unfinished -= chunk.is_done
 
 
-def first_episodes(
+def sample_episodes(
     runner: EnvRunner, *, num_episodes: int, seed: int | None = None
 ) -> list[SingleAgentEpisode]:
-    """The episodes themselves, in the order in which they began; arguments as `chunks_of_first_episodes`."""
+    """Run `num_episodes` new episodes to their ends.
+
+    Args:
+        runner: as in `sample_episode_chunks`.
+        num_episodes: how many, >= 1.
+        seed: for the environments.
+
+    Returns:
+        Whole episodes, in the order in which they began.
+
+    Raises:
+        ConfigError: fewer than 1 episode.
+    """
     chunks: list[list[SingleAgentEpisode]] = [[] for _ in range(num_episodes)]
-    for number, chunk in chunks_of_first_episodes(runner, num_episodes=num_episodes, seed=seed):
+    for number, chunk in sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed):
         chunks[number].append(chunk)
-    return [join(each) for each in chunks]
+    return [concat_chunks(each) for each in chunks]
 
 
-def join(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
-    """Consecutive chunks of one episode as one: each begins with the observation that the one before it ended with."""
+def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
+    """One episode of consecutive chunks: each begins with the observation that the one before it ended with."""
     return replace(
         chunks[-1],
         observations=np.concatenate(
