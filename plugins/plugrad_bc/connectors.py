@@ -1,13 +1,13 @@
-"""Returns to go: the connector piece that MARWIL needs, in numpy. Knows episodes and columns; no learner."""
+"""The connector piece of MARWIL: returns to go of episodes."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, episodes_by_module
+from plugrad.returns import returns_to_go
 from plugrad.types import Array, ModuleID
 
 
@@ -33,12 +33,3 @@ class ReturnsToGo:
                 returns = np.concatenate([returns_to_go(each.rewards, self.gamma) for each in singles])
                 columns[module_id] = {**columns[module_id], Columns.RETURNS_TO_GO: returns}
         return columns
-
-
-def returns_to_go(rewards: Array, gamma: float) -> Array:
-    """`R_t = r_t + gamma R_(t+1)`, float32 [T], of the rewards [T] of one episode; summed in float64.
-
-    Source: Sutton and Barto (2018), "Reinforcement Learning: An Introduction", equation 3.9.
-    """
-    backwards = accumulate(rewards[::-1].tolist(), lambda following, reward: reward + gamma * following)
-    return np.array(list(backwards)[::-1], np.float32)

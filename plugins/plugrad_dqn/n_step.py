@@ -1,4 +1,4 @@
-"""From episodes to transitions: what a replay buffer holds, in numpy. Knows episodes; no buffer and no learner."""
+"""Transitions of n steps: the rows of a replay buffer, made of episodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +8,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
+from plugrad.returns import n_step_returns
 from plugrad.sampling.whole_episodes import concat_chunks
 from plugrad.types import Array
 from plugrad_dqn.loss import N_STEP
@@ -30,12 +31,10 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
     """
     steps = len(episode)
     ends = np.minimum(np.arange(steps) + n, steps)
-    padded = np.concatenate([episode.rewards.astype(np.float64), np.zeros(n - 1)])
-    rewards = sum((gamma**k * padded[k : k + steps] for k in range(n)), np.zeros(steps))
     return {
         Columns.OBS: episode.observations[:-1],
         Columns.ACTIONS: episode.actions,
-        Columns.REWARDS: rewards.astype(np.float32),
+        Columns.REWARDS: n_step_returns(episode.rewards, gamma, n),
         Columns.NEXT_OBS: episode.observations[ends],
         Columns.TERMINATEDS: (ends == steps) & episode.terminated,
         N_STEP: (ends - np.arange(steps)).astype(np.float32),

@@ -1,7 +1,4 @@
-"""Generalised advantage estimation: the connector piece that PPO needs, in numpy.
-
-Knows batches and episodes as arrays, and a learner only as something that computes values.
-"""
+"""The connector piece of PPO: advantages and value targets of episodes."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,6 +8,7 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import BatchError
+from plugrad.returns import generalized_advantage_estimation
 from plugrad.types import Array, ModuleID
 
 ModuleColumns = dict[ModuleID, dict[str, Array]]
@@ -93,11 +91,7 @@ class GeneralAdvantageEstimation:
 def generalized_advantages(
     rewards: Array, values: Array, lengths: Array, terminated: Array, *, gamma: float, lambda_: float
 ) -> tuple[Array, Array]:
-    """Advantages and value targets of episodes that lie one behind the other.
-
-    Source: Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation",
-    2016, arXiv:1506.02438, equation 16, as a recurrence: `A_t = delta_t + gamma lambda A_(t+1)` with
-    `delta_t = r_t + gamma V_(t+1) - V_t`, and `A = 0` behind the last step.
+    """`plugrad.returns.generalized_advantage_estimation` of E episodes that lie one behind the other.
 
     Args:
         rewards: `[B]`, `B = sum(lengths)`.
@@ -110,31 +104,20 @@ def generalized_advantages(
     Returns:
         `(advantages, value_targets)`, float32 `[B]`; targets are advantages + values.
     """
-    values = np.array(values, dtype=np.float64).reshape(-1)
+    values = np.asarray(values).reshape(-1)
     lasts = np.cumsum(lengths + 1) - 1
-    values[lasts[terminated]] = 0.0
-    current, following = np.delete(values, lasts), np.delete(values, lasts - lengths)
-    deltas = rewards + gamma * following - current
-    advantages = _discounted_from_the_end(deltas, lengths, gamma * lambda_)
-    return advantages.astype(np.float32), (advantages + current).astype(np.float32)
-
-
-def _discounted_from_the_end(terms: Array, lengths: Array, discount: float) -> Array:
-    """`y_t = terms_t + discount y_(t+1)` within each episode, all episodes at once.
-
-    The longest episodes come first, so that the ones still active `k` steps before their end are a
-    prefix: no padding.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    ends = (np.cumsum(lengths) - 1)[order]
-    longest = int(lengths.max(initial=0))
-    num_active = np.searchsorted(-lengths[order], -np.arange(longest), side="left")
-    sums, carry = np.empty(len(terms)), np.zeros(len(lengths))
-    for k, active in enumerate(num_active):
-        rows = ends[:active] - k
-        carry = terms[rows] + discount * carry[:active]
-        sums[rows] = carry
-    return sums
+    has_steps = lengths > 0
+    ends = np.zeros((2, len(rewards)), bool)
+    ends[:, (np.cumsum(lengths) - 1)[has_steps]] = terminated[has_steps], ~terminated[has_steps]
+    return generalized_advantage_estimation(
+        rewards,
+        np.delete(values, lasts),
+        np.delete(values, lasts - lengths),
+        gamma,
+        lambda_,
+        terminateds=ends[0],
+        truncateds=ends[1],
+    )
 
 
 def standardize(advantages: Array) -> Array:

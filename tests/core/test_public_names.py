@@ -33,6 +33,7 @@ ROOMS = (
     "plugrad.ops",
     "plugrad.optimizers",
     "plugrad.policy",
+    "plugrad.returns",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",
     "plugrad.testing.fixtures",
