@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
@@ -39,21 +40,23 @@ def ops() -> Ops:
 
 
 @hookimpl
-def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool) -> Variable:
     """A `tf.Variable` on the learner's device."""
     return TensorVariable(value, dtype, learner.device, trainable)
 
 
 @hookimpl
 def build_module(
-    learner: Any, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
+    learner: LearnerProtocol, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
 ) -> RLModule:
     """The neutral network as a TensorFlow module."""
     return Tf2Network(module_spec, network, weights, learner.device)
 
 
 @hookimpl
-def wrap_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+def wrap_module(
+    learner: LearnerProtocol, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
+) -> RLModule:
     """Any Keras model or layer, or `tf.Module` with a `__call__`, that is called with observations."""
     if not (isinstance(module, tf.Module | tf.keras.layers.Layer) and callable(module)):
         raise ConfigError(
@@ -83,23 +86,27 @@ def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
 
 
 @hookimpl
-def get_param_ref(learner: Any, param: tf.Variable) -> ParamRef:
+def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
     """`<module id>/<name>`."""
     for module_id in learner.trainable_module_ids:
-        for name, own in learner.module[module_id].named_weights().items():
+        for name, own in _weights_of(learner, module_id).items():
             if own is param:
                 return f"{module_id}/{name}"
     raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
 
 
+def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, tf.Variable]:
+    return cast("Tf2RLModule", learner.module[module_id]).named_weights()
+
+
 @hookimpl
-def flatten_parameters(learner: Any, params: Sequence[tf.Variable]) -> FlatVariable:
+def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
     """One vector, lent in slices to the modules if all of them are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
     return FlatParameters(refs, params, _lender(learner, refs))
 
 
-def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
+def _lender(learner: LearnerProtocol, refs: Sequence[ParamRef]) -> Lend | None:
     module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
     if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in module_ids):
         return None
@@ -117,7 +124,7 @@ def _lender(learner: Any, refs: Sequence[ParamRef]) -> Lend | None:
 
 
 @hookimpl
-def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
     """Floats become float32; everything goes to the learner's device."""
     with tf.device(learner.device):
         return {
@@ -145,7 +152,9 @@ def convert_to_numpy(tensors: Any) -> Any:
 
 @hookimpl
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+    learner: LearnerProtocol,
+    variables: Sequence[FlatVariable],
+    loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
     """See `plugrad_tf2.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
@@ -153,14 +162,14 @@ def differentiate(
 
 @hookimpl
 def compute_gradients(
-    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+    learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
     """See `plugrad_tf2.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """See `plugrad_tf2.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
@@ -219,6 +228,8 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(learner: Any, step: program.Step, variables: Sequence[Variable], mode: str) -> Program:
+def compile_update(
+    learner: LearnerProtocol, step: program.Step, variables: Sequence[Variable], mode: str
+) -> Program:
     """See `plugrad_tf2.program`."""
     return program.compile_update(learner, step, variables, mode)

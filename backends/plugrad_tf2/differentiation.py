@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters
@@ -15,7 +16,7 @@ Losses = dict[ModuleID, Any]
 
 
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
+    learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
     """Run the losses under a tape and take their gradients."""
     leaves: list[tuple[FlatParameters, list[Any]]] = []
@@ -29,13 +30,16 @@ def differentiate(
         return losses, aux, learner.compute_gradients(losses, gradient_tape=tape, leaves=leaves)
 
 
-def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """Gradients of the sum of the losses by the tape that watched them.
 
     A user who calls it gives `gradient_tape=`; the result then covers all parameters.
     """
     leaves = kwargs.get("leaves") or [
-        (each.parameters, each.parameters.params) for each in learner.registered_optimizers.values()
+        (flat, flat.params)
+        for flat in (
+            cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values()
+        )
     ]
     sources = [source for _, each in leaves for source in each]
     slopes = iter(kwargs["gradient_tape"].gradient(list(loss_per_module.values()), sources))

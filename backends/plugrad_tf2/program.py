@@ -11,6 +11,7 @@ import tensorflow as tf
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
@@ -25,7 +26,7 @@ MOST_WIDTHS = 3
 """So many sizes of a minibatch get an XLA program of their own; then one graph without XLA serves all sizes."""
 
 
-def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch otherwise."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     if mode in ("auto", "complete_update"):
@@ -39,7 +40,7 @@ def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode
 class TracedStep:
     """The core's step as a traced function of tensors; its metrics are one vector, named while tracing."""
 
-    def __init__(self, learner: Any, step: Step) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step) -> None:
         self.names: list[str] = []
         self.clusters: Collection[str] = ()
         self._learner = learner
@@ -73,7 +74,7 @@ class TracedStep:
 
 
 @contextmanager
-def _naming(learner: Any) -> Iterator[None]:
+def _naming(learner: LearnerProtocol) -> Iterator[None]:
     """Add to an error of the user's code where it was met and what tracing asks for."""
     try:
         yield
@@ -98,7 +99,7 @@ def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
 class PerMinibatch(Program):
     """A Python loop over one traced step."""
 
-    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
         super().__init__("none", "one traced function per minibatch, without XLA", static_shapes=True)
         self._traced = TracedStep(learner, step)
         self._flats = flats
@@ -120,15 +121,15 @@ class PerMinibatch(Program):
 class CompiledForward(PerMinibatch):
     """The loop with each module's forward pass as an XLA cluster of its own."""
 
-    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
         super().__init__(learner, self._with_compiled_forwards(learner, step), flats)
         self.mode = "forward_train"
         self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
 
     @staticmethod
-    def _with_compiled_forwards(learner: Any, step: Step) -> Step:
+    def _with_compiled_forwards(learner: LearnerProtocol, step: Step) -> Step:
         def traced(minibatch: ModuleBatches) -> dict[str, Any]:
-            modules = [learner.module[each] for each in minibatch if each in learner.module]
+            modules: list[Any] = [learner.module[each] for each in minibatch if each in learner.module]
             for module in modules:
                 module.forward_train = partial(_compiled_forward, module)
             try:
@@ -154,7 +155,7 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 class WholeUpdate(Program):
     """All minibatches in one `tf.while_loop`; their number is a tensor, so that it never causes a trace."""
 
-    def __init__(self, learner: Any, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
         self._traced = TracedStep(learner, step)
         self._flats = flats

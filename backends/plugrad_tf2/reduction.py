@@ -3,22 +3,24 @@
 XLA takes no such function, so that programs of a group are graphs with XLA before and after it (`clusters`).
 """
 
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
+from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import Array
 from plugrad_tf2 import ops
 
 
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """The sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:
         return gradients
 
     def on_the_host(flat: Array) -> Array:
-        total: Array = learner.collective.all_reduce(flat)
+        total: Array = cast("Collective", learner.collective).all_reduce(flat)
         return total
 
     def exchange(flat: Any) -> Any:

@@ -11,13 +11,14 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad.gradients import FlatGradients, Gradients, as_flat
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad_tf2 import ops
 
 DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"
 
 
 @contextmanager
-def clusters(learner: Any, parts: Collection[str]) -> Iterator[None]:
+def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]:
     """What is traced meanwhile has these parts compiled: `DIFFERENTIATE`, `APPLY`."""
     fronts = {name: vars(learner)[name] for name in parts if name in vars(learner)}
     compiled: dict[str, Callable[..., Any]] = {
@@ -39,7 +40,9 @@ def _compiled(part: Callable[[], Any]) -> Any:
     return tf.function(part, autograph=False, jit_compile=True)()
 
 
-def _differentiate(learner: Any, differentiate: Callable[..., Any], variables: Any, loss_fn: Any) -> Any:
+def _differentiate(
+    learner: LearnerProtocol, differentiate: Callable[..., Any], variables: Any, loss_fn: Any
+) -> Any:
     """Losses, outputs and gradients; metrics that a loss registers come out of the part with them."""
     layouts: list[Any] = []
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
@@ -42,27 +43,29 @@ def backend_info() -> BackendInfo:
 
 
 @hookimpl
-def ops(learner: Any) -> Ops:
+def ops(learner: LearnerProtocol) -> Ops:
     """`plugrad_torch.ops`, making new tensors on the learner's device."""
     return ops_on(learner.device)
 
 
 @hookimpl
-def get_tensor_variable(learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool) -> Variable:
     """A tensor on the learner's device."""
     return TensorVariable(value, dtype, learner.device, trainable)
 
 
 @hookimpl
 def build_module(
-    learner: Any, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
+    learner: LearnerProtocol, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
 ) -> RLModule:
     """The neutral network as a torch module."""
     return TorchNetwork(module_spec, network, weights, learner.device)
 
 
 @hookimpl
-def wrap_module(learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+def wrap_module(
+    learner: LearnerProtocol, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
+) -> RLModule:
     """Any `torch.nn.Module` that is called with observations."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
@@ -94,29 +97,31 @@ def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
 
 
 @hookimpl
-def get_param_ref(learner: Any, param: torch.nn.Parameter) -> ParamRef:
+def get_param_ref(learner: LearnerProtocol, param: torch.nn.Parameter) -> ParamRef:
     """`<module id>/<name>`."""
     for module_id in learner.trainable_module_ids:
-        for name, own in learner.module[module_id].named_weights().items():
+        for name, own in _weights_of(learner, module_id).items():
             if own is param:
                 return f"{module_id}/{name}"
     raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
 
 
+def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, torch.nn.Parameter]:
+    return cast("TorchRLModule", learner.module[module_id]).named_weights()
+
+
 @hookimpl
-def flatten_parameters(learner: Any, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
+def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
     """One vector; the parameters become views of it."""
     refs = [learner.get_param_ref(param) for param in params]
     return FlatParameters(refs, params, _lender(learner, refs, params))
 
 
-def _lender(learner: Any, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]) -> Lend:
+def _lender(learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]) -> Lend:
     known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
     places = {  # a parameter that modules share is lent to each of them
         module_id: {
-            name: known[id(own)]
-            for name, own in learner.module[module_id].named_weights().items()
-            if id(own) in known
+            name: known[id(own)] for name, own in _weights_of(learner, module_id).items() if id(own) in known
         }
         for module_id in learner.trainable_module_ids
     }
@@ -133,7 +138,7 @@ def _lender(learner: Any, refs: Sequence[ParamRef], params: Sequence[torch.nn.Pa
 
 
 @hookimpl
-def convert_batch_type(learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
     """Floats become float32; everything goes to the learner's device."""
     return {
         key: convert_batch_type(learner, value)
@@ -169,7 +174,9 @@ def convert_to_numpy(tensors: Any) -> Any:
 
 @hookimpl
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+    learner: LearnerProtocol,
+    variables: Sequence[FlatVariable],
+    loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
     """See `plugrad_torch.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
@@ -177,20 +184,20 @@ def differentiate(
 
 @hookimpl
 def compute_gradients(
-    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+    learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
     """See `plugrad_torch.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """See `plugrad_torch.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl
-def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
     """See `plugrad_torch.fused_optimizer`."""
     fused_optimizer.apply_gradients(learner, gradients_dict)
 
@@ -249,6 +256,8 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(learner: Any, step: program.Step, variables: Sequence[Variable], mode: str) -> Program:
+def compile_update(
+    learner: LearnerProtocol, step: program.Step, variables: Sequence[Variable], mode: str
+) -> Program:
     """See `plugrad_torch.program`."""
     return program.compile_update(learner, step, variables, mode)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
@@ -16,7 +17,7 @@ Losses = dict[ModuleID, Tensor]
 
 
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
+    learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
     """Run the losses under autograd and take their gradients; the losses come back detached."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
@@ -32,7 +33,7 @@ def differentiate(
     return {module_id: ops.stop_gradient(loss) for module_id, loss in losses.items()}, aux, gradients
 
 
-def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """Go backward once, from all losses: the gradient of their sum.
 
     Inside an eager step the result is the live buffer, inside a traced one (`leaves`) a tracer; called by a user it
@@ -46,7 +47,7 @@ def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, A
         return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])
     if flats is not None:
         return FlatGradients(ops, _backward(losses, flats))
-    flats = [each.parameters for each in learner.registered_optimizers.values()]
+    flats = [cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values()]
     for flat in flats:
         flat.attach()
     return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(losses, flats)])

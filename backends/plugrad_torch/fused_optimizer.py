@@ -3,29 +3,30 @@
 The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests hold it to that.
 """
 
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
 from plugrad.gradients import Gradients, flat_of, layouts_in
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
 
 
-def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
     """Step every optimizer of which there is a gradient."""
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(ops, gradients_dict, each.layout)
-            if _can_fuse(learner, each.optimizer_adapter):
+            if _can_fuse(each.optimizer_adapter, learner):
                 fused_adam(each.optimizer_adapter, gradient)
             else:
                 each.optimizer_adapter.step(ops, gradient, learner.guard)
 
 
-def _can_fuse(learner: Any, optimizer: Optimizer) -> bool:
+def _can_fuse(optimizer: Optimizer, learner: LearnerProtocol) -> TypeGuard[Adam]:
     """In place, so neither while traced nor where a step may have to be taken back."""
     flat = optimizer.parameters
     traced = isinstance(flat, FlatParameters) and flat.tracer is not None

@@ -11,6 +11,7 @@ from torch import Tensor
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
@@ -25,7 +26,7 @@ STEPS_PER_SUM = 64
 """So many steps' metrics are kept before they are added up: fewer kernels, and memory that does not grow."""
 
 
-def compile_update(learner: Any, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """The eager loop for "none" and "auto"; one compiled function per step for "complete_update"."""
     natives = [
         name
@@ -70,7 +71,7 @@ class EagerUpdate(Program):
 class CompiledUpdate(Program):
     """Every step is one call of a function that inductor made; falls back to eager steps with the reason."""
 
-    def __init__(self, learner: Any, step: Step, variables: Sequence[Variable]) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__(
             "complete_update", "each step one compiled function (inductor)", static_minibatches=True
         )
@@ -120,12 +121,12 @@ class CompiledUpdate(Program):
 class CompiledForward(EagerUpdate):
     """The eager loop with each module's forward pass compiled by `torch.compile`; eager where that fails."""
 
-    def __init__(self, learner: Any, step: Step) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step) -> None:
         super().__init__(step)
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
         self.static_minibatches = True
-        self._modules = [learner.module[module_id] for module_id in learner.trainable_module_ids]
+        self._modules: list[Any] = [learner.module[module_id] for module_id in learner.trainable_module_ids]
         self._forwards = [self._compiled_forward(module) for module in self._modules]
 
     def run(

@@ -3,20 +3,23 @@
 Neither make_fx nor inductor may look into the exchange: to them it is one opaque function of a tensor.
 """
 
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
+from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad_torch import ops
+from plugrad_torch.variables import FlatParameters
 
 _LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 """An op takes tensors and plain values only, so that it finds its learner by number."""
 
 
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """The sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:
         return gradients
@@ -26,12 +29,13 @@ def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
     return exchanged(ops, gradients, lambda flat: _all_reduce(flat, id(learner)))
 
 
-def _is_traced(learner: Any) -> bool:
-    return any(each.parameters.tracer is not None for each in learner.registered_optimizers.values())
+def _is_traced(learner: LearnerProtocol) -> bool:
+    flats = (cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values())
+    return any(flat.tracer is not None for flat in flats)
 
 
-def _through_the_host(learner: Any, flat: Tensor) -> Tensor:
-    total = torch.from_numpy(learner.collective.all_reduce(flat.detach().cpu().numpy()))
+def _through_the_host(learner: LearnerProtocol, flat: Tensor) -> Tensor:
+    total = torch.from_numpy(cast("Collective", learner.collective).all_reduce(flat.detach().cpu().numpy()))
     return total.to(flat.device)
 
 

@@ -5,11 +5,13 @@ It stands above everything that it builds; the rooms below know a config as `plu
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from plugrad.algorithm import Algorithm
 from plugrad.config import Config
+from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup, build_learner_group
+from plugrad.hooks.registry import algorithm_of, get_algorithm
 from plugrad.learner import Learner, build_learner
 from plugrad.types import ModuleID
 
@@ -63,3 +65,19 @@ class AlgorithmConfig(Config):
         """An Algorithm: samples `env`, trains, evaluates, saves."""
         self.validate()
         return Algorithm(self)
+
+    @classmethod
+    def _algorithm_name(cls) -> str | None:
+        algorithm = algorithm_of(cls)
+        return algorithm.name if algorithm else None
+
+    @classmethod
+    def _class_for(cls, algorithm: str) -> type[Self]:
+        if cls._algorithm_name() == algorithm:
+            return cls
+        named: type[Any] = get_algorithm(algorithm)
+        if not issubclass(named, cls):
+            raise ConfigError(
+                f"this config is of algorithm {algorithm!r}, not of {cls.__name__}: use {named.__name__}"
+            )
+        return named

@@ -1,12 +1,12 @@
 """The connector piece of MARWIL: returns to go of episodes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, episodes_by_module
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.returns import returns_to_go
 from plugrad.types import Array, ModuleID
 
@@ -24,7 +24,11 @@ class ReturnsToGo:
         self.gamma = gamma
 
     def __call__(
-        self, *, learner: Any, batch: Mapping[ModuleID, dict[str, Array]], episodes: Sequence[Episode]
+        self,
+        *,
+        learner: LearnerProtocol,
+        batch: Mapping[ModuleID, dict[str, Array]],
+        episodes: Sequence[Episode],
     ) -> dict[ModuleID, dict[str, Array]]:
         """Return `batch` with the column, rows in the order of the episodes."""
         columns = dict(batch)

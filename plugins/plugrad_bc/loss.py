@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
 SQUARED_ADVANTAGE = "mean_squared_advantage"
@@ -17,7 +19,11 @@ NORM = "moving_average_sqd_adv_norm_start"
 
 
 def bc_loss(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """`-mean(w log pi(a|s))`; `w` is 1 for `beta` 0, else MARWIL's weight, and the value error is added.
 
@@ -60,7 +66,7 @@ def _returns_column(batch: Mapping[str, Tensor]) -> str:
     return Columns.RETURNS_TO_GO
 
 
-def _weights(ops: Any, advantages: Tensor, config: Any) -> Tensor:
+def _weights(ops: Any, advantages: Tensor, config: ConfigView) -> Tensor:
     """exp(beta A / c), without gradient, where `c ** 2` is a moving average of `A ** 2` (section 4 of the paper)."""
     norm = ops.sqrt(getattr(config, NORM))
     return ops.stop_gradient(ops.exp(config.beta * advantages / (norm + 1e-8)))

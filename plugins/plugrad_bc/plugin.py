@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
+from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_bc.config import BCConfig
 from plugrad_bc.connectors import ReturnsToGo
@@ -40,14 +42,20 @@ def get_learner_connectors(config: BCConfig) -> list[Any]:
 
 @hookimpl
 def compute_loss_for_module(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """See `plugrad_bc.loss`."""
     return bc_loss(learner, module_id, config, batch, fwd_out)
 
 
 @hookimpl(wrapper=True)
-def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+def after_gradient_based_update(
+    learner: LearnerProtocol, timesteps: Mapping[str, int]
+) -> Generator[None, None, None]:
     """Move the average of the squared advantages, `c ** 2` in the paper, once per update and after it.
 
     The mean is over all rows of the update, and the losses have used the average from before. So learners that see a

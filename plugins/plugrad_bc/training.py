@@ -9,6 +9,7 @@ import gymnasium as gym
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import run_pipeline
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID
@@ -64,7 +65,7 @@ class OfflineTraining(Training):
             self._rows[module_id].taken = taken
 
 
-def _columns_of(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
+def _columns_of(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
     """The columns that the learner's connectors make of episodes.
 
     Raises:
@@ -79,7 +80,7 @@ def _columns_of(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dic
     return run_pipeline(learner.connectors, learner, {}, _of_the_only_module(learner, episodes))
 
 
-def _of_the_only_module(learner: Any, episodes: Sequence[Episode]) -> Sequence[Episode]:
+def _of_the_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
     """The only module learns from episodes of one module, whatever it was called when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):

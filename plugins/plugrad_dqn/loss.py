@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_dqn.network import QF_PREDS
 
@@ -14,7 +16,11 @@ N_STEP = "n_step"
 
 
 def dqn_loss(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """The mean Huber loss of the TD errors, each times its row's importance.
 
@@ -55,7 +61,11 @@ def _of_values(ops: Any, chosen: Tensor, batch: Mapping[str, Tensor]) -> dict[st
 
 
 def td_errors(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """`Q(s, a) - (r + gamma^n Q'(s', a'))` [B], without the second part where the episode terminated.
 
@@ -74,7 +84,11 @@ def td_errors(
 
 
 def _chosen_and_targets(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The values of the actions that were taken, and what they should be [B]; arguments as `td_errors`."""
     ops = learner.ops

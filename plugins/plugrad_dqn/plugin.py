@@ -1,10 +1,11 @@
 """DQN's answers to the algorithm hooks."""
 
 from collections.abc import Collection, Generator, Mapping
-from typing import Any
 
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
+from plugrad.schedules import ConfigView
 from plugrad.types import TOTAL_LOSS_KEY, Array, ModuleID, Tensor
 from plugrad_dqn.config import DQNConfig
 from plugrad_dqn.exploration import epsilon_greedy_logits
@@ -42,14 +43,16 @@ def build_network(config: DQNConfig, module_spec: RLModuleSpec) -> QNetwork:
 
 
 @hookimpl
-def get_target_parameters(learner: Any, module_id: ModuleID) -> Collection[str]:
+def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
     """All of them."""
     names: Collection[str] = learner.module[module_id].get_state().keys()
     return names
 
 
 @hookimpl
-def get_exploration_inputs(learner: Any, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
+def get_exploration_inputs(
+    learner: LearnerProtocol, module_id: ModuleID, fwd_out: Mapping[str, Array]
+) -> Array:
     """Epsilon-greedy; epsilon is where the schedule was at the last update."""
     epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
     return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon)
@@ -57,14 +60,20 @@ def get_exploration_inputs(learner: Any, module_id: ModuleID, fwd_out: Mapping[s
 
 @hookimpl
 def compute_loss_for_module(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """See `plugrad_dqn.loss`."""
     return dqn_loss(learner, module_id, config, batch, fwd_out)
 
 
 @hookimpl(wrapper=True)
-def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+def after_gradient_based_update(
+    learner: LearnerProtocol, timesteps: Mapping[str, int]
+) -> Generator[None, None, None]:
     """Move the target networks if it is time: by environment steps, or by rows trained on if nobody counts those.
 
     Loss and TD error are reported under RLlib's names too.

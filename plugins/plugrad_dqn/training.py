@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.episodes import episodes_by_module
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.rng_streams import stream
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID
@@ -106,7 +107,7 @@ def _buffer(config: Any, module_id: ModuleID) -> ReplayBuffer:
     return PrioritizedReplayBuffer(settings["capacity"], rng, alpha=settings["alpha"], beta=settings["beta"])
 
 
-def _td_errors(learner: Any, batch: Mapping[ModuleID, Rows]) -> dict[ModuleID, Array]:
+def _td_errors(learner: LearnerProtocol, batch: Mapping[ModuleID, Rows]) -> dict[ModuleID, Array]:
     """The TD errors [B] of each module's rows by its present weights."""
     errors = {}
     for module_id, rows in batch.items():

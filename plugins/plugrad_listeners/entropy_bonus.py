@@ -1,9 +1,9 @@
 """One more term in any algorithm's loss: a listener that wraps a traced hook, on every backend and in every mode."""
 
 from collections.abc import Generator
-from typing import Any
 
 from plugrad import Columns, hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.losses import mean_over_rows
 from plugrad.types import ModuleBatches, ModuleID, Tensor
 
@@ -23,7 +23,7 @@ class EntropyBonus:
 
     @hookimpl(wrapper=True)
     def compute_losses(
-        self, learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches
+        self, learner: LearnerProtocol, fwd_out: ModuleBatches, batch: ModuleBatches
     ) -> Generator[None, dict[ModuleID, Tensor], dict[ModuleID, Tensor]]:
         """Add the term. Traced."""
         losses = yield

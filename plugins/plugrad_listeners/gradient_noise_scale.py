@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 from plugrad import Columns, hookimpl
 from plugrad.batch import Rows
 from plugrad.gradients import Gradients
-from plugrad.types import ModuleBatches, ModuleID, Tensor
+from plugrad.learner_protocol import LearnerProtocol
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 _SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"
 _ROWS_SMALL, _ROWS_BIG = "gradient_rows_of_half", "gradient_rows"
@@ -36,7 +37,7 @@ class GradientNoiseScale:
         self._averages: WeakKeyDictionary[Any, dict[ModuleID, tuple[float, float]]] = WeakKeyDictionary()
 
     @hookimpl(wrapper=True)
-    def update(self, learner: Any, batch: ModuleBatches) -> Generator[None, Any, Any]:
+    def update(self, learner: LearnerProtocol, batch: ModuleBatches) -> Generator[None, Any, Any]:
         """The gradient of half the rows, before the step takes that of all of them. Traced."""
         half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
         kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
@@ -51,7 +52,7 @@ class GradientNoiseScale:
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
-        self, learner: Any, gradients_dict: Gradients
+        self, learner: LearnerProtocol, gradients_dict: Gradients
     ) -> Generator[None, Gradients, Gradients]:
         """The gradient of all rows, before it is clipped. Traced."""
         for module_id in {ref.split("/", 1)[0] for ref in gradients_dict}:
@@ -59,7 +60,7 @@ class GradientNoiseScale:
         return (yield)
 
     @hookimpl(wrapper=True)
-    def after_gradient_based_update(self, learner: Any) -> Generator[None, None, None]:
+    def after_gradient_based_update(self, learner: LearnerProtocol) -> Generator[None, None, None]:
         """Divide the averages; while the estimated gradient is lost in the noise there is nothing to report."""
         yield
         averages = self._averages.setdefault(learner, {})
@@ -70,8 +71,11 @@ class GradientNoiseScale:
                 if signal > 0.0:
                     learner.register_metric(module_id, RESULT, noise / signal)
 
-    def _moved(self, average: tuple[float, float] | None, found: Mapping[str, float]) -> tuple[float, float]:
-        noise, signal = noise_and_signal(found[_SMALL], found[_BIG], found[_ROWS_SMALL], found[_ROWS_BIG])
+    def _moved(
+        self, average: tuple[float, float] | None, found: Mapping[str, float | Array]
+    ) -> tuple[float, float]:
+        squares = float(found[_SMALL]), float(found[_BIG])
+        noise, signal = noise_and_signal(*squares, float(found[_ROWS_SMALL]), float(found[_ROWS_BIG]))
         if average is None:
             return noise, signal
         keep, add = self._decay, 1.0 - self._decay
@@ -92,7 +96,7 @@ def noise_and_signal(small: float, big: float, rows_small: float, rows_big: floa
     return noise, signal
 
 
-def _gradients(learner: Any, batch: ModuleBatches) -> Gradients:
+def _gradients(learner: LearnerProtocol, batch: ModuleBatches) -> Gradients:
     variables = [
         each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
     ]
@@ -100,7 +104,7 @@ def _gradients(learner: Any, batch: ModuleBatches) -> Gradients:
     return gradients
 
 
-def _losses(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+def _losses(learner: LearnerProtocol, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     return learner.compute_losses(fwd_out=fwd_out, batch=batch), fwd_out
 
@@ -110,13 +114,13 @@ def _every_second(column: Tensor) -> Tensor:
     return column[::2]
 
 
-def _squared_norm(learner: Any, module_id: ModuleID, gradients: Gradients) -> Tensor:
+def _squared_norm(learner: LearnerProtocol, module_id: ModuleID, gradients: Gradients) -> Tensor:
     ops = learner.ops
     own = [gradients[ref] for ref in gradients if ref.split("/", 1)[0] == module_id]
     return sum((ops.sum(ops.square(each)) for each in own), ops.zeros((), "float32"))
 
 
-def _num_rows(learner: Any, rows: Mapping[str, Tensor]) -> Tensor:
+def _num_rows(learner: LearnerProtocol, rows: Mapping[str, Tensor]) -> Tensor:
     ops = learner.ops
     obs = ops.cast(rows[Columns.OBS], "float32")
     return ops.sum(ops.ones_like(obs)) / float(prod(ops.shape(obs)[1:]))

@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
 KL_KEY = "mean_kl_loss"
 
 
 def ppo_loss(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """Clipped surrogate (eq. 7) + value error + KL penalty (eq. 8) - entropy bonus, as combined in eq. 9 of
     arXiv:1707.06347.

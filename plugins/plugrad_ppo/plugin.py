@@ -4,6 +4,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
+from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_ppo.config import PPOConfig
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
@@ -24,14 +26,20 @@ def get_learner_connectors(config: PPOConfig) -> list[Any]:
 
 @hookimpl
 def compute_loss_for_module(
-    learner: Any, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
     """See `plugrad_ppo.loss`."""
     return ppo_loss(learner, module_id, config, batch, fwd_out)
 
 
 @hookimpl(wrapper=True)
-def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> Generator[None, None, None]:
+def after_gradient_based_update(
+    learner: LearnerProtocol, timesteps: Mapping[str, int]
+) -> Generator[None, None, None]:
     """Adapt each module's KL coefficient (section 4 of the paper): times 1.5 above twice the target, half below half.
 
     The divergence is the mean over all minibatches, so that the coefficient does not hang on how the batch was cut. A
@@ -47,7 +55,7 @@ def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> G
             continue
         coefficient = learner.coefficients[module_id]["kl_coeff"]
         target = learner.config.get_config_for_module(module_id).kl_target
-        value = float(coefficient.numpy()) * _factor(results[KL_KEY], target)
+        value = float(coefficient.numpy()) * _factor(float(results[KL_KEY]), target)
         coefficient.assign(value)
         learner.register_metric(module_id, "curr_kl_coeff", value)
 

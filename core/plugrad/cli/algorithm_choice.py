@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from plugrad.cli.settings_files import read_table
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
-from plugrad.hooks.local_plugins import is_unpackaged
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import use_plugin
+from plugrad.importing.names import is_unpackaged
 
 DEFAULT_ALGORITHM = "ppo"
 

@@ -12,6 +12,7 @@ import numpy as np
 from plugrad.batch import Batch, Rows
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 
@@ -29,13 +30,15 @@ class Observer:
     def __init__(self) -> None:
         self.stages: Stages = {}
 
-    def _keep(self, learner: Any, stage: str, tensors: Mapping[str, Any]) -> None:
+    def _keep(self, learner: LearnerProtocol, stage: str, tensors: Mapping[str, Any]) -> None:
         # The first of its kind: by finite differences the loss is computed many times over.
         if stage not in self.stages:
             self.stages[stage] = learner._convert_to_numpy(_by_path(tensors))
 
     @hookimpl(wrapper=True)
-    def compute_losses(self, learner: Any, fwd_out: Mapping[str, Any]) -> Generator[None, Any, Any]:
+    def compute_losses(
+        self, learner: LearnerProtocol, fwd_out: Mapping[str, Any]
+    ) -> Generator[None, Any, Any]:
         """What the networks gave, and the losses made of it."""
         losses = yield
         self._keep(learner, FORWARD, fwd_out)
@@ -44,7 +47,7 @@ class Observer:
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
-        self, learner: Any, gradients_dict: Mapping[str, Any]
+        self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
         """The gradients as they come, and as they are applied: clipped, or whatever a plugin makes of them."""
         self._keep(learner, GRADIENTS, gradients_dict)

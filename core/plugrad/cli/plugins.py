@@ -14,8 +14,8 @@ from rich.table import Table
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.plugin_check import Report, check_file, check_record
 from plugrad.errors import PluginError, did_you_mean
-from plugrad.hooks.local_plugins import is_unpackaged
 from plugrad.hooks.registry import PluginRecord, list_plugins, obstacle
+from plugrad.importing.names import is_unpackaged
 
 
 @click.command()

@@ -5,8 +5,6 @@ from typing import Any, Self
 
 from plugrad.config import serialize
 from plugrad.config.fluent import FluentConfig
-from plugrad.errors import ConfigError
-from plugrad.hooks.registry import algorithm_of, get_algorithm
 
 
 class DocumentConfig(FluentConfig):
@@ -18,12 +16,11 @@ class DocumentConfig(FluentConfig):
         Raises:
             ConfigError: a value that is neither data nor importable, with its name.
         """
-        algorithm = algorithm_of(type(self))
         written = {
             name: serialize.encode_field(info, getattr(self, name))
             for name, info in type(self).fields().items()
         }
-        return {serialize.ALGORITHM_KEY: algorithm.name if algorithm else None, **written}
+        return {serialize.ALGORITHM_KEY: type(self)._algorithm_name(), **written}
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -67,13 +64,15 @@ class DocumentConfig(FluentConfig):
         )
 
     @classmethod
+    def _algorithm_name(cls) -> str | None:
+        """The algorithm whose config this is, which `AlgorithmConfig` knows; None: a plain config."""
+        return None
+
+    @classmethod
     def _class_for(cls, algorithm: str) -> type[Self]:
-        own = algorithm_of(cls)
-        if own is not None and own.name == algorithm:
-            return cls
-        named: type[Any] = get_algorithm(algorithm)
-        if not issubclass(named, cls):
-            raise ConfigError(
-                f"this config is of algorithm {algorithm!r}, not of {cls.__name__}: use {named.__name__}"
-            )
-        return named
+        """The config class of an algorithm, which must be `cls` or derive from it. Answered by `AlgorithmConfig`.
+
+        Raises:
+            ConfigError: it is the config of another algorithm.
+        """
+        raise NotImplementedError

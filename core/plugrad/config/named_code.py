@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from plugrad.hooks.local_plugins import is_unpackaged
+from plugrad.importing.names import is_unpackaged
 from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 

@@ -19,6 +19,7 @@ from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
 from plugrad.group.worker_group import WorkerGroup
 from plugrad.learner.build import check_expected_weights, with_spaces
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.rng_streams import fresh_seed
 
 log = logging.getLogger("plugrad")
@@ -305,5 +306,5 @@ class RemoteLearners:
         raise LearnerTimeoutError(str(self._dead), rank=lost.rank, phase=lost.phase)
 
 
-def _config_of(learner: Any) -> Any:
+def _config_of(learner: LearnerProtocol) -> Any:
     return learner.config

@@ -10,9 +10,12 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from plugrad.config import Config
 from plugrad.hooks.markers import hookspec
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.schedules import ConfigView
 from plugrad.training import Training
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
@@ -31,7 +34,7 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_default_rl_module_spec(self, config: Any) -> RLModuleSpec:
+    def get_default_rl_module_spec(self, config: Config) -> RLModuleSpec:
         """The module to build when the user gave none. Default: policy and value networks from `model_config`.
 
         @hookimpl
@@ -42,7 +45,7 @@ class AlgorithmSpec:
 
     @hookspec(firstresult=True)
     def build_network(
-        self, learner: Any, module_id: ModuleID, config: Any, module_spec: RLModuleSpec
+        self, learner: LearnerProtocol, module_id: ModuleID, config: Config, module_spec: RLModuleSpec
     ) -> Network:
         """The neutral network of a module without `module_class`. Default: `plugrad.networks.ActorCritic`.
 
@@ -55,7 +58,7 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_learner_connectors(self, config: Any) -> list[Any]:
+    def get_learner_connectors(self, config: Config) -> list[Any]:
         """Pieces that make episodes into columns, after the user's and the default ones. Default: none.
 
         A piece is `piece(*, learner, batch, episodes) -> batch` in numpy. Called once, at build.
@@ -68,7 +71,7 @@ class AlgorithmSpec:
 
     @hookspec(firstresult=True)
     def get_exploration_inputs(
-        self, learner: Any, module_id: ModuleID, fwd_out: Mapping[str, Array]
+        self, learner: LearnerProtocol, module_id: ModuleID, fwd_out: Mapping[str, Array]
     ) -> Array:
         """What the action distribution is made of while exploring, in numpy. Default: `fwd_out["action_dist_inputs"]`.
 
@@ -95,9 +98,9 @@ class AlgorithmSpec:
     @hookspec(firstresult=True)
     def compute_loss_for_module(
         self,
-        learner: Any,
+        learner: LearnerProtocol,
         module_id: ModuleID,
-        config: Any,
+        config: ConfigView,
         batch: Mapping[str, Tensor],
         fwd_out: Mapping[str, Tensor],
     ) -> Tensor:
@@ -115,7 +118,9 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def configure_optimizers_for_module(self, learner: Any, module_id: ModuleID, config: Any) -> None:
+    def configure_optimizers_for_module(
+        self, learner: LearnerProtocol, module_id: ModuleID, config: Config
+    ) -> None:
         """Register the module's optimizers. Default: one, from `config.optimizer`, over all its parameters.
 
         @hookimpl
@@ -128,7 +133,9 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_target_parameters(self, learner: Any, module_id: ModuleID, config: Any) -> Collection[str]:
+    def get_target_parameters(
+        self, learner: LearnerProtocol, module_id: ModuleID, config: Config
+    ) -> Collection[str]:
         """Names of the module's parameters that `learner.targets[module_id]` copies. Default: none, no target network.
 
         Called once per module, at build and when it is added; a loss reads `learner.targets[module_id].forward(batch)`.
@@ -141,7 +148,11 @@ class AlgorithmSpec:
 
     @hookspec(firstresult=True)
     def postprocess_gradients_for_module(
-        self, learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
+        self,
+        learner: LearnerProtocol,
+        module_id: ModuleID,
+        config: ConfigView,
+        module_gradients_dict: Mapping[ParamRef, Tensor],
     ) -> Mapping[ParamRef, Tensor]:
         """One module's gradients before they are applied. Default: clip by `config.grad_clip`, log the norm. Traced.
 
@@ -152,7 +163,7 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def before_gradient_based_update(self, learner: Any, timesteps: Mapping[str, int]) -> None:
+    def before_gradient_based_update(self, learner: LearnerProtocol, timesteps: Mapping[str, int]) -> None:
         """Called once per `update`, before anything else. Default: nothing. Wrap it (`wrapper=True`) to add to it.
 
         @hookimpl(wrapper=True)
@@ -162,7 +173,7 @@ class AlgorithmSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def after_gradient_based_update(self, learner: Any, timesteps: Mapping[str, int]) -> None:
+    def after_gradient_based_update(self, learner: LearnerProtocol, timesteps: Mapping[str, int]) -> None:
         """Called once per `update`, after the last minibatch. Default: move schedules to `timesteps`. Wrap it to add.
 
         `learner.metrics` holds the means of this update.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.markers import hookspec
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
@@ -115,7 +116,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def ops(self, learner: Any) -> Ops:
+    def ops(self, learner: LearnerProtocol) -> Ops:
         """The tensor functions of this framework (`plugrad.ops.Ops`). Called once, at build.
 
         @hookimpl
@@ -125,7 +126,9 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_tensor_variable(self, learner: Any, value: Any, dtype: str | None, trainable: bool) -> Variable:
+    def get_tensor_variable(
+        self, learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool
+    ) -> Variable:
         """A variable of the framework with this value, on the learner's device: what changes between updates.
 
         Floats become float32 and ints int32 unless `dtype` says otherwise.
@@ -139,7 +142,7 @@ class BackendSpec:
     @hookspec(firstresult=True)
     def build_module(
         self,
-        learner: Any,
+        learner: LearnerProtocol,
         module_id: ModuleID,
         module_spec: RLModuleSpec,
         network: Network,
@@ -158,7 +161,7 @@ class BackendSpec:
 
     @hookspec(firstresult=True)
     def wrap_module(
-        self, learner: Any, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
+        self, learner: LearnerProtocol, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
     ) -> RLModule:
         """A model of the framework that is no `RLModule`, given as `Learner(module=...)`, made one.
 
@@ -172,7 +175,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def is_module_compatible_with_learner(self, learner: Any, module: RLModule) -> bool:
+    def is_module_compatible_with_learner(self, learner: LearnerProtocol, module: RLModule) -> bool:
         """Whether this backend can train the module; others live beside the trained ones without an optimizer.
 
         @hookimpl
@@ -182,7 +185,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_parameters(self, learner: Any, module: RLModule) -> list[Any]:
+    def get_parameters(self, learner: LearnerProtocol, module: RLModule) -> list[Any]:
         """The module's trainable parameters, the framework's own objects, in the module's order.
 
         @hookimpl
@@ -192,7 +195,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_buffers(self, learner: Any, module: RLModule) -> Mapping[str, Variable]:
+    def get_buffers(self, learner: LearnerProtocol, module: RLModule) -> Mapping[str, Variable]:
         """What the module keeps beside trained parameters, as variables by their names in `module.get_state()`.
 
         Statistics of normalisation, counters, seeds, frozen parameters. An update undoes them after an error, and a
@@ -207,7 +210,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_param_ref(self, learner: Any, param: Any) -> ParamRef:
+    def get_param_ref(self, learner: LearnerProtocol, param: Any) -> ParamRef:
         """The stable key of a parameter of this learner: `<module id>/<parameter name>`.
 
         @hookimpl
@@ -217,7 +220,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def flatten_parameters(self, learner: Any, params: Sequence[Any]) -> FlatVariable:
+    def flatten_parameters(self, learner: LearnerProtocol, params: Sequence[Any]) -> FlatVariable:
         """One flat float32 variable behind these parameters, which stay the module's ordinary parameters.
 
         Called once per registered optimizer. Order in the buffer is the order of `params`.
@@ -229,7 +232,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def convert_batch_type(self, learner: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def convert_batch_type(self, learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
         """A (nested) dict of numpy arrays as this framework's tensors on the learner's device: float64 becomes float32.
 
         @hookimpl
@@ -239,7 +242,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def convert_to_numpy(self, learner: Any, tensors: Any) -> Any:
+    def convert_to_numpy(self, learner: LearnerProtocol, tensors: Any) -> Any:
         """A (nested) dict or list of tensors as numpy copies: the only crossing back.
 
         @hookimpl
@@ -251,7 +254,7 @@ class BackendSpec:
     @hookspec(firstresult=True)
     def differentiate(
         self,
-        learner: Any,
+        learner: LearnerProtocol,
         variables: Sequence[FlatVariable],
         loss_fn: Callable[[], tuple[dict[ModuleID, Tensor], Any]],
     ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
@@ -273,7 +276,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def watch_operations(self, learner: Any) -> AbstractContextManager[list[Operation]]:
+    def watch_operations(self, learner: LearnerProtocol) -> AbstractContextManager[list[Operation]]:
         """Note the operations of a block of tensor code. Called around the first losses of each program. Traced.
 
         The list that the context manager yields is complete when the block is over. By it the core finds tensors that
@@ -288,7 +291,7 @@ class BackendSpec:
 
     @hookspec(firstresult=True)
     def compute_gradients(
-        self, learner: Any, loss_per_module: dict[ModuleID, Tensor], kwargs: dict[str, Any]
+        self, learner: LearnerProtocol, loss_per_module: dict[ModuleID, Tensor], kwargs: dict[str, Any]
     ) -> Gradients:
         """Gradients of the sum of the losses, for every registered parameter. Traced.
 
@@ -301,7 +304,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def reduce_gradients(self, learner: Any, gradients: Gradients) -> Gradients:
+    def reduce_gradients(self, learner: LearnerProtocol, gradients: Gradients) -> Gradients:
         """The gradients of all learners of a group, added up; alone, the gradients. Traced.
 
         Every learner has weighted its losses by its part of the rows, so that the sum is the gradient of the whole
@@ -316,7 +319,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_clip_function(self, learner: Any) -> Clip:
+    def get_clip_function(self, learner: LearnerProtocol) -> Clip:
         """The function that clips one optimizer's gradients (`plugrad.gradients.Clip`). Called once per step, traced.
 
         @hookimpl
@@ -326,7 +329,9 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def check_registered_optimizer(self, learner: Any, optimizer: Any, params: Sequence[Any]) -> None:
+    def check_registered_optimizer(
+        self, learner: LearnerProtocol, optimizer: Any, params: Sequence[Any]
+    ) -> None:
         """Refuse what cannot be stepped: raise `OptimizerError`.
 
         @hookimpl
@@ -337,7 +342,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def wrap_optimizer(self, learner: Any, optimizer: Any) -> Optimizer:
+    def wrap_optimizer(self, learner: LearnerProtocol, optimizer: Any) -> Optimizer:
         """An optimizer of the framework with the face of `plugrad.optimizers.Optimizer`; others as they are.
 
         Called once per registered optimizer, after `check_registered_optimizer`, for backends with the capability
@@ -350,7 +355,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_optimizer_lr(self, learner: Any, optimizer: Any) -> float:
+    def get_optimizer_lr(self, learner: LearnerProtocol, optimizer: Any) -> float:
         """The learning rate of an optimizer, neutral or native, as a float.
 
         @hookimpl
@@ -360,7 +365,7 @@ class BackendSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def set_optimizer_lr(self, learner: Any, optimizer: Any, lr: float) -> None:
+    def set_optimizer_lr(self, learner: LearnerProtocol, optimizer: Any, lr: float) -> None:
         """Set the learning rate of an optimizer, neutral or native. Must not cause a new trace.
 
         @hookimpl
@@ -372,7 +377,7 @@ class BackendSpec:
     @hookspec(firstresult=True)
     def compile_update(
         self,
-        learner: Any,
+        learner: LearnerProtocol,
         step: Callable[[ModuleBatches], dict[str, Tensor]],
         variables: Sequence[Variable],
         mode: str,

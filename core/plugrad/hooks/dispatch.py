@@ -19,6 +19,7 @@ from plugrad.adapters import adaptable
 from plugrad.hooks import tracing
 from plugrad.hooks.manager import HookManager, specifications
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:
@@ -33,7 +34,7 @@ def hook_methods(cls: type[Any]) -> dict[str, str]:
     return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
 
 
-def base_implementations(learner: Any, base: type[Any]) -> dict[str, Callable[..., Any]]:
+def base_implementations(learner: LearnerProtocol, base: type[Any]) -> dict[str, Callable[..., Any]]:
     """`{hook name: implementation}` that calls the class's method: what wrappers are wrapped around."""
     return {
         hook: _implementation(type(learner), base, method, hook)
@@ -52,7 +53,7 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
     arguments = list(inspect.signature(spec).parameters)[2:]
 
     @wraps(spec)  # pluggy reads the arguments' names from what is wrapped
-    def call(learner: Any, *values: Any) -> Any:
+    def call(learner: LearnerProtocol, *values: Any) -> Any:
         named = dict(zip(arguments, values, strict=True))
         extra = named.pop("kwargs", {})
         return function(learner, *[named.pop(name) for name in positional], **named, **extra)
@@ -68,7 +69,7 @@ def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable
     return tracing.traced(f"learner {cls.__name__!r}", hook, function)
 
 
-def install_wrappers(learner: Any, base: type[Any], manager: HookManager) -> None:
+def install_wrappers(learner: LearnerProtocol, base: type[Any], manager: HookManager) -> None:
     """Put a front on the learner for each of its hooks that a plugin wraps, or whose calls are to be seen."""
     manager.check_wrappable(hook_methods(base).values())
     for method, hook in hook_methods(base).items():
@@ -79,7 +80,9 @@ def install_wrappers(learner: Any, base: type[Any], manager: HookManager) -> Non
             setattr(learner, method, MethodType(shown, learner))
 
 
-def _front(learner: Any, method: Callable[..., Any], hook: str, manager: HookManager) -> Callable[..., Any]:
+def _front(
+    learner: LearnerProtocol, method: Callable[..., Any], hook: str, manager: HookManager
+) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @adaptable

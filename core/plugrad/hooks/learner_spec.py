@@ -11,6 +11,7 @@ from typing import Any
 
 from plugrad.gradients import Gradients
 from plugrad.hooks.markers import hookspec
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
 
 
@@ -19,7 +20,7 @@ class LearnerSpec:
 
     @hookspec(firstresult=True)
     def update(
-        self, learner: Any, batch: ModuleBatches
+        self, learner: LearnerProtocol, batch: ModuleBatches
     ) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
         """`Learner._update`: one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
 
@@ -33,7 +34,7 @@ class LearnerSpec:
 
     @hookspec(firstresult=True)
     def compute_losses(
-        self, learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches
+        self, learner: LearnerProtocol, fwd_out: ModuleBatches, batch: ModuleBatches
     ) -> dict[ModuleID, Tensor]:
         """`{module_id: scalar}` from `compute_loss_for_module`, module by module; override for joint losses. Traced.
 
@@ -45,7 +46,7 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def postprocess_gradients(self, learner: Any, gradients_dict: Gradients) -> Gradients:
+    def postprocess_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> Gradients:
         """All gradients, before they are applied: `postprocess_gradients_for_module` for each module. Traced.
 
         Names that no optimizer steps are an `UnknownParameterError`; what is left out counts as zero, and an
@@ -59,7 +60,7 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def apply_gradients(self, learner: Any, gradients_dict: Gradients) -> None:
+    def apply_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> None:
         """Step every optimizer whose parameters have gradients here. A backend may answer with a fused step. Traced.
 
         @hookimpl(wrapper=True)
@@ -69,7 +70,9 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def should_module_be_updated(self, learner: Any, module_id: ModuleID, multi_agent_batch: Any) -> bool:
+    def should_module_be_updated(
+        self, learner: LearnerProtocol, module_id: ModuleID, multi_agent_batch: Any
+    ) -> bool:
         """Whether a module is trained in this update. Default: `config.policies_to_train`. Once per update and module.
 
         @hookimpl(wrapper=True)
@@ -79,7 +82,7 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def configure_optimizers(self, learner: Any) -> None:
+    def configure_optimizers(self, learner: LearnerProtocol) -> None:
         """`configure_optimizers_for_module` for every module that the backend can train. Called once, at build.
 
         @hookimpl(wrapper=True)
@@ -91,7 +94,7 @@ class LearnerSpec:
     @hookspec(firstresult=True)
     def register_optimizer(
         self,
-        learner: Any,
+        learner: LearnerProtocol,
         module_id: ModuleID,
         optimizer_name: str,
         optimizer: Any,
@@ -108,7 +111,7 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_optimizer(self, learner: Any, module_id: ModuleID, optimizer_name: str) -> Any:
+    def get_optimizer(self, learner: LearnerProtocol, module_id: ModuleID, optimizer_name: str) -> Any:
         """The optimizer registered under this name.
 
         @hookimpl(wrapper=True)
@@ -118,7 +121,9 @@ class LearnerSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_optimizers_for_module(self, learner: Any, module_id: ModuleID) -> list[tuple[str, Any]]:
+    def get_optimizers_for_module(
+        self, learner: LearnerProtocol, module_id: ModuleID
+    ) -> list[tuple[str, Any]]:
         """`[(short name, optimizer)]` registered for a module; all of them for `ALL_MODULES`.
 
         @hookimpl(wrapper=True)
@@ -129,7 +134,7 @@ class LearnerSpec:
 
     @hookspec(firstresult=True)
     def filter_param_dict_for_optimizer(
-        self, learner: Any, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+        self, learner: LearnerProtocol, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
     ) -> Mapping[ParamRef, Tensor]:
         """The entries of `param_dict` that belong to one optimizer. Traced.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plugrad.hooks.markers import hookspec
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 
 
@@ -18,7 +19,7 @@ class ListenerSpec:
     """Hook specifications of a listener; it may also wrap any other hook with `@hookimpl(wrapper=True)`."""
 
     @hookspec
-    def learner_built(self, learner: Any) -> None:
+    def learner_built(self, learner: LearnerProtocol) -> None:
         """A learner has its modules and optimizers.
 
         @hookimpl
@@ -27,7 +28,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def update_begun(self, learner: Any, timesteps: Mapping[str, int] | None) -> None:
+    def update_begun(self, learner: LearnerProtocol, timesteps: Mapping[str, int] | None) -> None:
         """`update()` was called with a good batch; nothing has changed yet.
 
         @hookimpl
@@ -36,7 +37,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def update_ended(self, learner: Any, results: Mapping[str, Mapping[str, Any]]) -> None:
+    def update_ended(self, learner: LearnerProtocol, results: Mapping[str, Mapping[str, Any]]) -> None:
         """`update()` is about to return these results: plain floats and numpy arrays.
 
         @hookimpl
@@ -45,7 +46,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def module_added(self, learner: Any, module_id: ModuleID) -> None:
+    def module_added(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
         """`add_module()` is done.
 
         @hookimpl
@@ -54,7 +55,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def module_removed(self, learner: Any, module_id: ModuleID) -> None:
+    def module_removed(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
         """`remove_module()` is done.
 
         @hookimpl
@@ -82,7 +83,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def checkpoint_saved(self, learner: Any, path: str) -> None:
+    def checkpoint_saved(self, learner: LearnerProtocol, path: str) -> None:
         """A checkpoint is complete on disk.
 
         @hookimpl
@@ -91,7 +92,7 @@ class ListenerSpec:
         """
 
     @hookspec
-    def checkpoint_restored(self, learner: Any, path: str) -> None:
+    def checkpoint_restored(self, learner: LearnerProtocol, path: str) -> None:
         """The learner has exactly the state of this checkpoint.
 
         @hookimpl

@@ -17,11 +17,6 @@ from plugrad.importing.names import resolve_name
 _TELLING = {"get_config_class": "algorithm", "backend_info": "backend"}
 
 
-def is_unpackaged(text: str) -> bool:
-    """Whether a plugin is named by a file or a module, not by an entry point."""
-    return text.endswith(".py") or ":" in text
-
-
 def short_name(text: str) -> str:
     """`my_algo` of "somewhere/my_algo.py" and of "somewhere.my_algo:plugin"."""
     return Path(text).stem if text.endswith(".py") else text.partition(":")[0].rpartition(".")[2]

@@ -22,8 +22,9 @@ from plugrad.errors import (
     did_you_mean,
 )
 from plugrad.hooks.entry_points import GROUPS, entries, is_installed, name_and_version, requirement
-from plugrad.hooks.local_plugins import is_unpackaged, load_unpackaged
+from plugrad.hooks.local_plugins import load_unpackaged
 from plugrad.hooks.manager import Plugin, implementations
+from plugrad.importing.names import is_unpackaged
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}

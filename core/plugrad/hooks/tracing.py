@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 
 VARIABLE = "PLUGRAD_TRACE"
 _STEP = "update"
@@ -98,6 +99,6 @@ def update_begun() -> None:
 
 
 @hookimpl
-def update_ended(learner: Any) -> None:
+def update_ended(learner: LearnerProtocol) -> None:
     """Say how the update ran, since of a compiled one the hooks within a step are seen only while it is traced."""
     _say(f"-- updated by {learner.update_mode}; steps that Python ran: {_calls.steps}")

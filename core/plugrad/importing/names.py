@@ -75,3 +75,8 @@ def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
         lost = isinstance(error, ModuleNotFoundError) and error.name == module_name.split(".")[0]
         hint = _WHERE_PYTHON_LOOKS if lost else ""
         raise ConfigError(f"{where}: {name!r} cannot be imported: {error}{hint}", name=name) from error
+
+
+def is_unpackaged(text: str) -> bool:
+    """Whether a plugin is named by a file or a module, not by an entry point."""
+    return text.endswith(".py") or ":" in text

@@ -14,6 +14,7 @@ import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.learner.data_parallel import WEIGHTS
+from plugrad.learner.internals import LearnerInternals
 from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -21,7 +22,7 @@ Buffers = dict[ModuleID, dict[str, Variable]]
 """`{module_id: {name: variable}}`; only modules that have some."""
 
 
-def find_buffers(learner: Any) -> Buffers:
+def find_buffers(learner: LearnerInternals) -> Buffers:
     """Those of all modules that the backend can train, under their names in `module.get_state()`."""
     found = {
         module_id: dict(learner._get_buffers(learner.module[module_id]))
@@ -43,21 +44,21 @@ def variables_of(buffers: Buffers, module_ids: Collection[ModuleID] | None = Non
 # --- a step that must not count ---
 
 
-def before_step(learner: Any, module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
+def before_step(learner: LearnerInternals, module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
     """Copies of the buffers of these modules, if this step may have to leave everything as it is. Traced."""
     if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
     return [(each, each.snapshot()) for each in variables_of(learner.buffers, module_ids)]
 
 
-def after_step(learner: Any, before: Sequence[tuple[Variable, Tensor]]) -> None:
+def after_step(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
     """Put the copies back if the step is not finite. Traced."""
     for variable, old in before:
         variable.assign(learner.guard(variable.read(), old))
 
 
 @contextmanager
-def unmoved(learner: Any) -> Iterator[None]:
+def unmoved(learner: LearnerInternals) -> Iterator[None]:
     """What is computed meanwhile leaves all buffers as they were: for a forward pass that is only looked at. Traced."""
     before = [(each, each.snapshot()) for each in variables_of(learner.buffers)]
     try:
@@ -70,7 +71,7 @@ def unmoved(learner: Any) -> Iterator[None]:
 # --- learners of a group ---
 
 
-def average(learner: Any, columns: Batch) -> None:
+def average(learner: LearnerInternals, columns: Batch) -> None:
     """Make the buffers of all learners of a group equal, after a program.
 
     Floats become the mean over the learners, weighted by the rows of the module that each of them trained on. All else
@@ -115,7 +116,7 @@ def _mean(total: Array, weights: float, like: Array) -> Array:
 # --- states that were saved before buffers were part of them ---
 
 
-def with_present_buffers(learner: Any, weights: Any) -> Any:
+def with_present_buffers(learner: LearnerInternals, weights: Any) -> Any:
     """Weights of `get_weights`; buffers that are missing in them stay as they are, and a warning names them.
 
     Args:

@@ -4,10 +4,11 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 
+from plugrad.config import Config
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.dispatch import hook_methods
@@ -15,6 +16,7 @@ from plugrad.hooks.manager import HookManager
 from plugrad.importing.names import resolve_name
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.learner.expected_weights import are_weights_expected, check_module_ids, expected_weights
+from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import stored_space
 from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
@@ -23,10 +25,11 @@ from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 log = logging.getLogger("plugrad")
 
+ConfigT = TypeVar("ConfigT", bound=Config)
 Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
 
 
-def warn_of_unknown_modules(config: Any, modules: Collection[ModuleID]) -> None:
+def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> None:
     """Log the settings of modules that the learner does not have: of ones that are added later, or misspelled."""
     named = {
         "algorithm_config_overrides_per_module": config.algorithm_config_overrides_per_module,
@@ -43,7 +46,7 @@ def warn_of_unknown_modules(config: Any, modules: Collection[ModuleID]) -> None:
             )
 
 
-def check_providers(learner: Any, base: type[Any], hooks: HookManager) -> None:
+def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManager) -> None:
     """Refuse a learner with a hook that nobody answers; an override in the learner's class is an answer.
 
     Raises:
@@ -72,7 +75,7 @@ def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
     return getattr(cls, method) is not getattr(base, method)
 
 
-def choose_device(config: Any, info: BackendInfo) -> str:
+def choose_device(config: Config, info: BackendInfo) -> str:
     """The device that `config.device` means: `"auto"` is the first that the backend names.
 
     Raises:
@@ -85,7 +88,7 @@ def choose_device(config: Any, info: BackendInfo) -> str:
     return str(config.device)
 
 
-def make_connectors(learner: Any) -> list[Piece]:
+def make_connectors(learner: LearnerInternals) -> list[Piece]:
     """The learner connector pipeline: the user's pieces, the default ones, the algorithm's."""
     module = learner.module.get(DEFAULT_MODULE_ID) or next(iter(learner.module.values()))
     pieces = learner._provide("get_learner_connectors", config=learner.config)
@@ -93,7 +96,7 @@ def make_connectors(learner: Any) -> list[Piece]:
 
 
 def make_modules(
-    learner: Any,
+    learner: LearnerInternals,
     spec: RLModuleSpec | MultiRLModuleSpec | None,
     module: Any,
 ) -> MultiRLModule:
@@ -108,7 +111,7 @@ def make_modules(
     ).of_learner()
 
 
-def _given_modules(learner: Any, module: Any) -> MultiRLModule:
+def _given_modules(learner: LearnerInternals, module: Any) -> MultiRLModule:
     """Modules by id as they are, one module under the default id; a model that is no RLModule is wrapped."""
     if isinstance(module, MultiRLModule):
         return module
@@ -116,16 +119,18 @@ def _given_modules(learner: Any, module: Any) -> MultiRLModule:
     return MultiRLModule({module_id: _adopted(learner, module_id, each) for module_id, each in by_id.items()})
 
 
-def _adopted(learner: Any, module_id: ModuleID, module: Any) -> RLModule:
+def _adopted(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
     if isinstance(module, RLModule):
         return module
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
     check_spec_spaces(spec.observation_space, spec.action_space, module_id)
-    return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)  # type: ignore[no-any-return]
+    return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)
 
 
-def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict[ModuleID, RLModuleSpec]:
+def _specs(
+    learner: LearnerInternals, given: RLModuleSpec | MultiRLModuleSpec | None
+) -> dict[ModuleID, RLModuleSpec]:
     """Complete specs by id: those given to the learner, else those that its config names."""
     named: Mapping[ModuleID, RLModuleSpec | None]
     if isinstance(given, MultiRLModuleSpec):
@@ -137,7 +142,7 @@ def _specs(learner: Any, given: RLModuleSpec | MultiRLModuleSpec | None) -> dict
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
 
 
-def specs_in(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
+def specs_in(config: Config) -> dict[ModuleID, RLModuleSpec | None]:
     """The spec of each module that `rl_module_spec` or `policies` names; None where neither says what it is.
 
     `policies={id: spec}` is a module's own spec, `rl_module_spec=RLModuleSpec(...)` that of the modules without one.
@@ -159,14 +164,14 @@ def specs_in(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
     return {**{module_id: default if spec is None else spec for module_id, spec in others.items()}, **own}
 
 
-def _policies(config: Any, is_alone: bool) -> dict[ModuleID, RLModuleSpec | None]:
+def _policies(config: Config, is_alone: bool) -> dict[ModuleID, RLModuleSpec | None]:
     """`policies` as a dict; the default module if nothing else names one."""
     if config.policies is None:
         return {DEFAULT_MODULE_ID: None} if is_alone else {}
     return dict(config.policies) if isinstance(config.policies, Mapping) else dict.fromkeys(config.policies)
 
 
-def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
     """The spec with what it leaves open taken from the algorithm's and from the module's config.
 
     Raises:
@@ -184,7 +189,7 @@ def fill_spec(learner: Any, module_id: ModuleID, given: RLModuleSpec | None) -> 
     return spec.complete(config.observation_space, config.action_space)
 
 
-def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """One module: the user's class, or the backend's around the algorithm's network with seeded weights.
 
     Raises:
@@ -204,7 +209,7 @@ def build_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLMod
     return built
 
 
-def check_expected_weights(config: Any) -> None:
+def check_expected_weights(config: Config) -> None:
     """Compare the networks of a config with the weights that are expected, if any are, and build nothing.
 
     Args:
@@ -225,7 +230,7 @@ def check_expected_weights(config: Any) -> None:
             )
 
 
-def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> Any:
+def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) -> ConfigT:
     """The config with the spaces of an environment, or those given by module id, written into it.
 
     Raises:
@@ -239,7 +244,7 @@ def with_spaces(config: Any, env: Any = None, spaces: Spaces | None = None) -> A
     return config
 
 
-def _with_specs(config: Any, spaces: Spaces) -> Any:
+def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
     """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
     named = specs_in(config) if _names_modules(config) else {}
     for module_id in spaces if named else ():
@@ -267,11 +272,11 @@ def _with_specs(config: Any, spaces: Spaces) -> Any:
     return config
 
 
-def _names_modules(config: Any) -> bool:
+def _names_modules(config: Config) -> bool:
     return config.policies is not None or isinstance(config.rl_module_spec, MultiRLModuleSpec)
 
 
-def _spaces_of(config: Any, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+def _spaces_of(config: Config, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
@@ -284,7 +289,7 @@ GIVEN = ("observation_space", "action_space", "model_config")
 """What the class of a model may ask for, by these names."""
 
 
-def build_own_module(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """The module that `spec.module_class` makes.
 
     Args:

@@ -25,6 +25,7 @@ from plugrad.errors import (
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
 from plugrad.learner.expected_weights import keeping_dense_layers
+from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -34,7 +35,7 @@ ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 StrPath = str | PathLike[str]
 
 
-def metadata_of(learner: Any, config: Any, *, kind: str) -> dict[str, Any]:
+def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[str, Any]:
     """What a checkpoint says of itself: enough to build again whose state it is, and which plugins made it."""
     written = config.to_dict()
     return {
@@ -276,7 +277,7 @@ def log_differences(config: Any, whose: Hyperparameters, saved: Mapping[str, Any
         _log.warning("%s: going on with the hyperparameters of the %s; %s", path, whose, "; ".join(changes))
 
 
-def follow_schedules(learner: Any) -> None:
+def follow_schedules(learner: LearnerInternals) -> None:
     """Set learning rates and coefficients to what the learner's own config says for the present timestep."""
     timestep = learner.counters.get(TIMESTEP, 0)
     for each in learner.registered_optimizers.values():

@@ -11,6 +11,7 @@ from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import MODEL_CONFIG
 from plugrad.types import Array, ModuleID
 
@@ -18,7 +19,7 @@ Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
 
 
 def add_columns_from_episodes(
-    *, learner: Any, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
+    *, learner: LearnerProtocol, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
 ) -> dict[ModuleID, dict[str, Array]]:
     """Add OBS, ACTIONS, REWARDS, TERMINATEDS, TRUNCATEDS and the recorded model outputs, rows in episode order."""
     columns = {module_id: dict(given) for module_id, given in batch.items()}
@@ -69,7 +70,7 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
 
 def run_pipeline(
     pieces: Sequence[Piece],
-    learner: Any,
+    learner: LearnerProtocol,
     batch: Mapping[ModuleID, Mapping[str, Array]],
     episodes: Sequence[Any],
 ) -> dict[ModuleID, dict[str, Array]]:
@@ -84,7 +85,7 @@ State = dict[str, Array]
 
 
 def split_into_sequences(
-    *, learner: Any, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
+    *, learner: LearnerProtocol, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
 ) -> dict[ModuleID, dict[str, Array]]:
     """Give the rows of stateful modules a time dimension: the last of the default connector pieces.
 
@@ -101,7 +102,7 @@ def split_into_sequences(
     }
 
 
-def _is_to_be_cut(learner: Any, module_id: ModuleID, columns: Mapping[str, Array]) -> bool:
+def _is_to_be_cut(learner: LearnerProtocol, module_id: ModuleID, columns: Mapping[str, Array]) -> bool:
     return learner.module[module_id].is_stateful and Columns.SEQ_LENS not in columns
 
 
@@ -127,7 +128,9 @@ def _sequences(
     return {**cut, **named(Columns.STATE_IN, _first_states(module_id, module, whole, longest))}
 
 
-def values_of_episodes(learner: Any, module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]) -> Array:
+def values_of_episodes(
+    learner: LearnerProtocol, module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]
+) -> Array:
     """Values [B + E] of all observations of E episodes of together B steps, the last of each episode included.
 
     Values of a stateful module are those of each observation in the state of its step: computed on sequences of
@@ -137,7 +140,7 @@ def values_of_episodes(learner: Any, module_id: ModuleID, episodes: Sequence[Sin
     observations = np.concatenate([episode.observations for episode in episodes])
     module = learner.module[module_id]
     if not module.is_stateful:
-        return learner.compute_values(observations, module_id=module_id)  # type: ignore[no-any-return]
+        return learner.compute_values(observations, module_id=module_id)
     longest = max_seq_len(module)
     lengths = np.array([each for episode in episodes for each in _with_last(len(episode), longest)])
     values: Array = learner.compute_values(

@@ -17,6 +17,7 @@ from plugrad.batch.sequences import have_masks, shown_per_row
 from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
@@ -70,7 +71,7 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 
 
 @contextmanager
-def minibatch_weights(learner: Any, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
+def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
     """While it lasts `learner.weights` and `learner.part_weights` are those of this minibatch, if it has any. Traced.
 
     Yields:
@@ -84,7 +85,7 @@ def minibatch_weights(learner: Any, minibatch: ModuleBatches) -> Iterator[Module
         learner.weights = learner.part_weights = None
 
 
-def scale_losses(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
+def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
     """This learner's part of each loss. Traced."""
     if learner.weights is None:
         return losses
@@ -94,7 +95,9 @@ def scale_losses(learner: Any, losses: dict[ModuleID, Tensor]) -> dict[ModuleID,
     }
 
 
-def scale_metrics(learner: Any, metrics: dict[str, Tensor], minibatch: ModuleBatches) -> dict[str, Tensor]:
+def scale_metrics(
+    learner: LearnerInternals, metrics: dict[str, Tensor], minibatch: ModuleBatches
+) -> dict[str, Tensor]:
     """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
     if learner.weights is None or not have_masks(minibatch):
         return metrics
@@ -112,7 +115,9 @@ def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dic
     return found
 
 
-def mark_nonfinite(learner: Any, losses: Mapping[ModuleID, Tensor], gradients: Gradients) -> Gradients:
+def mark_nonfinite(
+    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], gradients: Gradients
+) -> Gradients:
     """Gradients that are not finite if a loss is not: so the learners that reduce them learn of it. Traced."""
     if learner.weights is None or not losses:
         return gradients
@@ -126,18 +131,21 @@ def mark_nonfinite(learner: Any, losses: Mapping[ModuleID, Tensor], gradients: G
 
 
 @hookimpl
-def reduce_gradients(learner: Any, gradients: Gradients) -> Gradients:
+def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradients:
     """Through the host, for backends that do not trace; a learner alone has nothing to reduce."""
-    if learner.collective is None:
+    collective = learner.collective
+    if collective is None:
         return gradients
 
     def exchange(flat: Tensor) -> Tensor:
-        return learner.ops.asarray(learner.collective.all_reduce(learner._convert_to_numpy(flat)))
+        return learner.ops.asarray(collective.all_reduce(learner._convert_to_numpy(flat)))
 
     return exchanged(learner.ops, gradients, exchange)
 
 
-def all_reduce_metrics(learner: Any, numbers: Mapping[str, Array], columns: Batch) -> dict[str, Array]:
+def all_reduce_metrics(
+    learner: LearnerInternals, numbers: Mapping[str, Array], columns: Batch
+) -> dict[str, Array]:
     """The means of all learners' metrics added up, after a program: what hooks and schedules read is the same on all.
 
     Args:
@@ -153,7 +161,7 @@ def all_reduce_metrics(learner: Any, numbers: Mapping[str, Array], columns: Batc
     return dict(zip(numbers, total, strict=True))
 
 
-def barrier(learner: Any) -> None:
+def barrier(learner: LearnerInternals) -> None:
     """The last word of an update: it counts on all learners or, if one of them raised, on none."""
     if learner.collective is not None:
         learner.collective.barrier()

@@ -6,8 +6,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.config import Config
 from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.shape_check import record_ops
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
@@ -19,7 +21,7 @@ log = logging.getLogger("plugrad")
 
 
 @hookimpl
-def get_default_rl_module_spec(config: Any) -> RLModuleSpec:
+def get_default_rl_module_spec(config: Config) -> RLModuleSpec:
     """The built-in policy and value networks, as `config.model_config` says."""
     return RLModuleSpec(model_config=config.model_config)
 
@@ -31,7 +33,7 @@ def build_network(module_spec: RLModuleSpec) -> Network:
 
 
 @hookimpl
-def get_learner_connectors(config: Any) -> list[Any]:
+def get_learner_connectors(config: Config) -> list[Any]:
     """None."""
     return []
 
@@ -49,25 +51,25 @@ def get_training_class() -> type[Training]:
 
 
 @hookimpl
-def get_target_parameters(learner: Any, module_id: ModuleID, config: Any) -> Collection[str]:
+def get_target_parameters(learner: LearnerInternals, module_id: ModuleID, config: Config) -> Collection[str]:
     """None."""
     return ()
 
 
 @hookimpl
-def should_module_be_updated(learner: Any, module_id: ModuleID, multi_agent_batch: Any) -> bool:
+def should_module_be_updated(learner: LearnerInternals, module_id: ModuleID, multi_agent_batch: Any) -> bool:
     """`config.policies_to_train`: None means all."""
     trained = learner.config.policies_to_train
     return trained is None or module_id in trained
 
 
 @hookimpl
-def before_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
     """Nothing."""
 
 
 @hookimpl
-def after_gradient_based_update(learner: Any, timesteps: Mapping[str, int]) -> None:
+def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
     """Move learning rates and scheduled coefficients to `num_env_steps_sampled_lifetime`, if it is given."""
     timestep = timesteps.get("num_env_steps_sampled_lifetime")
     if timestep is None:
@@ -86,7 +88,7 @@ def get_buffers() -> Mapping[str, Variable]:
 
 
 @hookimpl
-def watch_operations(learner: Any) -> AbstractContextManager[list[Operation]]:
+def watch_operations(learner: LearnerInternals) -> AbstractContextManager[list[Operation]]:
     """Calls of `learner.ops`, and the results of arithmetic that are given to them."""
     log.info(
         "backend %s does not answer watch_operations: wrong broadcasts are found where their result goes through "

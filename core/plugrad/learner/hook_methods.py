@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from plugrad.adapters import adaptable
+from plugrad.config import Config
 from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager
@@ -33,7 +34,7 @@ from plugrad.types import (
 class HookMethods:
     """Relays of a Learner to its plugins."""
 
-    config: Any
+    config: Config
     weights_version: int
     _hooks: HookManager
 
@@ -51,7 +52,7 @@ class HookMethods:
 
     # --- modules ------------------------------------------------------------------------------------------------
 
-    def _build_network(self, *, module_id: ModuleID, config: Any, module_spec: RLModuleSpec) -> Network:
+    def _build_network(self, *, module_id: ModuleID, config: Config, module_spec: RLModuleSpec) -> Network:
         network: Network = self._provide(
             "build_network", module_id=module_id, config=config, module_spec=module_spec
         )
@@ -128,7 +129,12 @@ class HookMethods:
 
     @adaptable
     def compute_loss_for_module(
-        self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
+        self,
+        *,
+        module_id: ModuleID,
+        config: ConfigView,
+        batch: Mapping[str, Tensor],
+        fwd_out: Mapping[str, Tensor],
     ) -> Tensor:
         """The scalar loss of one module on one minibatch. Traced."""
         return self._provide(
@@ -142,7 +148,7 @@ class HookMethods:
         self._provide("configure_optimizers")
 
     @adaptable
-    def configure_optimizers_for_module(self, module_id: ModuleID, config: Any = None) -> None:
+    def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Register the optimizers of one module."""
         config = self.config.get_config_for_module(module_id) if config is None else config
         self._provide("configure_optimizers_for_module", module_id=module_id, config=config)
@@ -178,7 +184,7 @@ class HookMethods:
             lr_or_lr_schedule=lr_or_lr_schedule,
         )
 
-    def get_target_parameters(self, module_id: ModuleID, config: Any = None) -> Collection[str]:
+    def get_target_parameters(self, module_id: ModuleID, config: Config | None = None) -> Collection[str]:
         """Names of the parameters that `learner.targets[module_id]` copies; none: the module has no target network."""
         config = self.config.get_config_for_module(module_id) if config is None else config
         names: Collection[str] = self._provide("get_target_parameters", module_id=module_id, config=config)
@@ -272,7 +278,11 @@ class HookMethods:
 
     @adaptable
     def postprocess_gradients_for_module(
-        self, *, module_id: ModuleID, config: Any = None, module_gradients_dict: Mapping[ParamRef, Tensor]
+        self,
+        *,
+        module_id: ModuleID,
+        config: ConfigView | None = None,
+        module_gradients_dict: Mapping[ParamRef, Tensor],
     ) -> Mapping[ParamRef, Tensor]:
         """One module's gradients: clipped as `grad_clip` says. Traced."""
         gradients: Mapping[ParamRef, Tensor] = self._provide(

@@ -15,6 +15,7 @@ from plugrad.batch import refuse
 from plugrad.columns import Columns
 from plugrad.distributions import distribution_class
 from plugrad.learner.connectors import initial_state
+from plugrad.learner.internals import LearnerInternals
 from plugrad.types import Array, ModuleID
 
 State = Mapping[str, Array]
@@ -27,7 +28,7 @@ class Actor:
         learner: a built learner.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
 
@@ -54,7 +55,7 @@ class Actor:
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         if explore:
             inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
-        space = self._learner.module[module_id].action_space
+        space: Any = self._learner.module[module_id].action_space
         distribution = distribution_class(space, numpy_ops).from_logits(inputs)
         actions = distribution.sample(rng) if explore else distribution.mode()
         columns = {

@@ -16,6 +16,7 @@ from plugrad.adapters import Adaptable, adaptable
 from plugrad.batch import Batch
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
+from plugrad.config import Config
 from plugrad.deprecation import renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, NotBuiltError
@@ -47,15 +48,16 @@ from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.hook_methods import HookMethods
 from plugrad.learner.inference import Actor
+from plugrad.learner.internals import LossCheck
 from plugrad.learner.locking import locked, new_lock
 from plugrad.learner.metrics import Metrics
-from plugrad.learner.optimizer_registry import RegisteredOptimizer
 from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, all_or_nothing
 from plugrad.learner.state import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
+from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.policy import Policy
@@ -98,7 +100,7 @@ class Learner(HookMethods, Adaptable):
     def __init__(
         self,
         *,
-        config: Any,
+        config: Config,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
         module: Any = None,
         plugins: Sequence[Any] = (),
@@ -121,7 +123,7 @@ class Learner(HookMethods, Adaptable):
         self.weights_version = 0
         self.finite: Tensor | None = None
         self.names_parameters = False
-        self.shape_check = ShapeCheck(self)
+        self.shape_check: LossCheck = ShapeCheck(self)
         self.collective: Collective | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
@@ -160,7 +162,7 @@ class Learner(HookMethods, Adaptable):
         self.ops: Ops = self._provide("ops")
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
 
-    def _configure(self, config: Any) -> None:
+    def _configure(self, config: Config) -> None:
         """Make what follows from the settings of training: coefficients, optimizers, connectors, programs."""
         self.config = config
         self.registered_optimizers = {}
@@ -172,10 +174,11 @@ class Learner(HookMethods, Adaptable):
         self.configure_optimizers()
         self.buffers = find_buffers(self)
         for module_id in self.trainable_module_ids:
-            make_target_network(self, module_id, self.config.get_config_for_module(module_id))
+            own = self.config.get_config_for_module(module_id)
+            if (target := make_target_network(self, module_id, own)) is not None:
+                self.targets[module_id] = target
         self.connectors = make_connectors(self)
-        self._actor = Actor(self)
-        self._call = UpdateRun(self)
+        self.forget_programs()
 
     def _plugins(self) -> list[Plugin]:
         algorithm = algorithm_of(type(self.config))
@@ -307,8 +310,9 @@ class Learner(HookMethods, Adaptable):
             raise
 
     def forget_programs(self) -> None:
-        """Make the programs of updates anew: what they were made for has changed."""
+        """Make the programs of updates and the copies to act with anew: what they were made for has changed."""
         self._call = UpdateRun(self)
+        self._actor = Actor(self)
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""

@@ -11,6 +11,7 @@ from plugrad.batch import Batch, are_sequences, check
 from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
+from plugrad.learner.internals import LearnerInternals
 from plugrad.types import Array, ModuleID
 
 
@@ -40,7 +41,7 @@ class MinibatchSpec:
                 raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
 
 
-def prepare_batch(learner: Any, columns: Batch) -> tuple[Batch, dict[ModuleID, SampleCount]]:
+def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dict[ModuleID, SampleCount]]:
     """Check a batch; returns it without what `loss_mask` hides, and what the minibatches of each module are made of.
 
     Raises:
@@ -56,7 +57,7 @@ def prepare_batch(learner: Any, columns: Batch) -> tuple[Batch, dict[ModuleID, S
     return settled, found
 
 
-def on_host(learner: Any, columns: Mapping[str, Any]) -> dict[str, Array]:
+def on_host(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
     """The columns of one module as numpy arrays."""
     return {
         column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)

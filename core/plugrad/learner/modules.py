@@ -14,7 +14,7 @@ from typing import Any
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
-from plugrad.learner.inference import Actor
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.snapshot import all_or_nothing
 from plugrad.learner.target_networks import make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -27,7 +27,7 @@ _OVERRIDES = "algorithm_config_overrides_per_module"
 
 
 def add_module(
-    learner: Any,
+    learner: LearnerInternals,
     module_id: ModuleID,
     spec: RLModuleSpec,
     overrides: Mapping[str, Any] | None,
@@ -46,12 +46,15 @@ def add_module(
         if module_id in learner.trainable_module_ids:
             learner.configure_optimizers_for_module(module_id, config=config)
             learner.buffers = find_buffers(learner)
-            make_target_network(learner, module_id, config)
+            if (target := make_target_network(learner, module_id, config)) is not None:
+                learner.targets[module_id] = target
         _settle(learner, trained)
         learner.notify("module_added", module_id=module_id)
 
 
-def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleID] | None) -> None:
+def remove_module(
+    learner: LearnerInternals, module_id: ModuleID, trained: Collection[ModuleID] | None
+) -> None:
     """See `Learner.remove_module`."""
     own = _own_optimizers(learner, module_id)
     left = {other: module for other, module in learner.module.items() if other != module_id}
@@ -68,7 +71,7 @@ def remove_module(learner: Any, module_id: ModuleID, trained: Collection[ModuleI
         learner.notify("module_removed", module_id=module_id)
 
 
-def _check_new(learner: Any, module_id: ModuleID, spec: Any) -> None:
+def _check_new(learner: LearnerInternals, module_id: ModuleID, spec: Any) -> None:
     if not isinstance(module_id, str) or not _ID.fullmatch(module_id) or module_id == ALL_MODULES:
         raise ConfigError(
             f"module id {module_id!r}: expected 1 to 128 of the characters A-Z a-z 0-9 _ . - and not {ALL_MODULES!r}"
@@ -81,7 +84,7 @@ def _check_new(learner: Any, module_id: ModuleID, spec: Any) -> None:
         raise ConfigError(f"module_spec: expected an RLModuleSpec, found {type(spec).__name__}")
 
 
-def _own_optimizers(learner: Any, module_id: ModuleID) -> list[str]:
+def _own_optimizers(learner: LearnerInternals, module_id: ModuleID) -> list[str]:
     """Full names of the optimizers that go with a module; `UnknownModuleError` if there is no such module."""
     _ = learner.module[module_id]
     found = []
@@ -98,7 +101,7 @@ def _own_optimizers(learner: Any, module_id: ModuleID) -> list[str]:
     return found
 
 
-def _forget(learner: Any, module_id: ModuleID) -> None:
+def _forget(learner: LearnerInternals, module_id: ModuleID) -> None:
     """All else that has its name on it: a module added again under this id begins anew."""
     learner.targets.pop(module_id, None)
     learner.buffers.pop(module_id, None)
@@ -110,15 +113,15 @@ def _forget(learner: Any, module_id: ModuleID) -> None:
         del learner.counters[name]
 
 
-def _overrides(learner: Any) -> dict[ModuleID, Any]:
+def _overrides(learner: LearnerInternals) -> dict[ModuleID, Any]:
     return dict(getattr(learner.config, _OVERRIDES))
 
 
-def _change_config(learner: Any, *, overrides: Mapping[ModuleID, Any]) -> None:
+def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, Any]) -> None:
     learner.config = learner.config.changed(**{_OVERRIDES: dict(overrides)})
 
 
-def _settle(learner: Any, trained: Collection[ModuleID] | None) -> None:
+def _settle(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
     """Write the present modules into the config; throw away what was made for the former ones."""
     specs = {module_id: _spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
@@ -127,7 +130,6 @@ def _settle(learner: Any, trained: Collection[ModuleID] | None) -> None:
         policies_to_train=_to_train(learner, trained),
     )
     learner.forget_programs()
-    learner._actor = Actor(learner)
     learner.weights_version += 1
 
 
@@ -149,7 +151,7 @@ def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
     return dict.fromkeys(specs) if isinstance(former, Mapping) else list(specs)
 
 
-def _to_train(learner: Any, trained: Collection[ModuleID] | None) -> Any:
+def _to_train(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> Any:
     """`policies_to_train`: the former ones that are still there, unless new ones are given."""
     if trained is None:
         former = learner.config.policies_to_train

@@ -12,6 +12,7 @@ import numpy as np
 from plugrad.batch import Batch
 from plugrad.columns import Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
@@ -31,7 +32,7 @@ BadRows = dict[tuple[ModuleID, str], Array]
 """`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have some."""
 
 
-def bad_rows(learner: Any, columns: Batch) -> BadRows:
+def bad_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
     """Where a batch, without what `loss_mask` hides, is not finite."""
     found: BadRows = {}
     for module_id, each in columns.items():
@@ -42,7 +43,7 @@ def bad_rows(learner: Any, columns: Batch) -> BadRows:
     return found
 
 
-def _bad(learner: Any, column: str, values: Any) -> Array | None:
+def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
     """Bool of the shape of `values`; None if all is well."""
     if "float" not in str(values.dtype):
         return None
@@ -65,7 +66,7 @@ def without(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Arr
     return {module_id: each[good] for module_id, each in order.items()}
 
 
-def take_means(learner: Any, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
+def take_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
     """Report the means over the steps that were taken; NaN losses if there were none."""
     share = (num_steps - num_bad) / num_steps if num_steps else 0.0
     learner.metrics.take_means(
@@ -73,7 +74,7 @@ def take_means(learner: Any, means: Mapping[str, Array], num_bad: int, num_steps
     )
 
 
-def count_skipped(learner: Any, num_skipped: int, num_minibatches: int) -> None:
+def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: int) -> None:
     """Report and count minibatches that were left out.
 
     Raises:

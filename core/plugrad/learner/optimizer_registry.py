@@ -1,60 +1,23 @@
 """The optimizers of a learner: registered by name, found by parameter, stepped with gradients by name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from plugrad.config import Config
 from plugrad.errors import OptimizerError, UnknownParameterError, did_you_mean
-from plugrad.gradients import FlatGradients, FlatVariable, Layout, as_flat, joined, layouts_in
+from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
 from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class RegisteredOptimizer:
-    """One optimizer of a learner.
-
-    Args:
-        module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
-        name: short name, unique within the module.
-        optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
-        optimizer_adapter: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
-        refs: names of its parameters.
-        modules: ids of the modules that have any of them; a parameter that modules share is named by the first.
-        schedule: of its learning rate; None leaves the learning rate to the user.
-    """
-
-    module_id: ModuleID
-    name: str
-    optimizer: Any
-    optimizer_adapter: Optimizer
-    refs: tuple[ParamRef, ...]
-    modules: frozenset[ModuleID]
-    schedule: Schedule | None
-
-    @property
-    def full_name(self) -> str:
-        """`<module id>_<name>`."""
-        return f"{self.module_id}_{self.name}"
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Of its flat parameters."""
-        return self.parameters.layout
-
-    @property
-    def parameters(self) -> FlatVariable:
-        """The flat parameters that it steps."""
-        return self.optimizer_adapter.parameters
-
-
 @hookimpl
-def configure_optimizers(learner: Any) -> None:
+def configure_optimizers(learner: LearnerInternals) -> None:
     """One call of `configure_optimizers_for_module` for each module that the backend can train."""
     for module_id in learner.trainable_module_ids:
         learner.configure_optimizers_for_module(
@@ -63,7 +26,7 @@ def configure_optimizers(learner: Any) -> None:
 
 
 @hookimpl
-def configure_optimizers_for_module(learner: Any, module_id: ModuleID, config: Any) -> None:
+def configure_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID, config: Config) -> None:
     """One optimizer from `config.optimizer` over all parameters of the module, following `config.lr`."""
     learner.register_optimizer(
         module_id=module_id,
@@ -75,7 +38,7 @@ def configure_optimizers_for_module(learner: Any, module_id: ModuleID, config: A
 
 @hookimpl
 def register_optimizer(
-    learner: Any,
+    learner: LearnerInternals,
     module_id: ModuleID,
     optimizer_name: str,
     optimizer: Any,
@@ -97,7 +60,7 @@ def register_optimizer(
         learner._set_optimizer_lr(optimizer, schedule.at(0))
 
 
-def _owners(learner: Any, params: Sequence[Any]) -> frozenset[ModuleID]:
+def _owners(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:
     own = {id(param) for param in params}
     return frozenset(
         module_id
@@ -117,7 +80,7 @@ def _zeros(size: int) -> Any:
     return np.zeros(size, np.float32)
 
 
-def _check_free(learner: Any, registered: RegisteredOptimizer) -> None:
+def _check_free(learner: LearnerInternals, registered: RegisteredOptimizer) -> None:
     if registered.full_name in learner.registered_optimizers:
         raise OptimizerError(
             f"module {registered.module_id!r} has an optimizer {registered.name!r} already: "
@@ -137,7 +100,7 @@ def _check_free(learner: Any, registered: RegisteredOptimizer) -> None:
 
 
 @hookimpl
-def get_optimizer(learner: Any, module_id: ModuleID, optimizer_name: str) -> Any:
+def get_optimizer(learner: LearnerInternals, module_id: ModuleID, optimizer_name: str) -> Any:
     """By full name, else by module and short name."""
     known: Mapping[str, RegisteredOptimizer] = learner.registered_optimizers
     full_name = f"{module_id}_{optimizer_name}"
@@ -154,7 +117,7 @@ class UnknownOptimizerError(OptimizerError, KeyError):
 
 
 @hookimpl
-def get_optimizers_for_module(learner: Any, module_id: ModuleID) -> list[tuple[str, Any]]:
+def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) -> list[tuple[str, Any]]:
     """Those of one module; for `ALL_MODULES` every one."""
     return [
         (each.name, each.optimizer)
@@ -165,7 +128,7 @@ def get_optimizers_for_module(learner: Any, module_id: ModuleID) -> list[tuple[s
 
 @hookimpl
 def filter_param_dict_for_optimizer(
-    learner: Any, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+    learner: LearnerInternals, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
 ) -> Mapping[ParamRef, Tensor]:
     """Whole flat gradients stay flat; of any other mapping, the entries that are not None."""
     registered = registration_of(learner, optimizer)
@@ -176,7 +139,7 @@ def filter_param_dict_for_optimizer(
     return {ref: param_dict[ref] for ref in registered.refs if param_dict.get(ref) is not None}
 
 
-def registration_of(learner: Any, optimizer: Any) -> RegisteredOptimizer:
+def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOptimizer:
     """The record of an optimizer object.
 
     Raises:
@@ -184,13 +147,13 @@ def registration_of(learner: Any, optimizer: Any) -> RegisteredOptimizer:
     """
     for each in learner.registered_optimizers.values():
         if each.optimizer is optimizer:
-            return each  # type: ignore[no-any-return]
+            return each
     raise UnknownOptimizerError(
         f"{optimizer!r} is not registered with this learner: call register_optimizer first"
     )
 
 
-def merge(learner: Any, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
+def merge(learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
     """Several optimizers' gradients as one mapping, flat where all are."""
     if len(parts) == 1:
         return parts[0]

@@ -12,6 +12,7 @@ from plugrad.batch.recurrent_state import flat_columns
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.learner.buffers import unmoved
+from plugrad.learner.internals import LearnerInternals
 from plugrad.types import ModuleBatches, ModuleID
 
 ARITHMETIC = "arithmetic"
@@ -19,7 +20,7 @@ ARITHMETIC = "arithmetic"
 
 
 @contextmanager
-def record_ops(learner: Any) -> Iterator[list[Operation]]:
+def record_ops(learner: LearnerInternals) -> Iterator[list[Operation]]:
     """While it lasts `learner.ops` notes every call in the list that is yielded."""
     plain = learner.ops
     watched = _WatchedOps(plain)
@@ -103,7 +104,7 @@ class ShapeCheck:
         learner: whose losses.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._is_done = False
 
@@ -188,7 +189,7 @@ def _makes_pairs(operation: Operation, size: int | None) -> bool:
     return len({len(shape) for shape in inputs}) > 1
 
 
-def _resized(learner: Any, batch: ModuleBatches, size: int) -> dict[ModuleID, Rows]:
+def _resized(learner: LearnerInternals, batch: ModuleBatches, size: int) -> dict[ModuleID, Rows]:
     """The same columns with so many rows, repeated or cut."""
     return {
         module_id: Rows(module_id, rows, partial(_repeat, learner.ops, size))

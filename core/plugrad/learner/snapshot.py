@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Any
 
 from plugrad.learner.buffers import variables_of
+from plugrad.learner.internals import LearnerInternals
 from plugrad.ops import Variable
 from plugrad.types import Tensor
 
@@ -13,7 +13,7 @@ _PARTS = ("config", "module", "connectors", "_call", "_actor")
 _BY_NAME = ("registered_optimizers", "targets", "coefficients", "streams", "buffers")
 
 
-def state_variables(learner: Any) -> list[Variable]:
+def state_variables(learner: LearnerInternals) -> list[Variable]:
     """Every variable of a learner: what a program may change and what an undo puts back."""
     variables: list[Variable] = []
     for each in learner.registered_optimizers.values():
@@ -32,7 +32,7 @@ class Snapshot:
         learner: a built learner.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._variables: list[tuple[Variable, Tensor]] = [
             (each, each.snapshot()) for each in state_variables(learner)
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 @contextmanager
-def all_or_nothing(learner: Any) -> Iterator[None]:
+def all_or_nothing(learner: LearnerInternals) -> Iterator[None]:
     """Put the whole learner back if what is done to it meanwhile fails, a listener's own mistake included.
 
     More than `Snapshot` alone: modules, optimizers and settings may come and go.
@@ -78,7 +78,7 @@ def all_or_nothing(learner: Any) -> Iterator[None]:
         raise
 
 
-def digest(learner: Any) -> str:
+def digest(learner: LearnerInternals) -> str:
     """Of weights, slots, learning rates, coefficients, counters and random streams, to the bit.
 
     Flat vectors are hashed as they lie: a few megabytes cost a few milliseconds, names cost nothing.

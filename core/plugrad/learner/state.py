@@ -7,7 +7,8 @@ import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
 from plugrad.learner.buffers import with_present_buffers
-from plugrad.learner.optimizer_registry import RegisteredOptimizer
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import check_same_arrays
 from plugrad.schedules import Coefficients
@@ -96,7 +97,7 @@ def _unknown(path: str, have: Parts) -> ConfigError:
 State = dict[str, Any]
 
 
-def parts_of(learner: Any) -> dict[str, list[str]]:
+def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
     """The parts that a learner's state has now."""
     return {
         COMPONENT_RL_MODULE: list(learner.module),
@@ -108,7 +109,7 @@ def parts_of(learner: Any) -> dict[str, list[str]]:
     }
 
 
-def get_state(learner: Any, chosen: Parts) -> State:
+def get_state(learner: LearnerInternals, chosen: Parts) -> State:
     """The chosen parts, each in its place."""
     optimizers = learner._get_optimizer_state() if COMPONENT_OPTIMIZER in chosen else {}
     part: dict[str, Callable[[str], State]] = {
@@ -129,7 +130,7 @@ def get_state(learner: Any, chosen: Parts) -> State:
     }
 
 
-def set_state(learner: Any, state: Mapping[str, Any]) -> None:
+def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Take over what `state` has, each exactly as it is there.
 
     A state with all components is whole and must be complete. One with some of them names what it restores: these
@@ -157,7 +158,7 @@ def set_state(learner: Any, state: Mapping[str, Any]) -> None:
         learner.seed, learner.streams = state["streams"]["seed"], generators
 
 
-def _check(learner: Any, state: Mapping[str, Any]) -> None:
+def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     if not isinstance(state, Mapping):
         raise RestoreMismatchError(
             f"a state is a dict of components, found {type(state).__name__}. Nothing was changed."
@@ -186,7 +187,7 @@ def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
     }
 
 
-def _expected(learner: Any, state: Mapping[str, Any]) -> State:
+def _expected(learner: LearnerInternals, state: Mapping[str, Any]) -> State:
     """The present state; counters and generators come and go with training, so their names are those of `state`."""
     expected = get_state(learner, _wanted(parts_of(learner), parts_in(state)))
     for full_name, own in expected.get(COMPONENT_OPTIMIZER, {}).items():
@@ -203,7 +204,7 @@ def _expected(learner: Any, state: Mapping[str, Any]) -> State:
     return expected
 
 
-def _slots_like(learner: Any, full_name: str, optimizers: Any) -> State:
+def _slots_like(learner: LearnerInternals, full_name: str, optimizers: Any) -> State:
     """The slots that must be there; those of a framework's optimizer come into being with its first step."""
     saved = optimizers.get(full_name) if isinstance(optimizers, Mapping) else None
     slots = saved.get("slots") if isinstance(saved, Mapping) else None
@@ -211,7 +212,7 @@ def _slots_like(learner: Any, full_name: str, optimizers: Any) -> State:
     return optimizer_adapter.slots_like(slots if isinstance(slots, Mapping) else {})
 
 
-def _streams(learner: Any) -> State:
+def _streams(learner: LearnerInternals) -> State:
     generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
     return {"seed": learner.seed, "generators": generators}
 
@@ -234,12 +235,12 @@ def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
     return generators
 
 
-def get_optimizers(learner: Any) -> State:
+def get_optimizers(learner: LearnerInternals) -> State:
     """`{"<module id>_<optimizer name>": state}` of all optimizers."""
     return {name: _optimizer(learner, each) for name, each in learner.registered_optimizers.items()}
 
 
-def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
+def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Take over the states of the optimizers that `state` names.
 
     Raises:
@@ -250,14 +251,16 @@ def set_optimizers(learner: Any, state: Mapping[str, Any]) -> None:
         _set_optimizer(learner, learner.registered_optimizers[full_name], saved)
 
 
-def _optimizer(learner: Any, registered: RegisteredOptimizer) -> State:
+def _optimizer(learner: LearnerInternals, registered: RegisteredOptimizer) -> State:
     return {
         "learning_rate": np.asarray(learner._get_optimizer_lr(registered.optimizer), np.float32),
         "slots": registered.optimizer_adapter.get_slots(),
     }
 
 
-def _set_optimizer(learner: Any, registered: RegisteredOptimizer, saved: Mapping[str, Any]) -> None:
+def _set_optimizer(
+    learner: LearnerInternals, registered: RegisteredOptimizer, saved: Mapping[str, Any]
+) -> None:
     learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
     registered.optimizer_adapter.set_slots(saved["slots"])
 

@@ -19,10 +19,12 @@ from plugrad.gradients import (
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.buffers import after_step, before_step
 from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import check_names, merge
 from plugrad.learner.shape_check import ShapeCheck
+from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
 Answer: TypeAlias = tuple[Mapping[ModuleID, Tensor], Any, Gradients]
@@ -33,7 +35,7 @@ Reads = set[tuple[ModuleID, str]]
 """`{(module id, column)}`."""
 
 
-def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
+def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
     """The function of one minibatch that a backend loops over or compiles: `step(minibatch) -> metrics`.
 
     Args:
@@ -61,7 +63,9 @@ def make_step(learner: Any, reads: Reads) -> Callable[[ModuleBatches], dict[str,
 
 
 @hookimpl
-def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+def update(
+    learner: LearnerInternals, batch: ModuleBatches
+) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
     """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply."""
     variables = [
         each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
@@ -96,13 +100,13 @@ def update(learner: Any, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tens
 
 
 def _forward_and_losses(
-    learner: Any, batch: ModuleBatches, weights: PartWeights
+    learner: LearnerInternals, batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
     losses, fwd_out = learner.shape_check.run(partial(_compute, learner), batch)
     return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
 
 
-def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
@@ -110,7 +114,7 @@ def _compute(learner: Any, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor]
 
 
 def _report(
-    learner: Any, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
+    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
 ) -> None:
     for module_id, loss in losses.items():
         learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
@@ -120,7 +124,7 @@ def _report(
     learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
 
 
-def _report_parameters(learner: Any, gradients: Sequence[Gradients]) -> None:
+def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]) -> None:
     """Of each parameter 1 if its gradient is not finite: as it came, and after it was postprocessed."""
     ops = learner.ops
     for prefix, each in zip(PARAMETER, gradients, strict=True):
@@ -130,7 +134,7 @@ def _report_parameters(learner: Any, gradients: Sequence[Gradients]) -> None:
                 learner.register_metric(ALL_MODULES, f"{prefix}{ref}", 1.0 - finite)
 
 
-def _check_losses(learner: Any, losses: Any, batch: ModuleBatches) -> None:
+def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
     """A module may be left out, whose loss is in another's; but there is a loss, and each is of a known module."""
     if not isinstance(losses, Mapping) or not losses:
         raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
@@ -155,7 +159,7 @@ def _check_losses(learner: Any, losses: Any, batch: ModuleBatches) -> None:
 
 
 def _all_finite(
-    learner: Any, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
+    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
 ) -> Tensor:
     """One boolean scalar, by the losses and the norm of each optimizer's gradients, which a clip computes anyway.
 
@@ -176,7 +180,9 @@ def _all_finite(
 
 
 @hookimpl
-def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+def compute_losses(
+    learner: LearnerInternals, fwd_out: ModuleBatches, batch: ModuleBatches
+) -> dict[ModuleID, Tensor]:
     """One `compute_loss_for_module` per module of the batch."""
     return {
         module_id: learner.compute_loss_for_module(
@@ -190,7 +196,7 @@ def compute_losses(learner: Any, fwd_out: ModuleBatches, batch: ModuleBatches) -
 
 
 @hookimpl
-def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
+def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
     """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
     if not isinstance(gradients_dict, FlatGradients):
         check_names(gradients_dict, learner.layouts, "postprocess_gradients")
@@ -214,7 +220,7 @@ def postprocess_gradients(learner: Any, gradients_dict: Gradients) -> Gradients:
     return merge(learner, parts)
 
 
-def _check_names_of_module(learner: Any, gradients: Gradients, module_id: ModuleID) -> None:
+def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, module_id: ModuleID) -> None:
     """Flat gradients are checked when they are computed and before they are applied: in between only others are."""
     if isinstance(gradients, FlatGradients):
         return
@@ -224,7 +230,10 @@ def _check_names_of_module(learner: Any, gradients: Gradients, module_id: Module
 
 @hookimpl
 def postprocess_gradients_for_module(
-    learner: Any, module_id: ModuleID, config: Any, module_gradients_dict: Mapping[ParamRef, Tensor]
+    learner: LearnerInternals,
+    module_id: ModuleID,
+    config: ConfigView,
+    module_gradients_dict: Mapping[ParamRef, Tensor],
 ) -> Mapping[ParamRef, Tensor]:
     """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it."""
     _check_names_of_module(learner, module_gradients_dict, module_id)
@@ -240,13 +249,13 @@ def postprocess_gradients_for_module(
 
 
 @hookimpl
-def get_clip_function(learner: Any) -> Clip:
+def get_clip_function(learner: LearnerInternals) -> Clip:
     """The neutral clips over the backend's ops."""
     return partial(clip_gradients, learner.ops)
 
 
 @hookimpl
-def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
+def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> None:
     """Step every optimizer of which there is a gradient, by the neutral formula.
 
     A parameter that is left out, or None, counts as zero beside others of its optimizer.
@@ -258,7 +267,9 @@ def apply_gradients(learner: Any, gradients_dict: Gradients) -> None:
 
 
 def accumulated(
-    learner: Any, batch: ModuleBatches, differentiate: Callable[[ModuleBatches, PartWeights], Answer]
+    learner: LearnerInternals,
+    batch: ModuleBatches,
+    differentiate: Callable[[ModuleBatches, PartWeights], Answer],
 ) -> Answer:
     """The means of losses, metrics and gradients over the parts of a batch; the outputs of the last part. Traced.
 
@@ -296,7 +307,7 @@ def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -
     return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
 
 
-def _weights_of_part(learner: Any, n: int) -> PartWeights:
+def _weights_of_part(learner: LearnerInternals, n: int) -> PartWeights:
     if learner.part_weights is None:
         return None
     return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}

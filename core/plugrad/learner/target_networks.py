@@ -9,20 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable, Layout
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 LAST_TARGET_UPDATE_TS = "last_target_update_ts"
 NUM_TARGET_UPDATES = "num_target_updates_lifetime"
-
-
-def make_target_network(learner: Any, module_id: ModuleID, config: Any) -> None:
-    """Give `learner.targets` the target network of a module if the hook `get_target_parameters` names parameters."""
-    names = learner.get_target_parameters(module_id, config)
-    if names:
-        learner.targets[module_id] = TargetNetwork(learner, module_id, names)
 
 
 class TargetNetwork:
@@ -37,7 +32,7 @@ class TargetNetwork:
         ConfigError: the module has no parameter of such a name, or cannot compute with other weights than its own.
     """
 
-    def __init__(self, learner: Any, module_id: ModuleID, names: Collection[str]) -> None:
+    def __init__(self, learner: LearnerProtocol, module_id: ModuleID, names: Collection[str]) -> None:
         self._learner = learner
         self._module_id = module_id
         self._check(names)
@@ -136,3 +131,11 @@ class TargetNetwork:
 
     def _name(self, ref: ParamRef) -> str:
         return ref.split("/", 1)[1]
+
+
+def make_target_network(
+    learner: LearnerProtocol, module_id: ModuleID, config: Config
+) -> TargetNetwork | None:
+    """The target network of a module if the hook `get_target_parameters` names parameters; else None."""
+    names = learner.get_target_parameters(module_id, config)
+    return TargetNetwork(learner, module_id, names) if names else None

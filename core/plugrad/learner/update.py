@@ -19,6 +19,7 @@ from plugrad.learner.buffers import average
 from plugrad.learner.checkpointing import TIMESTEP
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import all_reduce_metrics, barrier, shard, with_part_weights
+from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import (
     MinibatchSpec,
     chunks,
@@ -41,7 +42,7 @@ class UpdateRun:
         learner: the learner, with modules and optimizers.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._programs: dict[Any, tuple[Program, Reads]] = {}
 
@@ -241,7 +242,9 @@ class UpdateRun:
         learner = self._learner
         self._report(rows, columns, clock)
         metrics = learner.metrics.results
-        losses = {each: metrics[each][TOTAL_LOSS_KEY] for each in columns if TOTAL_LOSS_KEY in metrics[each]}
+        losses = {
+            each: float(metrics[each][TOTAL_LOSS_KEY]) for each in columns if TOTAL_LOSS_KEY in metrics[each]
+        }
         results: dict[ModuleID, dict[str, Any]] = learner.compile_results(
             batch=columns, fwd_out={}, loss_per_module=losses, metrics_per_module=metrics
         )
@@ -268,7 +271,7 @@ class UpdateRun:
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
 
 
-def _nothing_to_train(learner: Any, rows: Mapping[ModuleID, int]) -> BatchError:
+def _nothing_to_train(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
     """Why no module of a batch is trained: no rows are left, or nobody wants those that there are."""
     if not any(rows.values()):
         module_id = next(iter(rows))
@@ -323,5 +326,5 @@ class _Clock:
         self._last = now
 
 
-def _on_host(learner: Any, columns: batches.Batch) -> batches.Batch:
+def _on_host(learner: LearnerInternals, columns: batches.Batch) -> batches.Batch:
     return {module_id: on_host(learner, each) for module_id, each in columns.items()}

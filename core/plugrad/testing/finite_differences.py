@@ -10,6 +10,7 @@ import numpy as np
 
 from plugrad.errors import LossError
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.testing import numpy_loss_ops as ops
 from plugrad.testing.numpy_variables import FlatParameters
 from plugrad.types import Array, ModuleID, Tensor
@@ -35,7 +36,7 @@ def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
 
 
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
+    learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
     """The losses and their gradients."""
     losses, aux = loss_fn()
@@ -43,7 +44,7 @@ def differentiate(
     return losses, aux, gradients
 
 
-def compute_gradients(learner: Any, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """Gradients of the sum of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
 
     Raises:

@@ -10,7 +10,7 @@ those of the frameworks. A gradient costs two evaluations of the loss for each p
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
@@ -75,17 +76,18 @@ def get_parameters(module: NumpyRLModule) -> list[ArrayVariable]:
 
 
 @hookimpl
-def get_param_ref(learner: Any, param: ArrayVariable) -> ParamRef:
+def get_param_ref(learner: LearnerProtocol, param: ArrayVariable) -> ParamRef:
     """`<module id>/<name>`."""
     for module_id in learner.trainable_module_ids:
-        for name, own in learner.module[module_id].named_weights().items():
+        module = cast("NumpyRLModule", learner.module[module_id])
+        for name, own in module.named_weights().items():
             if own is param:
                 return f"{module_id}/{name}"
     raise OptimizerError(f"a parameter of shape {param.shape} belongs to no module of this learner")
 
 
 @hookimpl
-def flatten_parameters(learner: Any, params: Sequence[ArrayVariable]) -> FlatVariable:
+def flatten_parameters(learner: LearnerProtocol, params: Sequence[ArrayVariable]) -> FlatVariable:
     """One vector, joined and cut on demand."""
     return FlatParameters([learner.get_param_ref(param) for param in params], params)
 
@@ -116,7 +118,9 @@ def convert_to_numpy(tensors: Any) -> Any:
 
 @hookimpl
 def differentiate(
-    learner: Any, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]]
+    learner: LearnerProtocol,
+    variables: Sequence[FlatVariable],
+    loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
     """See `plugrad.testing.finite_differences`."""
     return finite_differences.differentiate(learner, variables, loss_fn)
@@ -124,7 +128,7 @@ def differentiate(
 
 @hookimpl
 def compute_gradients(
-    learner: Any, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
+    learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
     """See `plugrad.testing.finite_differences`."""
     return finite_differences.compute_gradients(learner, loss_per_module, kwargs)

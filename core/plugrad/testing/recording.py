@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import Array, ModuleID
 
 
@@ -40,7 +41,7 @@ class GradientRecorder:
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
-        self, learner: Any, gradients_dict: Mapping[str, Any]
+        self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
         """Before they are clipped."""
         self.gradients = learner._convert_to_numpy(dict(gradients_dict))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugrad import AlgorithmConfig, Columns, hookimpl
+from plugrad.schedules import ConfigView
 from plugrad.config import field
 from plugrad.losses import mean_over_rows
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
+from plugrad.learner_protocol import LearnerProtocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,11 @@ def get_learner_connectors(config: TemplateConfig) -> list[Any]:
 
 @hookimpl
 def compute_loss_for_module(
-    learner: Any, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    learner: LearnerProtocol,
+    module_id: str,
+    config: ConfigView,
+    batch: Mapping[str, Any],
+    fwd_out: Mapping[str, Any],
 ) -> Any:
     """A scalar tensor: `-mean(A log pi(a|s)) + vf_loss_coeff * mean((V(s) - R)^2)`.
 

@@ -1,0 +1,358 @@
+"""The Learner as hooks, losses, connectors and backends see it: its attributes and methods, with their types.
+
+    from plugrad.learner_protocol import LearnerProtocol
+
+    @hookimpl
+    def compute_loss_for_module(learner: LearnerProtocol, batch, fwd_out):
+        return learner.ops.mean(learner.ops.square(fwd_out["vf_preds"] - batch["value_targets"]))
+
+A `plugrad.Learner` is a `LearnerProtocol`; so is any other object with these members, such as a test's own.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from plugrad.collective import Collective
+from plugrad.config import Config
+from plugrad.gradients import FlatVariable, Gradients, Layout
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.schedules import Coefficients, ConfigView, Schedule
+from plugrad.types import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    DEFAULT_OPTIMIZER,
+    Array,
+    ModuleBatches,
+    ModuleID,
+    ParamRef,
+    Tensor,
+)
+
+
+class MetricsProtocol(Protocol):
+    """What a learner's `metrics` offers; `plugrad.learner.metrics.Metrics` says what each method does."""
+
+    results: dict[ModuleID, dict[str, float | Array]]
+    """`{module_id: {key: float or array}}` of the present, then of the last update."""
+
+    def register(self, module_id: ModuleID, key: str, value: Any) -> None:
+        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+
+    def log_value(
+        self,
+        key: str | tuple[str, ...],
+        value: Any,
+        *,
+        reduce: str | None = "mean",
+        window: int | None = None,
+    ) -> None:
+        """As `register`, by RLlib's arguments; `key` is `(module_id, name)` or a name of `ALL_MODULES`."""
+
+    def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES) -> None:
+        """Report several values of one module."""
+
+    def peek(self, key: str | tuple[str, ...], default: Any = None) -> Any:
+        """What the last update reported under `(module_id, name)` or a name of `ALL_MODULES`."""
+
+    def step(self) -> AbstractContextManager[dict[str, Tensor]]:
+        """Collect the metrics of one minibatch in the dict that is yielded."""
+
+
+class TargetNetworkProtocol(Protocol):
+    """A target network; `plugrad.learner.target_networks.TargetNetwork` says what each method does."""
+
+    @property
+    def variable(self) -> Variable:
+        """The copied parameters, one flat vector."""
+
+    def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the module's `forward_train` makes of `{column: [B, ...]}` with the copied parameters. Traced."""
+
+    def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
+        """Move to tau * parameters + (1 - tau) * target, if it is due; returns whether it moved."""
+
+    def get_state(self) -> dict[str, Array]:
+        """Copies of the values by parameter name."""
+
+
+@dataclass(frozen=True, eq=False)
+class RegisteredOptimizer:
+    """One optimizer of a learner.
+
+    Args:
+        module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
+        name: short name, unique within the module.
+        optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
+        optimizer_adapter: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
+        refs: names of its parameters.
+        modules: ids of the modules that have any of them; a parameter that modules share is named by the first.
+        schedule: of its learning rate; None leaves the learning rate to the user.
+    """
+
+    module_id: ModuleID
+    name: str
+    optimizer: Any
+    optimizer_adapter: Optimizer
+    refs: tuple[ParamRef, ...]
+    modules: frozenset[ModuleID]
+    schedule: Schedule | None
+
+    @property
+    def full_name(self) -> str:
+        """`<module id>_<name>`."""
+        return f"{self.module_id}_{self.name}"
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of its flat parameters."""
+        return self.parameters.layout
+
+    @property
+    def parameters(self) -> FlatVariable:
+        """The flat parameters that it steps."""
+        return self.optimizer_adapter.parameters
+
+
+class LearnerProtocol(Protocol):
+    """A built learner, as everything below `plugrad.learner` uses it."""
+
+    # --- what it has ----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings; `config.get_config_for_module(module_id)` gives those of one module."""
+
+    @property
+    def module(self) -> MultiRLModule:
+        """All modules, by id."""
+
+    @property
+    def ops(self) -> Ops:
+        """The tensor functions of the backend."""
+
+    @property
+    def device(self) -> str:
+        """Where variables and batches are, as the framework names it."""
+
+    @property
+    def seed(self) -> int:
+        """Of all random streams."""
+
+    @property
+    def metrics(self) -> MetricsProtocol:
+        """What the present or last update reported."""
+
+    @property
+    def registered_optimizers(self) -> Mapping[str, RegisteredOptimizer]:
+        """`{"<module id>_<optimizer name>": optimizer}`, in registration order."""
+
+    @property
+    def targets(self) -> Mapping[ModuleID, TargetNetworkProtocol]:
+        """The target networks of the modules that have one."""
+
+    @property
+    def buffers(self) -> Mapping[ModuleID, Mapping[str, Variable]]:
+        """What modules keep beside trained parameters, by module id and name."""
+
+    @property
+    def coefficients(self) -> Mapping[ModuleID, Coefficients]:
+        """The settings that change between updates, as variables: `coefficients[module_id]["entropy_coeff"]`."""
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Numbers that are saved with the learner; an algorithm may add its own."""
+
+    @property
+    def connectors(self) -> Sequence[Callable[..., Any]]:
+        """The pieces that make episodes into a batch."""
+
+    @property
+    def collective(self) -> Collective | None:
+        """The other learners of a group; None: it is alone."""
+
+    @property
+    def weights(self) -> Mapping[ModuleID, Tensor] | None:
+        """This learner's parts [1] of the present minibatch's rows, while a step of a group runs."""
+
+    @property
+    def weights_version(self) -> int:
+        """A number that grows with every change of the weights."""
+
+    @property
+    def update_mode(self) -> str:
+        """How the last update ran, and why so."""
+
+    @property
+    def trainable_module_ids(self) -> list[ModuleID]:
+        """Modules that the backend can train; others live beside them without an optimizer."""
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """The flat layouts of all optimizers, in registration order."""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the present step must leave everything as it is if it is not finite."""
+
+    # --- losses and metrics ---------------------------------------------------------------------------------
+
+    def config_view(self, module_id: ModuleID) -> ConfigView:
+        """A module's config with scheduled fields as tensors: what losses get."""
+
+    def guard(self, new: Tensor, old: Tensor) -> Tensor:
+        """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
+
+    def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
+        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+
+    def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
+        """Report several values."""
+
+    def stream(self, *names: str) -> np.random.Generator:
+        """This learner's own random generator of these names; part of its state."""
+
+    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+        """`{module_id: scalar loss}`. Traced."""
+
+    def compute_loss_for_module(
+        self,
+        *,
+        module_id: ModuleID,
+        config: ConfigView,
+        batch: Mapping[str, Tensor],
+        fwd_out: Mapping[str, Tensor],
+    ) -> Tensor:
+        """The scalar loss of one module on one minibatch. Traced."""
+
+    # --- acting ---------------------------------------------------------------------------------------------
+
+    def compute_actions(
+        self,
+        obs: Array,
+        *,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+        explore: bool = True,
+        state: Mapping[str, Array] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> dict[str, Any]:
+        """Act on observations [B, ...]; see `plugrad.Learner.compute_actions`."""
+
+    def compute_values(
+        self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, state: Mapping[str, Array] | None = None
+    ) -> Array:
+        """State values, float32 [B], of observations [B, ...]; of a stateful module [B, T] of sequences."""
+
+    def compute_values_of_episodes(
+        self, episodes: Sequence[Any], *, module_id: ModuleID = DEFAULT_MODULE_ID
+    ) -> Array:
+        """State values, float32 [B + E], of all observations of E episodes with B steps."""
+
+    # --- gradients and optimizers ---------------------------------------------------------------------------
+
+    def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
+        """`{param ref: gradient of the sum of the losses}` for every registered parameter. Traced."""
+
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
+        """All gradients on their way to the optimizers. Traced."""
+
+    def postprocess_gradients_for_module(
+        self,
+        *,
+        module_id: ModuleID,
+        config: ConfigView | None = None,
+        module_gradients_dict: Mapping[ParamRef, Tensor],
+    ) -> Mapping[ParamRef, Tensor]:
+        """One module's gradients: clipped as `grad_clip` says. Traced."""
+
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
+        """Step the optimizers of which there are gradients. Traced."""
+
+    def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
+        """Register the optimizers of one module."""
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: ModuleID = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+        optimizer: Any,
+        params: Sequence[Any],
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer step these parameters; see `plugrad.Learner.register_optimizer`."""
+
+    def get_optimizer(
+        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
+        """An optimizer by module and name."""
+
+    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
+        """`[(name, optimizer)]` of a module; of all of them for `ALL_MODULES`."""
+
+    def filter_param_dict_for_optimizer(
+        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+    ) -> Mapping[ParamRef, Tensor]:
+        """The entries that belong to one optimizer."""
+
+    def get_parameters(self, module: RLModule) -> list[Any]:
+        """The framework's trainable parameters of a module."""
+
+    def get_param_ref(self, param: Any) -> ParamRef:
+        """`<module id>/<parameter name>` of one of the modules' parameters."""
+
+    def get_target_parameters(self, module_id: ModuleID, config: Config | None = None) -> Collection[str]:
+        """Names of the parameters that `targets[module_id]` copies."""
+
+    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
+        """Whether a module is trained in this update."""
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """The whole state, or some parts of it; see `plugrad.Learner.get_state`."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what is in `state`, exactly, or nothing."""
+
+    def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
+        """`{module_id: {name: numpy copy}}` of parameters and buffers."""
+
+    def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
+        """Load weights of `get_weights`."""
+
+    # --- the framework, by the names that RLlib's Learner has for it ----------------------------------------
+
+    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+        """One gradient step on one minibatch -> `(fwd_out, loss_per_module, metrics)`. Traced."""
+
+    def _differentiate(
+        self, variables: Sequence[FlatVariable], loss_fn: Callable[[], Any]
+    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
+        """Call `loss_fn` under the framework's autograd -> `(losses, aux, gradients)`. Traced."""
+
+    def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Numpy arrays as this framework's tensors on the learner's device."""
+
+    def _convert_to_numpy(self, tensors: Any) -> Any:
+        """Tensors as numpy copies."""
+
+    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
+        """A variable of the framework with this value, on the learner's device."""
+
+    def _get_optimizer_lr(self, optimizer: Any) -> float:
+        """The learning rate of an optimizer."""
+
+    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
+        """Set the learning rate of an optimizer."""
