@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugrad import AlgorithmConfig, Columns, hookimpl
-from plugrad.schedules import ConfigView
 from plugrad.config import field
-from plugrad.losses import mean_over_rows
-from plugrad_ppo.connectors import GeneralAdvantageEstimation
 from plugrad.learner_protocol import LearnerProtocol
+from plugrad.losses import mean_over_rows
+from plugrad.schedules import ConfigView
+from plugrad_ppo.connectors import GeneralAdvantageEstimation
 
 
 @dataclass(frozen=True, kw_only=True)
