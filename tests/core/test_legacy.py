@@ -8,12 +8,16 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from learning import ValueLearner, digest, flat, ppo_batch, ppo_config, value_config, weights, with_modules
+from target_learning import BootstrappingLearner
 
 import plugrad
 from plugrad import ALL_MODULES, Columns, Learner, hookimpl
 from plugrad import DEFAULT_MODULE_ID as P
+from plugrad.adapters import Adaptable, adapt_subclasses
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.legacy import NAMES
+from plugrad.testing.numpy_module import NumpyRLModule
+from plugrad.testing.numpy_variables import ArrayVariable
 
 STEPS = {"num_env_steps_sampled_lifetime": 50}
 SCHEDULE = [[0, 0.01], [100, 0.0]]
@@ -577,3 +581,95 @@ def test_an_overridden_update_with_num_iters_is_called():
     new.update(ppo_batch(), minibatch_size=4, num_epochs=3)
     assert old.iters == 3
     assert digest(old.get_state()) == digest(new.get_state())
+
+
+class Line(NumpyRLModule):
+    """v = slope * x0."""
+
+    def setup(self):
+        self.slope = ArrayVariable(np.array([2.0]))
+        self.lent = []
+
+    def _forward(self, batch, **kwargs):
+        return {Columns.VF_PREDS: self.slope.read()[0] * batch[Columns.OBS][:, 0]}
+
+
+def lending_line():
+    class Lending(Line):
+        @contextmanager
+        def lend(self, tensors):
+            self.lent.append({name: float(each[0]) for name, each in tensors.items()})
+            with super().lend(tensors):
+                yield
+
+    return Lending
+
+
+def test_a_module_that_overrides_lend_computes_with_other_weights_through_it():
+    with warned("Lending.lend, an override", "use functional_call"):
+        module = lending_line()()
+    batch = {Columns.OBS: np.ones((1, 3))}
+    with module.functional_call({"slope": np.array([3.0])}):
+        assert module.forward_train(batch)[Columns.VF_PREDS] == [3.0]
+        with module.functional_call({"slope": np.array([5.0])}):
+            assert module.forward_train(batch)[Columns.VF_PREDS] == [5.0]
+        assert module.forward_train(batch)[Columns.VF_PREDS] == [3.0]
+    assert module.forward_train(batch)[Columns.VF_PREDS] == [2.0]
+    assert module.lent == [{"slope": 3.0}, {"slope": 5.0}]
+
+
+def test_target_networks_use_an_overridden_lend():
+    with warned("Lending.lend"):
+        lending = lending_line()
+    rows = ppo_batch()
+    batch = {
+        **rows,
+        Columns.NEXT_OBS: rows[Columns.OBS],
+        Columns.REWARDS: rows[Columns.VALUE_TARGETS],
+    }
+    learners = [BootstrappingLearner(config=value_config(), module=each()) for each in (lending, Line)]
+    for learner in learners:
+        learner.build()
+    same_update(*learners, batch=batch)
+    assert {"slope": 2.0} in learners[0].module[P].lent
+
+
+def test_an_override_of_a_renamed_attribute_is_called():
+    with warned("Told.tell, an override", "use notify"):
+
+        class Told(ValueLearner):
+            def tell(self, hook, **arguments):
+                told.append(hook)
+                super().tell(hook, **arguments)
+
+    told, heard = [], []
+
+    class Ears:
+        @hookimpl
+        def learner_built(self, learner):
+            heard.append(learner)
+
+    learner = Told(config=value_config(), plugins=[Ears()])
+    learner.build()
+    assert told == ["learner_built"]
+    assert heard == [learner]
+
+
+def test_classes_are_adapted_whether_they_are_made_before_or_after():
+    class Base(Adaptable):
+        pass
+
+    class Before(Base):
+        pass
+
+    class Other(Adaptable):
+        pass
+
+    seen = []
+    adapt_subclasses(Base, seen.append)
+
+    class After(Before):
+        pass
+
+    assert seen == [Before, After]
+    assert Other not in seen
