@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from plugrad import AlgorithmConfig
-from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.display import PlainLines, open_display, plain_line
-from plugrad.cli.goals import Goals
 from plugrad.cli.live_table import MIN_WIDTH, LiveTable
 from plugrad.cli.metrics_files import MetricsFiles, read_rows
 from plugrad.cli.options import apply_settings, parse_value
-from plugrad.cli.progress import Progress, scalars
+from plugrad.cli.progress import Goals, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory, default_path
+from plugrad.cli.settings_command import choose_algorithm
 from plugrad.cli.signals import StopSignals
 from plugrad.errors import ConfigError
 
@@ -61,7 +60,7 @@ def test_the_algorithm_is_found_before_the_options_are_read(arguments, expected,
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/config.toml").write_text('algorithm = "dqn"\n')
-    assert choose(arguments, frozenset({"--quiet"})).algorithm == expected
+    assert choose_algorithm(arguments, frozenset({"--quiet"})).algorithm == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where the checkpoints of a run directory lie. `plugrad train` writes them."""
+"""The checkpoints of a run directory, as `plugrad train` writes them."""
 
 from pathlib import Path
 from typing import Final
@@ -6,33 +6,33 @@ from typing import Final
 from plugrad.errors import CheckpointError
 
 CONFIG: Final = "config.toml"
-"""A directory that has it is a run directory."""
+"""Every run directory has this file."""
 
 
 def last(run: Path) -> Path:
-    """Of the last iteration, to resume from."""
+    """The checkpoint of the last iteration, to resume from."""
     return run / "checkpoints" / "last"
 
 
 def best(run: Path) -> Path:
-    """Of the best mean return."""
+    """The checkpoint of the best mean return."""
     return run / "checkpoints" / "best"
 
 
-def to_judge(run: Path) -> Path | None:
-    """The checkpoint to judge a run by: the best if there is one, else the last; None: there is none."""
+def best_or_last(run: Path) -> Path | None:
+    """The best checkpoint of a run if there is one, else the last; None if it has neither."""
     return next((path for path in (best(run), last(run)) if path.is_dir()), None)
 
 
 def checkpoint_of(path: Path) -> Path:
-    """`path`, or of a run directory the checkpoint to judge it by.
+    """The best checkpoint of a run directory, else the last; any other path is a checkpoint itself.
 
     Raises:
-        CheckpointError: the run directory has none.
+        CheckpointError: the run directory has no checkpoint.
     """
     if not (path / CONFIG).is_file():
         return path
-    found = to_judge(path)
+    found = best_or_last(path)
     if found is None:
         raise CheckpointError(f"{path} has no checkpoint yet", path=str(path))
     return found

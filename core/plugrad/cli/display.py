@@ -1,5 +1,4 @@
-"""What `plugrad train` shows while it trains: a live table, plain lines where there is no terminal, or
-nothing."""
+"""The display of `plugrad train`: a live table in a terminal, plain lines elsewhere, or nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +7,15 @@ from time import monotonic
 from rich.console import Console
 from rich.live import Live
 
-from plugrad.cli.goals import Goals
 from plugrad.cli.live_table import MIN_WIDTH, LiveTable
-from plugrad.cli.progress import Progress
+from plugrad.cli.progress import Goals, Progress
 from plugrad.cli.train_loop import Display
 
 LINE_EVERY_S = 5.0
 
 
 class OutputConsole(Console):
-    """A console that says by an error, and not by leaving, that nobody reads it any more."""
+    """A console that raises `BrokenPipeError` when nobody reads it any more; rich's own would end the process."""
 
     def on_broken_pipe(self) -> None:
         """Called by rich."""
@@ -26,9 +24,19 @@ class OutputConsole(Console):
 
 @contextmanager
 def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> Iterator[Display]:
-    """The display that fits where the output goes."""
+    """The display that fits the console.
+
+    Args:
+        console: where the output goes.
+        title: what is trained.
+        goals: when the run ends.
+        quiet: show nothing.
+
+    Yields:
+        The display.
+    """
     if quiet:
-        yield Silence()
+        yield NoDisplay()
     elif console.is_terminal and console.width >= MIN_WIDTH:
         table = LiveTable(title, goals)
         with Live(table, console=console, refresh_per_second=4):
@@ -37,15 +45,15 @@ def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> 
         yield PlainLines(console, title)
 
 
-class Silence:
+class NoDisplay:
     """Shows nothing."""
 
     def show(self, progress: Progress) -> None:
-        """See the class."""
+        """Do nothing."""
 
 
 class PlainLines:
-    """One line now and then: for logs and pipes.
+    """One line every `LINE_EVERY_S` seconds, for logs and pipes.
 
     Args:
         console: where the lines go.
@@ -58,7 +66,7 @@ class PlainLines:
         self._print(title)
 
     def show(self, progress: Progress) -> None:
-        """A line, unless one was printed a moment ago."""
+        """Print a line, unless the last one is too recent."""
         if monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = monotonic()
             self._print(plain_line(progress))

@@ -1,5 +1,4 @@
-"""`plugrad doctor`: what is here, what is missing, and what to type. Looks things up; imports no
-framework."""
+"""`plugrad doctor`: what is installed, what is missing, and what to type. It imports no framework."""
 
 import os
 import platform
@@ -20,10 +19,10 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREAD
 class Part:
     """An optional package.
 
-    Args:
-        module: what is imported.
-        distributions: who may bring it.
-        extra: the extra of plugrad that does.
+    Attributes:
+        module: the module's name.
+        distributions: the distributions that may install it.
+        extra: the extra of plugrad that installs it.
         use: what it is for.
     """
 
@@ -39,7 +38,7 @@ class Part:
 
     @property
     def version(self) -> str | None:
-        """Of the distribution that brings it; None if it is missing."""
+        """The version of its distribution; None if it is missing."""
         if not self.installed:
             return None
         return next((found for name in self.distributions if (found := _version(name))), "unknown version")
@@ -57,7 +56,7 @@ PARTS = (
 @click.command()
 @debug_option
 def doctor() -> None:
-    """What is installed, what is missing, and what to type."""
+    """Show what is installed, what is missing, and what to type."""
     records = list_plugins()
     for title, lines in (
         ("this machine", _machine()),
@@ -82,13 +81,13 @@ def _machine() -> list[str]:
 
 
 def _usable_cpus() -> int:
-    # Not on every system can a process be bound to some of the CPUs.
+    # Not every system can bind a process to some of its CPUs.
     bound = getattr(os, "sched_getaffinity", None)
     return len(bound(0)) if bound else os.cpu_count() or 1
 
 
 def part_line(part: Part) -> str:
-    """Name, version and use; what is missing comes with the line to type."""
+    """One line: name, version and use; for a missing package the command that installs it."""
     if part.version is None:
         return f'{part.module:<12}  missing     for {part.use}: pip install "plugrad[{part.extra}]"'
     return f"{part.module:<12}  {part.version:<10}  for {part.use}"
@@ -100,9 +99,9 @@ def _plugin_line(record: PluginRecord) -> str:
 
 
 def advice(records: list[PluginRecord]) -> list[str]:
-    """What to type, with these plugins installed."""
+    """The commands to type next, with these plugins installed."""
     backends = [record for record in records if record.kind == "backend"]
-    # A backend that needs no framework is there to be compared with, not to train with.
+    # A backend that needs no framework is for comparison, not for training.
     ready = [record.name for record in backends if record.requires and record.installed]
     if not ready:
         return ['pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train']

@@ -1,4 +1,4 @@
-"""`plugrad eval`: how good the trained policy is, without exploration."""
+"""`plugrad eval`: the mean return of a trained policy, without exploration."""
 
 import json
 from pathlib import Path
@@ -6,25 +6,28 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.plugin_option import plugin_option
-from plugrad.cli.trained import open_trained
-from plugrad.cli.trust import Trust, trust_options
+from plugrad.cli.trained import open_trained, run_options
+from plugrad.cli.trust import Trust
 from plugrad.rng_streams import stream
 
 
-@click.command(name="eval", short_help="How good a trained policy is, without exploration.")
+@click.command(name="eval", short_help="Print the mean return of a trained policy.")
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--episodes", type=click.IntRange(1), metavar="N", help="Default: as the run's config says.")
+@click.option(
+    "--episodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of episodes; default: the run's evaluation_num_episodes.",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0),
     metavar="N",
-    help="Which episodes; default: not those of the run's evaluations.",
+    help="Seed of the episodes; default: one that the run's evaluations do not use.",
 )
-@click.option("--backend", metavar="NAME", help="Evaluate on another backend than the run was trained with.")
+@click.option("--backend", metavar="NAME", help="Another backend than the run was trained with.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@trust_options
-@plugin_option
+@run_options
 @debug_option
 def evaluate(
     run: Path,
@@ -35,10 +38,10 @@ def evaluate(
     env: str | None,
     trust: bool,
 ) -> None:
-    """Mean return of whole episodes of RUN's policy, acting greedily.
+    """Print the mean return of whole episodes in which RUN's policy acts greedily.
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The same command gives the same
-    episodes. They are not those of training; nor, without --seed, those of the run's own evaluations, which may have
+    episodes. Training never plays them. Without --seed, the run's own evaluations do not either, so they have not
     chosen the best checkpoint.
     """
     algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))

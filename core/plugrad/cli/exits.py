@@ -1,4 +1,4 @@
-"""Exit codes, and errors as one clear line.
+"""Exit codes, and errors as one line.
 
 0 done, 1 failed, 2 usage (an unknown backend, algorithm, environment or setting, a run that another process trains),
 130, 143 and 129 on signals, 141 where nobody reads the output any more.
@@ -27,10 +27,10 @@ _DEBUG, _TYPED = "plugrad.debug", "plugrad.typed"
 
 
 class OneLineErrors(click.Group):
-    """A command group whose errors are one line on stderr; `--debug` shows where they come from."""
+    """A command group that prints errors as one line on stderr; with `--debug` as tracebacks too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remember what was typed, for errors that say what to type instead."""
+        """Keep what was typed, for errors that say what to type instead."""
         ctx.meta[_TYPED] = list(args)
         return super().parse_args(ctx, args)
 
@@ -40,7 +40,7 @@ class OneLineErrors(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort):
             raise
-        except KeyboardInterrupt:  # outside of training, where `signals` answers
+        except KeyboardInterrupt:  # outside of training, which has `StopSignals`
             ctx.exit(128 + SIGINT)
         except click.ClickException as error:
             self._end(ctx, _usage_line(error), error.exit_code)
@@ -49,10 +49,8 @@ class OneLineErrors(click.Group):
             ctx.exit(CLOSED_PIPE)
         except Exception as error:
             self._end(ctx, _line(ctx, error), exit_code(error))
-        except (
-            BaseException
-        ) as error:  # sys.exit() of a user's code must not end the command as if all were done
-            if _is_of_rich(error):
+        except BaseException as error:  # also sys.exit() in a user's code: it must not pass for success
+            if _is_broken_pipe_of_rich(error):
                 ctx.exit(CLOSED_PIPE)
             self._end(ctx, _exit_line(error), FAILED)
 
@@ -64,21 +62,21 @@ class OneLineErrors(click.Group):
 
 
 def typed_command() -> list[str]:
-    """The words of the command line; outside of a command `plugrad` and dots."""
+    """The words of the command line; outside of a command "plugrad" and "..."."""
     context = click.get_current_context(silent=True)
     return ["plugrad", *(context.meta.get(_TYPED, ()) if context is not None else ["..."])]
 
 
 def mute_stdout() -> None:
-    """Throw away what is still to be printed: nobody reads it, and the interpreter would say so at its end."""
+    """Discard what is still to be printed: nobody reads it, and the interpreter would complain at its end."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
 
 
-def _is_of_rich(error: BaseException) -> bool:
-    """Whether rich raised it: it leaves by SystemExit where nobody reads what it prints."""
+def _is_broken_pipe_of_rich(error: BaseException) -> bool:
+    """Whether rich raised it: where nobody reads what it prints, it raises SystemExit."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, SystemExit) and frames[-1].f_globals.get("__name__") == "rich.console"
 
@@ -91,7 +89,7 @@ def _exit_line(error: BaseException) -> str:
 
 
 def exit_code(error: Exception) -> int:
-    """2 if the user named something that is not there or cannot be, else 1."""
+    """The exit code of an error: 2 if the user named something unknown or impossible, else 1."""
     if isinstance(error, MissingFrameworkError):
         return FAILED
     usage = (ConfigError, BackendNotFoundError, AlgorithmNotFoundError, CheckpointLockedError)
@@ -99,7 +97,7 @@ def exit_code(error: Exception) -> int:
 
 
 def debug_option(command: Any) -> Any:
-    """`--debug`, wherever it is typed."""
+    """Add `--debug`; it works before and after a command's name."""
 
     def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value:
@@ -126,7 +124,7 @@ def _line(ctx: click.Context, error: Exception) -> str:
 
 
 def _file_hint(text: str, error: PlugradError) -> str:
-    """A run of an algorithm in a file knows its short name only; a better hint of the error's own goes before."""
+    """A hint for a run whose algorithm is in a file: the run has its short name only."""
     unknown = isinstance(error, AlgorithmNotFoundError | BackendNotFoundError)
     is_missing = unknown and not isinstance(error, MissingFrameworkError)
     return " If it is in a file: --plugin FILE.py" if is_missing and text.endswith(".") else ""

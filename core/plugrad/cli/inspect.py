@@ -1,4 +1,4 @@
-"""`plugrad inspect`: what a checkpoint holds, every byte checked, without importing a framework or loading a plugin."""
+"""`plugrad inspect`: the content of a checkpoint. It checks every byte, imports no framework and loads no plugin."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,15 +18,15 @@ from plugrad.cli.run_directory import RunDirectory
 from plugrad.types import Array
 
 
-@click.command(name="inspect", short_help="What is inside a checkpoint, every byte checked.")
+@click.command(name="inspect", short_help="Show what is in a checkpoint and check every byte.")
 @click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--arrays", is_flag=True, help="List every array with its dtype and shape.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object: everything but the arrays' values."
+    "--json", "as_json", is_flag=True, help="Print one JSON object: everything except the arrays' values."
 )
 @debug_option
 def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
-    """What is inside a checkpoint; a damaged one is an error that names the file.
+    """Show what is in a checkpoint and check every byte; a damaged file is named.
 
     PATH is a checkpoint, one of its saves, or a run directory, of which the best checkpoint is taken.
     """
@@ -44,7 +44,7 @@ def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
 
 
 def _about(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a person wants to know first."""
+    """The facts that are printed first."""
     metadata = checkpoint.metadata
     saves = [save.name for save in list_saves(checkpoint.path.parent)]
     plugins = [
@@ -66,7 +66,7 @@ def _about(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a learner, an env runner or an algorithm counts."""
+    """The counters of a learner, an env runner or an algorithm."""
     for place in (state, state.get("env_runner"), state.get("learner")):
         if isinstance(place, Mapping):
             yield from (
@@ -86,7 +86,7 @@ def _document(checkpoint: Checkpoint, arrays: list[tuple[str, Array]]) -> dict[s
 
 
 def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
-    """Every array with its place in the state."""
+    """Every array with its path in the state."""
     if isinstance(tree, np.ndarray):
         yield path, tree
     items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list) else ()
@@ -95,7 +95,7 @@ def _arrays(tree: Any, path: str = "") -> Iterator[tuple[str, Array]]:
 
 
 def _summary_table(arrays: list[tuple[str, Array]]) -> Table:
-    """One row per module or optimizer: the parts that `restore_from_path(component=...)` knows."""
+    """One row per module or optimizer, by the component paths of `restore_from_path(component=...)`."""
     parts: dict[str, list[Array]] = {}
     for name, array in arrays:
         depth = 3 if name.startswith("learner/") else 2
@@ -115,7 +115,7 @@ def _array_table(arrays: list[tuple[str, Array]]) -> Table:
 
 
 def _printable(text: Any) -> str:
-    """A stranger's text without what would steer a terminal or rich."""
+    """A stranger's text without control characters and without rich's markup."""
     return escape("".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(text)))
 
 

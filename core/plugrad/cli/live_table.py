@@ -1,4 +1,4 @@
-"""The live table: progress, returns, lengths, losses and speed, in the width that there is."""
+"""The live table of `plugrad train`: progress, returns, lengths, losses and speed, as wide as the terminal."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plugrad.cli.goals import Goals
-from plugrad.cli.progress import Progress
+from plugrad.cli.progress import Goals, Progress
 
 MIN_WIDTH, MAX_WIDTH = 80, 100
-"""Columns below which a table helps nobody, and above which it only has holes."""
+"""Characters. In a narrower terminal there is no table, in a wider one it grows no more."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HISTORY = 24
 _COLUMNS = {
@@ -33,8 +32,8 @@ class LiveTable:
     """A rich renderable of the last progress.
 
     Args:
-        title: what is trained, on what, with what.
-        goals: when it will stop.
+        title: what is trained.
+        goals: when the run ends.
     """
 
     def __init__(self, title: str, goals: Goals) -> None:
@@ -45,7 +44,7 @@ class LiveTable:
         self._best: float | None = None
 
     def show(self, progress: Progress) -> None:
-        """Remember what to draw; the screen asks for it when it refreshes."""
+        """Keep the progress; rich draws it at its next refresh."""
         self._last = progress
         if progress.return_mean is not None:
             self._returns.append(progress.return_mean)
@@ -62,14 +61,14 @@ class LiveTable:
         yield Panel(content, title=title, title_align="left", box=box.ROUNDED, width=width)
 
     def _content(self, progress: Progress) -> RenderableType:
-        parts: list[RenderableType] = [self._way(progress), Text(), self._numbers(progress)]
+        parts: list[RenderableType] = [self._progress_bar(progress), Text(), self._numbers(progress)]
         if progress.modules:
             parts += [Text(), modules_table(progress.modules)]
         if sum(progress.stages.values()) > 0:
             parts += [Text(), Text(_stages(progress), style="dim")]
         return Group(*parts)
 
-    def _way(self, progress: Progress) -> RenderableType:
+    def _progress_bar(self, progress: Progress) -> RenderableType:
         done = self._goals.fraction(progress, self._returns[0] if self._returns else None)
         row = Table.grid(padding=(0, 2), expand=True)
         row.add_column(ratio=1)

@@ -16,8 +16,8 @@ from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.first_batch import first_batch
 from plugrad.cli.options import apply_settings
 from plugrad.cli.parity_steps import Compared, compare
-from plugrad.cli.settings_command import Chosen, SettingsCommand, chosen
-from plugrad.cli.summary import arena
+from plugrad.cli.settings_command import AlgorithmChoice, SettingsCommand, algorithm_choice
+from plugrad.cli.summary import env_name
 from plugrad.cli.train_request import DEFAULT_ENV, DEFAULT_SEED
 from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError
@@ -62,7 +62,7 @@ def parity(ctx: click.Context, /, **arguments: Any) -> None:
     The numpy reference takes part if it is named: its gradients are finite differences, so keep the network tiny, by
     --rl_module.model_config "{fcnet_hiddens = [4]}".
     """
-    choice = chosen(ctx)
+    choice = algorithm_choice(ctx)
     settings, own = choice.split(arguments)
     config = _config(choice, settings, own)
     backends = own["backends"] or two_backends(list_plugins())
@@ -70,14 +70,14 @@ def parity(ctx: click.Context, /, **arguments: Any) -> None:
         batch = first_batch(config.framework(backends[0]), folder)
     found = compare(config, backends, batch, num_steps=own["steps"], tolerance=own["tolerance"])
     if own["as_json"]:
-        about = {"algorithm": choice.algorithm, "env": arena(config), "seed": config.seed}
+        about = {"algorithm": choice.algorithm, "env": env_name(config), "seed": config.seed}
         click.echo(json.dumps({**about, "equal": found.equal, **encode(asdict(found), "parity")}, indent=2))
     else:
-        _show(found, f"{choice.algorithm} on {arena(config)}, seed {config.seed}")
+        _show(found, f"{choice.algorithm} on {env_name(config)}, seed {config.seed}")
     ctx.exit(0 if found.equal else FAILED)
 
 
-def _config(choice: Chosen, settings: Mapping[str, str], own: Mapping[str, Any]) -> AlgorithmConfig:
+def _config(choice: AlgorithmChoice, settings: Mapping[str, str], own: Mapping[str, Any]) -> AlgorithmConfig:
     for name, why in _DECIDED.items():
         if name in settings:
             raise ConfigError(f"--framework.{name}: {why}")

@@ -1,13 +1,22 @@
-"""`plugrad plot`: learning curves as a picture."""
+"""`plugrad plot`: learning curves as a picture, drawn by matplotlib."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.progress import RETURN, TIMESTEPS, WINDOW
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.types import Array
+
+COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#4a5568")
+_LOW, _HIGH = "env_runners/episode_return_min", "env_runners/episode_return_max"
 
 
 @click.command()
@@ -25,21 +34,140 @@ from plugrad.errors import ConfigError, MissingFrameworkError
 def plot(runs: tuple[Path, ...], output: Path | None) -> None:
     """Draw the learning curves of one or more runs.
 
-    Without -o the picture is RUN/curve.png, for several runs curves.png. Runs that differ in their seed only
-    share a colour, with their median on top.
+    The picture is RUN/curve.png for one run and curves.png for several, unless -o names another file. Runs that
+    differ in their seed alone have one colour, and their median is drawn on top of them.
     """
-    directories = [RunDirectory.open(path) for path in runs]
-    for directory in directories:  # what is wrong with a run is said with and without matplotlib
-        directory.read_summary()
-        _ = directory.metrics
+    curves = [Curve.of(RunDirectory.open(path)) for path in runs]
     if find_spec("matplotlib") is None:
         raise MissingFrameworkError('plugrad plot needs matplotlib: pip install "plugrad[plot]"')
-    from plugrad.cli.curves import Curve, draw  # late: --help needs no matplotlib
-
-    curves = [Curve.of(directory) for directory in directories]
     empty = [str(path) for path, curve in zip(runs, curves, strict=True) if not len(curve.timesteps)]
     if empty:
         raise ConfigError(f"nothing to draw in {', '.join(empty)}: no episode has ended yet")
     target = output or (runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png"))
     draw(curves, target)
     click.echo(f"{target}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The learning curve of one run.
+
+    Attributes:
+        label: algorithm, environment and backend. Runs with the same label are drawn as seeds of one experiment.
+        timesteps: environment steps, float [N].
+        returns: mean return of the last `WINDOW` episodes, float [N].
+        low: the lowest return of these episodes, float [N].
+        high: the highest return of these episodes, float [N].
+        threshold: the reward goal of the run, or None.
+    """
+
+    label: str
+    timesteps: Array
+    returns: Array
+    low: Array
+    high: Array
+    threshold: float | None
+
+    @classmethod
+    def of(cls, run: RunDirectory) -> "Curve":
+        """Read the curve of a run directory."""
+        config, summary = run.read_config(), run.read_summary()
+        rows = [row for row in run.metrics.rows if RETURN in row]
+        algorithm = summary.get("algorithm") or type(config).__name__.removesuffix("Config").lower()
+        goal = summary.get("reward_goal")
+        return cls(
+            # A stranger's text: short, and without the formulas that matplotlib would draw.
+            label=f"{algorithm} on {config.env}, {config.backend}"[:200].replace("$", r"\$"),
+            timesteps=np.array([row[TIMESTEPS] for row in rows]),
+            returns=np.array([row[RETURN] for row in rows]),
+            low=np.array([row.get(_LOW, row[RETURN]) for row in rows]),
+            high=np.array([row.get(_HIGH, row[RETURN]) for row in rows]),
+            threshold=goal if type(goal) in (int, float) else None,
+        )
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """Draw all curves in one picture.
+
+    Args:
+        curves: one or more, each with at least one point.
+        path: the file; its suffix decides the format. The folder is made.
+    """
+    import matplotlib  # late: --help needs no matplotlib
+
+    matplotlib.use("Agg")  # draws without a screen
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4.8), dpi=160, layout="constrained")
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    for number, label in enumerate(labels):
+        group = [curve for curve in curves if curve.label == label]
+        color = COLORS[number % len(COLORS)]
+        if len(group) == 1:
+            axes.plot(group[0].timesteps, group[0].returns, color=color, linewidth=2.0, label=label)
+        else:
+            _draw_seeds(axes, group, color)
+    if len(curves) == 1:  # the bands of several runs would cover each other
+        (curve,) = curves
+        axes.fill_between(curve.timesteps, curve.low, curve.high, color=COLORS[0], alpha=0.12, linewidth=0)
+    _draw_thresholds(axes, curves)
+    _style_axes(axes, labels, has_band=len(curves) == 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _draw_seeds(axes: Any, group: Sequence[Curve], color: str) -> None:
+    for curve in group:
+        axes.plot(curve.timesteps, curve.returns, color=color, linewidth=0.8, alpha=0.4)
+    # Seeds stop at different timesteps; after its end a run keeps its last return.
+    grid = np.linspace(
+        max(curve.timesteps[0] for curve in group), max(curve.timesteps[-1] for curve in group), 200
+    )
+    median = np.median([np.interp(grid, curve.timesteps, curve.returns) for curve in group], axis=0)
+    label = f"{group[0].label}: median of {len(group)} runs"
+    axes.plot(grid, median, color=color, linewidth=2.2, label=label)
+
+
+def _draw_thresholds(axes: Any, curves: Sequence[Curve]) -> None:
+    for threshold in sorted({curve.threshold for curve in curves if curve.threshold is not None}):
+        axes.axhline(threshold, color="#718096", linewidth=0.9, linestyle=(0, (5, 4)))
+        axes.annotate(
+            f"threshold {threshold:g}",
+            (0.0, threshold),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 3),
+            textcoords="offset points",
+            ha="left",
+            va="bottom",
+            fontsize=8,
+            color="#718096",
+        )
+
+
+def _style_axes(axes: Any, labels: Sequence[str], *, has_band: bool) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    axes.set_xlabel("environment steps")
+    band = "\n(band: lowest to highest of them)" if has_band else ""
+    axes.set_ylabel(f"mean return of the last {WINDOW} episodes{band}")
+    axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
+    axes.set_xlim(left=0)
+    axes.margins(x=0.01)
+    axes.grid(True, color="#e2e8f0", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#a0aec0")
+    axes.tick_params(colors="#4a5568")
+    if len(labels) == 1:
+        axes.set_title(axes.get_legend_handles_labels()[1][0], loc="left", fontsize=11, fontweight="bold")
+    else:
+        axes.legend(frameon=False, loc="best", fontsize=9)
+
+
+def _thousands(value: float, position: int | None = None) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"

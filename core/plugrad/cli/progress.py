@@ -1,7 +1,4 @@
-"""What a training run has come to: plain numbers, read once from an Algorithm's results.
-
-Everybody who shows, stores or judges progress reads it here; this room knows no screen and no file.
-"""
+"""The progress of a training run as plain numbers, and the goals that end it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +7,8 @@ from typing import Any
 from plugrad.types import ALL_MODULES
 
 WINDOW = 20
-"""Episodes that a mean return is taken over before it counts."""
+"""Episodes over which a mean return is taken; with fewer it is not compared with a goal."""
+DEFAULT_TIMESTEPS = 1_000_000
 
 TIMESTEPS = "num_env_steps_sampled_lifetime"
 ITERATION = "training_iteration"
@@ -22,15 +20,19 @@ _SAMPLED, _EVALUATED = "env_runners/", "evaluation/"
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """After one iteration.
+    """The state of a run after one iteration.
 
     Attributes:
-        seconds: spent training, those before a resume included.
-        session_seconds: spent training since the start or the resume.
-        steps_per_second: environment steps, over the last iterations.
-        return_mean: over the last `WINDOW` episodes; None before the first has ended.
+        iteration: iterations so far, counted over resumes.
+        timesteps: environment steps so far, counted over resumes.
+        seconds: training time so far, in seconds, counted over resumes.
+        session_seconds: training time since the start or the last resume, in seconds.
+        steps_per_second: environment steps per second over the last iterations.
+        episodes: episodes so far.
+        return_mean: mean return of the last `WINDOW` episodes; None before the first has ended.
+        length_mean: mean length of the same episodes in steps, or None.
         modules: `{module id: {metric: value}}`.
-        stages: seconds of the last iteration by stage.
+        stages: seconds of the last iteration by stage, such as "sample" and "learn".
     """
 
     iteration: int
@@ -46,14 +48,23 @@ class Progress:
 
     @property
     def window_is_full(self) -> bool:
-        """Whether the mean return is one of `WINDOW` episodes."""
+        """Whether the mean return is taken over `WINDOW` episodes."""
         return self.return_mean is not None and self.episodes >= WINDOW
 
     @classmethod
     def of(
         cls, row: Mapping[str, float], *, session_seconds: float = 0.0, steps_per_second: float = 0.0
     ) -> "Progress":
-        """From a row of numbers, see `scalars`."""
+        """Read a row of metrics.
+
+        Args:
+            row: one iteration's numbers by flat key, see `scalars`.
+            session_seconds: see the attributes.
+            steps_per_second: see the attributes.
+
+        Returns:
+            The progress.
+        """
         return cls(
             iteration=int(row[ITERATION]),
             timesteps=int(row[TIMESTEPS]),
@@ -72,10 +83,60 @@ class Progress:
         )
 
 
-def scalars(results: Mapping[str, Any]) -> dict[str, float]:
-    """The single numbers among results; lists and arrays have no place in a table.
+@dataclass(frozen=True, kw_only=True)
+class Goals:
+    """When a run ends: at the first goal that it reaches.
 
-    Where nothing is sampled, evaluation episodes stand for training episodes: under both names.
+    Attributes:
+        reward: mean return over the last `WINDOW` episodes, or None.
+        timesteps: environment steps, counted over resumes.
+        seconds: training time since the start or the last resume, or None.
+    """
+
+    reward: float | None
+    timesteps: int
+    seconds: float | None = None
+
+    def reached(self, progress: Progress) -> str | None:
+        """The reason to stop, in words, or None."""
+        if self.has_reward(progress):
+            mean = f"mean return {progress.return_mean:.1f} over the last {WINDOW} episodes"
+            return f"reached {self.reward:g}: {mean}"
+        missed = "" if self.reward is None else f", without reaching {self.reward:g}"
+        if progress.timesteps >= self.timesteps:
+            return f"stopped at {progress.timesteps:,} timesteps{missed}"
+        if self.seconds is not None and progress.session_seconds >= self.seconds:
+            return f"stopped after {self.seconds:g} seconds{missed}"
+        return None
+
+    def has_reward(self, progress: Progress) -> bool:
+        """Whether the reward goal is reached."""
+        mean = progress.return_mean if progress.window_is_full else None
+        return self.reward is not None and mean is not None and mean >= self.reward
+
+    def fraction(self, progress: Progress, first_return: float | None) -> float:
+        """How much of the run is done, by the goal that is nearest.
+
+        Args:
+            progress: now.
+            first_return: the first mean return of the run, from which the distance to the reward is taken.
+
+        Returns:
+            A number from 0 to 1.
+        """
+        fractions = [progress.timesteps / self.timesteps]
+        if self.seconds is not None:
+            fractions.append(progress.session_seconds / self.seconds)
+        if self.reward is not None and progress.return_mean is not None and first_return is not None:
+            distance = self.reward - first_return
+            fractions.append((progress.return_mean - first_return) / distance if distance > 0 else 1.0)
+        return min(1.0, max(0.0, *fractions))
+
+
+def scalars(results: Mapping[str, Any]) -> dict[str, float]:
+    """The single numbers among an Algorithm's results: one row of metrics.
+
+    Where nothing is sampled, the results of evaluation are given as those of env runners too.
     """
     row = {
         key: value

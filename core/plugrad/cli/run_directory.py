@@ -1,10 +1,11 @@
-"""The directory of one training run: what was used, what came of it, and where to go on.
+"""The directory of one training run.
 
 config.toml        every setting
 metrics.jsonl      one row per iteration; metrics.csv is the same as a table
-checkpoints/last   to resume from; checkpoints/best: of the best mean return
-summary.json       what the run came to, written when it ends
-train.lock         names the process that trains in the directory, as long as it does
+checkpoints/last   the newest checkpoint, to resume from
+checkpoints/best   the checkpoint of the best mean return
+summary.json       the outcome, written when the run ends
+train.lock         the process that trains in the directory, as long as it does
 """
 
 import json
@@ -16,15 +17,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import click
+
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.checkpoint import load_checkpoint, runs, writer_lock
+from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, runs, writer_lock
 from plugrad.checkpoint.disk import disk_errors
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW
-from plugrad.cli.run_files import read_text
-from plugrad.cli.settings_files import read_settings
-from plugrad.errors import AlgorithmNotFoundError, BackendNotFoundError, ConfigError
-from plugrad.learner.checkpointing import saying_who_had_it
+from plugrad.cli.run_files import read_settings, read_text
+from plugrad.errors import (
+    AlgorithmNotFoundError,
+    BackendNotFoundError,
+    CheckpointCorruptError,
+    CheckpointError,
+    ConfigError,
+)
+from plugrad.learner import checkpointing
 
 RUNS = Path("runs")
 LOCK = "train.lock"
@@ -36,6 +44,12 @@ class RunDirectory:
 
     Args:
         path: the directory.
+
+    Attributes:
+        path: the directory.
+        config_file: its `config.toml`.
+        last: the newest checkpoint.
+        best: the checkpoint of the best mean return.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,15 +60,22 @@ class RunDirectory:
 
     @cached_property
     def metrics(self) -> MetricsFiles:
-        """Its metrics, read when they are asked for first."""
+        """Its metrics, read on first use."""
         return MetricsFiles(self.path)
 
     @classmethod
     def create(cls, path: Path, config: AlgorithmConfig) -> "RunDirectory":
-        """Make the directory and write what is used.
+        """Make the directory and write the settings.
+
+        Args:
+            path: a directory that is missing or empty.
+            config: the settings.
+
+        Returns:
+            The run.
 
         Raises:
-            ConfigError: there is something in it already.
+            ConfigError: the directory has other files already.
         """
         if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
             raise _not_empty(path)
@@ -68,7 +89,7 @@ class RunDirectory:
         """A run that was begun before.
 
         Raises:
-            ConfigError: this is no run directory.
+            ConfigError: the directory has no `config.toml`.
         """
         if not cls(path).config_file.is_file():
             raise ConfigError(f"{path} is no run directory: it has no config.toml")
@@ -80,7 +101,7 @@ class RunDirectory:
             self.config_file.write_text(config.to_toml(), encoding="utf-8")
 
     def read_config(self, stored_bytes: int = 0) -> AlgorithmConfig:
-        """The settings of the run; see `plugrad.cli.settings_files.read_settings`."""
+        """The settings of the run; see `plugrad.cli.run_files.read_settings`."""
         return read_settings(self.config_file, AlgorithmConfig, stored_bytes=stored_bytes)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -90,7 +111,11 @@ class RunDirectory:
             path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
 
     def read_summary(self) -> dict[str, Any]:
-        """What the run came to; empty if it has not ended."""
+        """The outcome of the run; empty if it has not ended.
+
+        Raises:
+            ConfigError: the file cannot be read or is no JSON object.
+        """
         path = self.path / "summary.json"
         if not path.exists():
             return {}
@@ -103,20 +128,33 @@ class RunDirectory:
         return summary
 
     def best_return(self) -> float | None:
-        """The best mean return so far over `WINDOW` whole episodes, None before there were so many."""
+        """The best mean return over `WINDOW` episodes, or None if there were never so many."""
         full = [row[RETURN] for row in self.metrics.rows if RETURN in row and row.get(EPISODES, 0) >= WINDOW]
         return max(full, default=None)
 
     def checkpoint(self) -> Path:
-        """The checkpoint to judge the run by: the best if there is one, else the last.
+        """The best checkpoint if there is one, else the last.
 
         Raises:
             ConfigError: there is none.
         """
-        found = runs.to_judge(self.path)
+        found = runs.best_or_last(self.path)
         if found is None:
             raise ConfigError(f"{self.path} has no checkpoint yet")
         return found
+
+    def newest_undamaged_save(self) -> Checkpoint:
+        """The newest save of `last` that can be read; each damaged one is reported on stderr.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        for save in list_saves(self.last)[::-1] if self.last.is_dir() else []:
+            try:
+                return checkpointing.load(save, kind="algorithm")
+            except CheckpointCorruptError as error:
+                click.echo(f"plugrad: warning: {error}; trying the one before", err=True)
+        raise CheckpointError(f"{self.path} has no readable checkpoint to resume from")
 
 
 def _not_empty(path: Path) -> ConfigError:
@@ -125,7 +163,7 @@ def _not_empty(path: Path) -> ConfigError:
 
 @contextmanager
 def training_lock(path: Path) -> Iterator[None]:
-    """Keep every other process from training in a run directory; who only reads it needs no lock.
+    """A block in which no other process trains in a run directory. Readers need no lock.
 
     The kernel releases the lock when this process ends, however it ends.
 
@@ -133,8 +171,8 @@ def training_lock(path: Path) -> Iterator[None]:
         path: the run directory, made if it is missing.
 
     Raises:
-        ConfigError: it is no directory, or one with files in it that is no run directory.
-        CheckpointLockedError: another process trains there; names its pid and host, and since when.
+        ConfigError: the path is no directory, or a directory with files that is no run directory.
+        CheckpointLockedError: another process trains there; names its pid, its host and when it began.
     """
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is not a directory")
@@ -149,20 +187,32 @@ def training_lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def saying_what_a_run_needs(run: Path | None) -> Iterator[None]:
-    """Within it, the error that a plugin is missing says whose it is, which the run's last checkpoint knows."""
+def name_missing_plugin(run: Path | None) -> Iterator[None]:
+    """A block in which the error of a missing plugin names its distribution.
+
+    Args:
+        run: the run directory whose last checkpoint says which distribution that was; None: the error stays as it is.
+    """
     try:
         yield
     except (AlgorithmNotFoundError, BackendNotFoundError):
         if run is not None and (last := RunDirectory(run).last).is_dir():
             checkpoint = load_checkpoint(last)
-            with saying_who_had_it(checkpoint.path, checkpoint.metadata):
+            with checkpointing.saying_who_had_it(checkpoint.path, checkpoint.metadata):
                 raise
         raise
 
 
 def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
-    """Make `runs/<algorithm>-<env>-<backend>-s<seed>-<time>`, a directory that did not exist before."""
+    """Make a new directory `runs/<algorithm>-<env>-<backend>-s<seed>-<time>`.
+
+    Args:
+        config: the settings of the run.
+        algorithm: its short name.
+
+    Returns:
+        The directory, below the current one. A number is appended if the name is taken.
+    """
     name = "offline" if config.env is None else str(config.env)
     env = re.sub(r"[^A-Za-z0-9_.-]", "_", name.rpartition(":")[2].rpartition("/")[2])
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -1,27 +1,36 @@
-"""Reading the small files of a run directory, which a stranger may have filled.
+"""Reading the text files of a run directory and files of settings. Either may come from a stranger.
 
-Only regular files are opened, so that no FIFO makes a command wait, and only as much is read as a file may have. Knows
-no file's meaning.
+Only regular files are opened, so that no FIFO makes a command wait, and the length of files and lines is limited.
+Settings are checked before anything is built of them; nothing that they name is called here.
 """
 
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from plugrad.errors import ConfigError
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.config.serialize import parse_json, parse_toml
+from plugrad.config.size_limits import check_size
+from plugrad.errors import ConfigError, PlugradError
+
+AnyConfig = TypeVar("AnyConfig", bound=AlgorithmConfig)
+MAX_SETTINGS_BYTES = 2**19
 
 
 def read_text(path: Path, max_bytes: int) -> str:
-    """The text of a file.
+    """Read a file of UTF-8 text.
 
     Args:
-        path: of a regular file, or of a link to one.
-        max_bytes: a longer one is refused.
+        path: a regular file, or a link to one.
+        max_bytes: a longer file is refused.
+
+    Returns:
+        The text.
 
     Raises:
-        ConfigError: it is missing, no regular file, too long, not UTF-8, or cannot be read; names it.
+        ConfigError: the file is missing, no regular file, too long, not UTF-8, or cannot be read; names it.
     """
     try:
         return _bytes(path, max_bytes).decode("utf-8")
@@ -34,14 +43,17 @@ def read_text(path: Path, max_bytes: int) -> str:
 
 
 def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
-    """The lines of a file, each with its end. A line without an end is the last: whoever writes the file may go on.
+    """Read a file line by line.
 
     Args:
-        path: of a regular file, or of a link to one.
+        path: a regular file, or a link to one.
         max_bytes: a longer line is refused.
 
+    Yields:
+        Each line with its newline. A line without one is the last: another process may be writing it.
+
     Raises:
-        ConfigError: it is missing, no regular file, has a longer line, or cannot be read; names it.
+        ConfigError: the file is missing, no regular file, has a longer line, or cannot be read; names it.
     """
     try:
         with _open(path) as file:
@@ -50,9 +62,56 @@ def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
                     raise ConfigError(f"{path} has a line of more than {max_bytes} bytes")
                 yield line
                 if not line.endswith(b"\n"):
-                    return  # what is written now is its rest, and no line
+                    return  # what comes after it is the rest of this line
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The content of a file of settings, unchecked. It is JSON if the name ends in .json, else TOML.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed.
+    """
+    return _parse(path, read_text(path, MAX_SETTINGS_BYTES))
+
+
+def read_settings(path: Path, config_class: type[AnyConfig], *, stored_bytes: int = 0) -> AnyConfig:
+    """Read a config from a file.
+
+    Args:
+        path: JSON if it ends in .json, else TOML.
+        config_class: whose settings they are; a base class reads those of each algorithm.
+        stored_bytes: see `plugrad.config.size_limits.check_size`.
+
+    Returns:
+        The config.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed, a setting is refused, or the settings are too large; names
+            the file.
+        AlgorithmNotFoundError: the file names an algorithm that is not installed.
+    """
+    text = read_text(path, MAX_SETTINGS_BYTES)
+    try:
+        check_size(_parse(path, text), stored_bytes=stored_bytes)
+        return config_class.from_json(text) if _is_json(path) else config_class.from_toml(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", **error.facts) from error
+    except PlugradError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{path} holds something that does not fit: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffix == ".json"
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    return parse_json(text) if _is_json(path) else parse_toml(text)
 
 
 def _bytes(path: Path, max_bytes: int) -> bytes:

@@ -1,42 +1,58 @@
-"""A command whose options are its own and, in addition, every setting of the algorithm that its arguments name."""
+"""Commands that take every setting of an algorithm as an option, such as `--training.lr 3e-4`.
 
-from collections.abc import Mapping, Sequence
+Which options there are depends on the algorithm, so its name is found before the options are read: the first argument
+that is no option, else what the file of `--config` or `--resume` says, else the algorithm in a file of `--plugin`,
+else "ppo".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.cli.algorithm_choice import choose
 from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
-from plugrad.cli.run_directory import saying_what_a_run_needs
+from plugrad.cli.run_directory import name_missing_plugin
+from plugrad.cli.run_files import read_table
 from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
-from plugrad.hooks.registry import get_algorithm
+from plugrad.hooks.registry import get_algorithm, use_plugin
+from plugrad.importing.names import is_unpackaged
 
-_CHOSEN = "plugrad.algorithm"
+DEFAULT_ALGORITHM = "ppo"
+_CHOICE = "plugrad.algorithm"
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What a command line asks for, as far as it follows from its algorithm.
+class AlgorithmChoice:
+    """The algorithm of a command line, with its settings as options.
 
-    Args:
-        algorithm: the algorithm's short name.
+    Attributes:
+        algorithm: its short name.
         config_class: its config.
-        providers: see `plugrad.cli.algorithm_choice.Choice`.
-        options: one for each setting.
+        options: one per setting.
+        local_plugins: the arguments that named an algorithm or a backend in a file or module. Other processes do not
+            know these plugins.
     """
 
     algorithm: str
     config_class: type[AlgorithmConfig]
-    providers: frozenset[str]
     options: list[SettingOption]
+    local_plugins: frozenset[str]
 
     def split(self, arguments: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-        """The texts that were typed for settings, by field name, and the command's own arguments.
+        """Separate the settings from the command's own arguments.
 
         Environments and classes among them are looked up in the current folder too.
+
+        Args:
+            arguments: all that click has parsed, by parameter name.
+
+        Returns:
+            The typed texts by setting, and the command's own arguments.
         """
         names = {option.name for option in self.options}
         own = {name: value for name, value in arguments.items() if name not in names}
@@ -48,26 +64,21 @@ class Chosen:
         return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
-        """Which values of `--plugin` are listeners', as a config names them."""
-        return tuple(whole_name(text) for text in plugins if text not in self.providers)
+        """The listeners among the values of `--plugin`, as a config names them."""
+        return tuple(whole_name(text) for text in plugins if text not in self.local_plugins)
 
 
 class SettingsCommand(click.Command):
-    """Such a command; its first argument is the algorithm."""
+    """A command with its own options and every setting of the algorithm; its first argument is the algorithm."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find the algorithm, then read the options."""
-        choice = choose(args, self._flags(ctx))
-        with saying_what_a_run_needs(choice.run):
-            config_class = get_algorithm(choice.algorithm)
-        ctx.meta[_CHOSEN] = Chosen(
-            choice.algorithm, config_class, choice.providers, setting_options(config_class)
-        )
+        ctx.meta[_CHOICE] = choose_algorithm(args, self._flags(ctx))
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options and the settings."""
-        settings = chosen(ctx).options if _CHOSEN in ctx.meta else []
+        settings = algorithm_choice(ctx).options if _CHOICE in ctx.meta else []
         return [*super().get_params(ctx), *settings]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,16 +87,75 @@ class SettingsCommand(click.Command):
         with formatter.section("Options"):
             formatter.write_dl([row for option in own if (row := option.get_help_record(ctx))])
         formatter.write_paragraph()
-        name = chosen(ctx).config_class.__name__
-        formatter.write_text(f"Settings of {name}, by section as in config.toml.")
-        write_sections(chosen(ctx).options, ctx, formatter)
+        choice = algorithm_choice(ctx)
+        formatter.write_text(f"Settings of {choice.config_class.__name__}, by section as in config.toml.")
+        write_sections(choice.options, ctx, formatter)
 
     def _flags(self, ctx: click.Context) -> frozenset[str]:
         options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
         return frozenset(name for option in options if option.is_flag for name in option.opts)
 
 
-def chosen(ctx: click.Context) -> Chosen:
-    """What the command line of a `SettingsCommand` chose."""
-    found: Chosen = ctx.meta[_CHOSEN]
+def algorithm_choice(ctx: click.Context) -> AlgorithmChoice:
+    """The algorithm of the `SettingsCommand` that is running."""
+    found: AlgorithmChoice = ctx.meta[_CHOICE]
     return found
+
+
+def choose_algorithm(arguments: Sequence[str], flags: frozenset[str]) -> AlgorithmChoice:
+    """Load the plugins that are named by a file or a module, and find the algorithm.
+
+    Args:
+        arguments: the command line after `plugrad train`.
+        flags: the options that take no value.
+
+    Returns:
+        The algorithm and its settings.
+
+    Raises:
+        PluginError: one of the plugins cannot be used.
+        AlgorithmNotFoundError: there is no such algorithm.
+    """
+    pairs = list(_pairs(arguments, flags))
+    options = dict(pairs)
+    run = Path(options["--resume"]) if options.get("--resume") else None
+    name = next((value for option, value in pairs if option is None), None)
+    texts = [value for option, value in pairs if option == "--plugin"]
+    used = {text: use_plugin(text) for text in (name, *texts) if text and is_unpackaged(text)}
+    if name in used:
+        if used[name].tier != "algorithm":
+            raise AlgorithmNotFoundError(
+                f"{used[name]} is no algorithm: it lacks the hook 'get_config_class'"
+            )
+        name = used[name].name
+    file = run / "config.toml" if run else options.get("--config")
+    in_plugin = next((each.name for each in used.values() if each.tier == "algorithm"), None)
+    name = name or (_named_in(Path(file)) if file else None) or in_plugin or DEFAULT_ALGORITHM
+    with name_missing_plugin(run):
+        config_class = get_algorithm(name)
+    local = frozenset(text for text, plugin in used.items() if plugin.tier != "listener")
+    return AlgorithmChoice(name, config_class, setting_options(config_class), local)
+
+
+def _named_in(path: Path) -> str | None:
+    # A file that cannot be read is reported by who really needs it.
+    try:
+        name = read_table(path).get("algorithm")
+    except ConfigError:
+        return None
+    return name if isinstance(name, str) and name != "none" else None
+
+
+def _pairs(arguments: Sequence[str], flags: frozenset[str]) -> Iterator[tuple[str | None, str]]:
+    """`(option, value)` for options, `(None, value)` for the others."""
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            yield from ((None, each) for each in rest)
+        elif not argument.startswith("-") or argument == "-":
+            yield None, argument
+        elif equals or name in flags:
+            yield name, value
+        else:
+            yield name, next(rest, "")

@@ -1,4 +1,4 @@
-"""What a run came to: `summary.json`, and the last lines on the screen."""
+"""The outcome of a run: `summary.json`, and the last lines that `plugrad train` prints."""
 
 from pathlib import Path
 from typing import Any
@@ -6,21 +6,31 @@ from typing import Any
 from rich.console import Console
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.cli.goals import Goals
+from plugrad.cli.progress import Goals
 from plugrad.cli.train_loop import Outcome
 
 
-def arena(config: AlgorithmConfig) -> str:
-    """What a run learns in, in words."""
+def env_name(config: AlgorithmConfig) -> str:
+    """The environment of a config, in words."""
     return "recorded episodes" if config.env is None else str(config.env)
 
 
-def summary_of(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:
-    """The summary as plain data."""
+def summarize(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:
+    """The content of `summary.json`.
+
+    Args:
+        outcome: of the run.
+        config: its settings.
+        algorithm: its algorithm's short name.
+        goals: its goals.
+
+    Returns:
+        JSON data; `seconds` is training time, `timesteps` are environment steps, both counted over resumes.
+    """
     progress = outcome.progress
     return {
         "algorithm": algorithm,
-        "env": arena(config),
+        "env": env_name(config),
         "backend": config.backend,
         "seed": config.seed,
         "ended": outcome.reason,
@@ -35,7 +45,14 @@ def summary_of(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals:
 
 
 def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quiet: bool) -> None:
-    """How the run ended; the last two lines are its path and its best mean return."""
+    """Print how the run ended; the last two lines are its path and its best mean return.
+
+    Args:
+        console: where to.
+        summary: see `summarize`.
+        path: the run directory.
+        quiet: print the last two lines only.
+    """
     lines = []
     if not quiet:
         what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"

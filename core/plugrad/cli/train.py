@@ -1,4 +1,4 @@
-"""`plugrad train`: from a command line to a run directory with a trained policy in it."""
+"""`plugrad train`: trains a policy and keeps settings, metrics and checkpoints in a run directory."""
 
 import atexit
 from contextlib import ExitStack
@@ -9,12 +9,11 @@ import click
 
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
-from plugrad.cli.goals import DEFAULT_TIMESTEPS, Goals
-from plugrad.cli.resume import expecting, newest_good_save, resume
-from plugrad.cli.run_directory import RunDirectory, default_path, saying_what_a_run_needs, training_lock
-from plugrad.cli.settings_command import SettingsCommand, chosen
+from plugrad.cli.progress import DEFAULT_TIMESTEPS, Goals
+from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
+from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
 from plugrad.cli.signals import StopSignals
-from plugrad.cli.summary import arena, print_summary, summary_of
+from plugrad.cli.summary import env_name, print_summary, summarize
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.trust import Trust, trust_option
@@ -22,6 +21,7 @@ from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
 from plugrad.learner import checkpointing
+from plugrad.learner.expected_weights import expecting_weights
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     "--env",
     "named_env",
     metavar="NAME",
-    help="The same as ENV; with --resume, the run's environment typed again.",
+    help="The same as ENV. With --resume: the run's environment, where its config.toml names a function or what is not "
+    "installed.",
 )
 @trust_option
 @click.option("--backend", metavar="NAME", help="torch, tf2, ...  [default: torch]")
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="Of everything that is random.  [default: 0]"
-)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of everything random.  [default: 0]")
 @click.option("--stop-reward", type=float, metavar="R", help="Stop at this mean return over 20 episodes.")
 @click.option(
     "--stop-timesteps",
@@ -48,15 +47,20 @@ if TYPE_CHECKING:
     metavar="N",
     default=DEFAULT_TIMESTEPS,
     show_default=False,
-    help="Stop after so many environment steps of the run's whole life.  [default: 1000000]",
+    help="Stop after so many environment steps, those before a resume included.  [default: 1000000]",
 )
 @click.option(
     "--stop-time",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Stop after S seconds of training.",
+    help="Stop after S seconds of training in this session.",
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run directory.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The run directory.  [default: runs/ALGORITHM-ENV-BACKEND-sSEED-TIME]",
+)
 @click.option(
     "--config",
     "config_file",
@@ -68,12 +72,12 @@ if TYPE_CHECKING:
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Go on with a run, in its directory; --backend may differ.",
+    help="Go on with a run in its directory. --backend may be another than before.",
 )
 @click.option(
     "--hyperparameters",
     type=click.Choice(["checkpoint", "config"]),
-    help="With --resume: train by the settings of the checkpoint, or by those of the run's config.toml and of "
+    help="With --resume: train with the settings of the checkpoint, or with those of the run's config.toml and of "
     "--training.* options.  [default: checkpoint]",
 )
 @click.option(
@@ -83,62 +87,50 @@ if TYPE_CHECKING:
     help="Write a checkpoint every N iterations.  [default: every 10 seconds]",
 )
 @click.option(
-    "--learners", type=click.IntRange(0), metavar="N", help="Remote learners; 0: learn in this process."
+    "--learners",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Number of remote learners; 0: learn in this process.",
 )
 @click.option(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="NAME|FILE.py",
-    help="A plugin to load: an installed listener; or a file, or module:Name, with a listener, an algorithm or a "
-    "backend, called as the file is.",
+    help="Load a plugin: an installed listener by its name; or a listener, an algorithm or a backend by its file or "
+    "module:Name.",
 )
 @click.option("--tensorboard", is_flag=True, help="Write TensorBoard events into the run directory too.")
-@click.option("--quiet", "-q", is_flag=True, help="Show nothing but the run's path and its best mean return.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the run's path and its best mean return only.")
 @debug_option
 @click.pass_context
 def train(ctx: click.Context, /, **arguments: Any) -> None:
     """Train a policy; without arguments, PPO on CartPole-v1.
 
-    It stops at the environment's reward threshold (a mean return over 20 episodes) if it has one, and at
-    --stop-timesteps at the latest. The run directory holds the settings, the metrics and the checkpoints.
+    Training stops when the mean return over 20 episodes reaches the environment's reward threshold, if it has one, and
+    at --stop-timesteps at the latest. The run directory gets the settings, the metrics and the checkpoints.
     """
     request = _request(ctx, arguments)
-    # Not of the config: whoever resumes the run types the option again, or not.
+    # Not part of the config: whoever resumes the run decides anew.
     listeners = HookManager([load_listener("tensorboard")] if request.tensorboard else [], {})
-    with StopSignals() as signals, ExitStack() as locked:
-        atexit.register(signals.skip_teardown)  # comes after what frameworks and plugins will register
-        run = RunDirectory.open(request.resume) if request.resume else None
-        if run is None:
-            save, config = None, request.fresh_config()
+    with StopSignals() as signals, ExitStack() as lock, ExitStack() as cleanup:
+        atexit.register(signals.skip_teardown)  # runs after what frameworks and plugins register later
+        if request.resume is None:
+            algorithm, run = _begin_run(request, lock, cleanup)
         else:
-            locked.enter_context(training_lock(run.path))
-            save = newest_good_save(run)
-            config = request.resumed_config(run, checkpointing.stored_bytes(save.state))
-        with saying_what_a_run_needs(request.resume), expecting(save):
-            algorithm = config.build_algo()
-        try:
-            if run is None or save is None:
-                path = request.out or default_path(config, request.algorithm)
-                locked.enter_context(training_lock(path))
-                run = RunDirectory.create(path, config)
-            else:
-                resume(algorithm, run, save, request.whose_hyperparameters)
-                run.write_config(algorithm.config)
-            _train(request, algorithm, run, signals, listeners)
-        finally:
-            algorithm.stop()
+            algorithm, run = _resume_run(request, request.resume, lock, cleanup)
+        _train(request, algorithm, run, signals, listeners)
     ctx.exit(signals.exit_code)
 
 
 def _request(ctx: click.Context, arguments: dict[str, Any]) -> TrainRequest:
-    choice = chosen(ctx)
+    choice = algorithm_choice(ctx)
     settings, own = choice.split(arguments)
     own |= {"algorithm": choice.algorithm, "plugins": choice.listeners(own["plugins"])}
     own |= {"env": _one_env(own.pop("named_env"), own["env"])}
     own["trust"] = Trust(own["env"], own["trust"], settings=settings, listeners=own["plugins"])
     return TrainRequest(
-        config_class=choice.config_class, providers=choice.providers, settings=settings, **own
+        config_class=choice.config_class, local_plugins=choice.local_plugins, settings=settings, **own
     )
 
 
@@ -146,6 +138,33 @@ def _one_env(named: str | None, positional: str | None) -> str | None:
     if None not in (named, positional) and named != positional:
         raise ConfigError(f"two environments are given: {positional} and --env {named}")
     return named or positional
+
+
+def _begin_run(
+    request: TrainRequest, lock: ExitStack, cleanup: ExitStack
+) -> tuple["Algorithm", RunDirectory]:
+    config = request.fresh_config()
+    algorithm = config.build_algo()
+    cleanup.callback(algorithm.stop)
+    path = request.out or default_path(config, request.algorithm)
+    lock.enter_context(training_lock(path))
+    return algorithm, RunDirectory.create(path, config)
+
+
+def _resume_run(
+    request: TrainRequest, path: Path, lock: ExitStack, cleanup: ExitStack
+) -> tuple["Algorithm", RunDirectory]:
+    run = RunDirectory.open(path)
+    lock.enter_context(training_lock(path))
+    save = run.newest_undamaged_save()
+    config = request.resumed_config(run, checkpointing.stored_bytes(save.state))
+    with name_missing_plugin(path), expecting_weights(save.state.get("learner", {})):
+        algorithm = config.build_algo()
+    cleanup.callback(algorithm.stop)
+    algorithm.restore_from_path(str(save.path), hyperparameters=request.whose_hyperparameters)
+    run.metrics.cut(algorithm.iteration)
+    run.write_config(algorithm.config)
+    return algorithm, run
 
 
 def _train(
@@ -164,7 +183,7 @@ def _train(
         timesteps=int(request.stop_timesteps),
         seconds=request.stop_time,
     )
-    title = f"{request.algorithm} on {arena(config)} with {config.backend}, seed {config.seed}"
+    title = f"{request.algorithm} on {env_name(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
         stack.callback(listeners.call_hook, "algorithm_stopped", algorithm=algorithm)
         display = stack.enter_context(open_display(console, title, goals, quiet=request.quiet))
@@ -177,8 +196,8 @@ def _train(
             listeners=listeners,
             save_every=request.save_every,
         )
-        outcome = loop()
-    summary = summary_of(outcome, config, request.algorithm, goals)
+        outcome = loop.run_until_done()
+    summary = summarize(outcome, config, request.algorithm, goals)
     run.write_summary(summary)
     if loop.output_is_gone:
         raise BrokenPipeError  # all is saved

@@ -1,7 +1,4 @@
-"""The loop of `plugrad train`: iterate, record, keep the best, stop at a goal or a signal.
-
-Knows an Algorithm by its methods, and no screen: what it shows goes to a display.
-"""
+"""The loop of `plugrad train`: iterate, write metrics, keep the best checkpoint, stop at a goal or a signal."""
 
 import logging
 from collections import deque
@@ -11,8 +8,7 @@ from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from plugrad.cli.goals import Goals
-from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Progress, scalars
+from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Goals, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.signals import StopSignals
 from plugrad.errors import CheckpointError
@@ -30,10 +26,10 @@ _RATE_OVER = 20
 
 
 class Display(Protocol):
-    """Shows progress as it comes."""
+    """Shows the progress of a run."""
 
     def show(self, progress: Progress) -> None:
-        """One iteration is done."""
+        """Show the state after one iteration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +37,10 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        progress: the last; None if no iteration was needed.
-        reason: which goal or signal ended it, in words.
+        progress: after the last iteration; None if there was none.
+        reason: the goal or signal that ended it, in words.
         goal_reached: whether the reward goal was reached.
-        best_return: the best mean return of the run's whole life, or None.
+        best_return: the best mean return so far, those before a resume included, or None.
     """
 
     progress: Progress | None
@@ -55,16 +51,19 @@ class Outcome:
 
 @dataclass(kw_only=True)
 class TrainLoop:
-    """One invocation of training.
+    """Trains an algorithm until a goal or a signal.
 
     Args:
-        algorithm: what is trained; its state is that of the run directory.
+        algorithm: new, or restored from the last checkpoint of the run directory.
         run: where metrics and checkpoints go.
         goals: when to stop.
-        display: what is shown.
-        signals: who may ask to stop.
-        listeners: told of each row of metrics, beside the algorithm's own listeners.
-        save_every: a checkpoint after every so many iterations of the run's whole life; None: by the clock.
+        display: shows the progress.
+        signals: Ctrl-C and its kin, which ask to stop.
+        listeners: their `iteration_ended` gets each row of metrics; the algorithm's own listeners get its results.
+        save_every: iterations between two checkpoints; None: a checkpoint every `SAVE_EVERY_S` seconds.
+
+    Attributes:
+        output_is_gone: nobody reads what the display prints any more.
     """
 
     algorithm: "Algorithm"
@@ -89,18 +88,18 @@ class TrainLoop:
         self._started = self._saved = perf_counter()
         self._saved_iteration = self.algorithm.iteration if self._resumed else None
 
-    def __call__(self) -> Outcome:
-        """Train until a goal or a signal; `checkpoints/last` is that of the last iteration."""
+    def run_until_done(self) -> Outcome:
+        """Train until a goal or a signal. Afterwards `checkpoints/last` is that of the last iteration."""
         progress = self._resumed
         if progress is None:
             self._save()  # from here on there is always a checkpoint to resume from
         while (reason := self._reason_to_stop(progress)) is None:
             progress = self._iterate()
             if self._is_time_to_save():
-                self._succeeds(self._save, "checkpoint")
+                self._try_to_write(self._save, "checkpoint")
         self.signals.iteration_is_done()
         if self._unwritten_since is not None:
-            self._catch_up()
+            self._write_all_metrics()
         if self._saved_iteration != self.algorithm.iteration:
             self._save()
         return self._outcome(progress, reason)
@@ -123,16 +122,16 @@ class TrainLoop:
     def _record(self, row: dict[str, float]) -> None:
         """Write the metrics, or keep them until the disk takes them again."""
         if self._unwritten_since is None:
-            if not self._succeeds(lambda: self.run.metrics.append(row), "metrics"):
+            if not self._try_to_write(lambda: self.run.metrics.append(row), "metrics"):
                 self._unwritten_since = perf_counter()
             return
         self.run.metrics.rows.append(row)
         if perf_counter() - self._unwritten_since >= SAVE_EVERY_S:
-            self._catch_up()
+            self._write_all_metrics()
 
-    def _catch_up(self) -> None:
-        """Write all metrics anew, those that the disk refused too."""
-        done = self._succeeds(self.run.metrics.write_all, "metrics")
+    def _write_all_metrics(self) -> None:
+        """Write all metrics anew, also those that the disk refused."""
+        done = self._try_to_write(self.run.metrics.write_all, "metrics")
         self._unwritten_since = None if done else perf_counter()
 
     def _rate(self, row: dict[str, float]) -> float:
@@ -144,7 +143,7 @@ class TrainLoop:
         value = progress.return_mean
         if value is None or not progress.window_is_full or (self._best is not None and value <= self._best):
             return
-        if self._succeeds(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1), "best"):
+        if self._try_to_write(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1), "best"):
             self._best = value
 
     def _reason_to_stop(self, progress: Progress | None) -> str | None:
@@ -166,10 +165,11 @@ class TrainLoop:
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
 
-    def _succeeds(self, write: Callable[[], object], what: str) -> bool:
-        """A disk that is full now may have room the next time, and the save before is still there: training goes on.
+    def _try_to_write(self, write: Callable[[], object], what: str) -> bool:
+        """Write something; False if the disk refuses.
 
-        It is said once, until the same succeeds again.
+        Training goes on then: the disk may have room later, and the checkpoint before is still there. The refusal is
+        logged once, until the same write succeeds again.
         """
         try:
             write()

@@ -1,4 +1,4 @@
-"""What a `plugrad train` command line asks for, and the config that comes of it."""
+"""The arguments of `plugrad train`, and the config that follows from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.settings_files import read_settings
+from plugrad.cli.run_files import read_settings
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
 from plugrad.learner.checkpointing import Hyperparameters
@@ -15,19 +15,27 @@ from plugrad.learner.checkpointing import Hyperparameters
 DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0
 RESUMABLE_SECTIONS = ("framework", "learners", "evaluation", "plugins")
-"""What may change when a run goes on: not what is learned, only how and by whom."""
+"""The settings that may change when a run goes on: they decide how training runs, not what is learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """The arguments of `plugrad train`; `settings` are texts by field name, `plugins` are listeners.
+    """The arguments of `plugrad train`.
 
-    `providers`: see `plugrad.cli.algorithm_choice.Choice`.
+    Attributes:
+        algorithm: the algorithm's short name.
+        config_class: its config.
+        local_plugins: see `plugrad.cli.settings_command.AlgorithmChoice`.
+        settings: the typed texts of settings, by field name.
+        trust: the code that the user vouches for.
+        plugins: the listeners of `--plugin`.
+
+    The other attributes are the values of the options of the same names.
     """
 
     algorithm: str
     config_class: type[AlgorithmConfig]
-    providers: frozenset[str]
+    local_plugins: frozenset[str]
     settings: Mapping[str, str]
     env: str | None
     trust: Trust
@@ -50,7 +58,7 @@ class TrainRequest:
         """The config of a new run: the file of `--config`, then the arguments, then the settings.
 
         Raises:
-            ConfigError: something in it cannot be, or the file names code that the user did not type.
+            ConfigError: a setting is refused, or the file names code that the user did not type.
         """
         if self.hyperparameters is not None:
             raise ConfigError(
@@ -62,12 +70,19 @@ class TrainRequest:
         return config if config.seed is not None else config.debugging(seed=DEFAULT_SEED)
 
     def resumed_config(self, run: RunDirectory, stored_bytes: int) -> AlgorithmConfig:
-        """The config of a run that goes on: its own, on another backend or with other learners if asked.
+        """The config of a run that goes on: the run's own, changed by the arguments.
 
-        With `--hyperparameters config`, other settings of training may be given too.
+        Args:
+            run: the run.
+            stored_bytes: the size of its checkpoint's arrays in bytes, see `plugrad.config.size_limits.check_size`.
+
+        Returns:
+            The config. `RESUMABLE_SECTIONS` may differ from the run's, and with `--hyperparameters config` the section
+            training.
 
         Raises:
-            ConfigError: the arguments would make another run of it.
+            ConfigError: an argument may not change when a run goes on, or the run's file names code that the user did
+                not type.
         """
         config = run.read_config(stored_bytes)
         self.trust.check(config, run.config_file)
@@ -78,7 +93,7 @@ class TrainRequest:
 
     @property
     def whose_hyperparameters(self) -> Hyperparameters:
-        """By whose settings of training a run goes on."""
+        """Whose settings of training a run goes on with."""
         return self.hyperparameters or "checkpoint"
 
     def _base_config(self) -> AlgorithmConfig:
@@ -104,9 +119,9 @@ class TrainRequest:
         return config
 
     def _refuse_other_processes(self, config: AlgorithmConfig) -> None:
-        if self.providers and (config.num_learners or config.num_env_runners):
+        if self.local_plugins and (config.num_learners or config.num_env_runners):
             raise ConfigError(
-                f"{min(self.providers)} is known to this process only: for remote learners and env runners make a "
+                f"{min(self.local_plugins)} is known to this process only: for remote learners and env runners make a "
                 "distribution of it, with plugrad new-plugin, and install it"
             )
 

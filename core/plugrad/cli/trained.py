@@ -1,29 +1,37 @@
-"""What a command that judges a policy opens: the algorithm of a run directory, or of a checkpoint alone."""
+"""Opening a trained policy: the algorithm of a run directory or of a checkpoint, and the options for it."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from plugrad.cli.run_directory import RunDirectory, saying_what_a_run_needs
-from plugrad.cli.trust import Trust
+import click
+
+from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
+from plugrad.cli.trust import Trust, trust_option
+from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.hooks.registry import use_plugin
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
 
+NO_TRUST = Trust()
 
-NOBODY = Trust()
 
-
-def open_trained(run: Path, backend: str | None, trust: Trust = NOBODY) -> tuple["Algorithm", Path]:
-    """The algorithm, restored, and the checkpoint that it was restored from.
+def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tuple["Algorithm", Path]:
+    """Build the algorithm of a run and restore it.
 
     Args:
         run: a run directory, of which the best checkpoint is taken, or a checkpoint. The settings of a run may name
             code as far as `trust` allows; those of a checkpoint may not.
-        backend: another than the one that trained.
-        trust: what the user vouches for; an environment that was typed takes the place of the run's.
+        backend: another backend than the one that trained, or None.
+        trust: what the user vouches for; an environment that was typed replaces the run's.
+
+    Returns:
+        The algorithm, in this process and without listeners, and the checkpoint.
 
     Raises:
-        ConfigError: the run's settings name code that nobody vouches for.
+        ConfigError: the run has no checkpoint, or its settings name code that nobody vouches for.
+        CheckpointError: the checkpoint cannot be read.
     """
     from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
     from plugrad.learner import checkpointing
@@ -34,9 +42,8 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NOBODY) -> tuple
     directory = RunDirectory(run)
     path = directory.checkpoint()
     state = checkpointing.load(path, kind="algorithm").state
-    with saying_what_a_run_needs(run):
+    with name_missing_plugin(run):
         config = directory.read_config(checkpointing.stored_bytes(state))
-        # Judging a policy is nothing for listeners, and no work for many processes.
         config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
         trust.check(config, directory.config_file)
         config = config if trust.env is None else config.environment(trust.env)
@@ -45,3 +52,30 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NOBODY) -> tuple
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path
+
+
+def run_options(command: Any) -> Any:
+    """Add `--env`, `--trust` and `--plugin` to a command that opens a run."""
+
+    def find_env(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+        return None if text is None else look_in_current_folder(text)
+
+    def use(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> None:
+        for text in texts:
+            use_plugin(text)
+
+    env = click.option(
+        "--env",
+        metavar="NAME",
+        callback=find_env,
+        help="The environment, where the run names a function or what is not installed; default: the run's.",
+    )
+    plugin = click.option(
+        "--plugin",
+        multiple=True,
+        metavar="FILE.py",
+        expose_value=False,
+        callback=use,
+        help="The run's algorithm or backend, if it is in no distribution.",
+    )
+    return env(trust_option(plugin(command)))
