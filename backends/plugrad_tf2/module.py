@@ -13,7 +13,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, columns_of
+from plugrad.rl_module import RLModule, columns_of_outputs
 from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
@@ -102,7 +102,7 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
 
 
 class Tf2Model(Tf2RLModule):
-    """A Keras model or `tf.Module` of the user's as a module: called with observations, answers as `columns_of` says.
+    """A user's Keras model or `tf.Module` as a module: takes observations, returns what `columns_of_outputs` takes.
 
     Args:
         spec: its spaces.
@@ -125,7 +125,7 @@ class Tf2Model(Tf2RLModule):
         return self.model(obs, training=self._mode) if self._takes_training else self.model(obs)
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return columns_of(self._call(batch[Columns.OBS]))
+        return columns_of_outputs(self._call(batch[Columns.OBS]))
 
 
 class Tf2Network(Tf2RLModule, has_modes=False):

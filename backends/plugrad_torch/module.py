@@ -12,7 +12,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, columns_of
+from plugrad.rl_module import RLModule, columns_of_outputs
 from plugrad.types import Array
 from plugrad_torch import ops
 from plugrad_torch.variables import places_of, to_numpy
@@ -82,7 +82,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
 
 
 class TorchModel(TorchRLModule):
-    """A `torch.nn.Module` of the user's as a module: called with observations, answers as `columns_of` says.
+    """A user's `torch.nn.Module` as a module: takes observations, returns what `columns_of_outputs` takes.
 
     Args:
         spec: its spaces.
@@ -98,7 +98,7 @@ class TorchModel(TorchRLModule):
         self.model = model
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return columns_of(self.model(batch[Columns.OBS]))
+        return columns_of_outputs(self.model(batch[Columns.OBS]))
 
 
 class TorchNetwork(TorchRLModule, has_modes=False):

@@ -1,4 +1,4 @@
-"""What a module is to be, before any framework builds it: plain data."""
+"""Specs of modules: what a backend builds a module from, as plain data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,26 +20,35 @@ MODEL_CONFIG: dict[str, Any] = {
     "lstm_cell_size": 256,
     "max_seq_len": 20,
 }
-"""Keys of `model_config` that the built-in networks read, with their defaults (names as in RLlib).
+"""The keys of `model_config` that the built-in networks read, with their defaults. The names are RLlib's.
 
-`conv_filters` are `[[out channels, kernel, stride], ...]`; None means none, but three of them for observations
-[height, width, channels] or [channels, height, width] of 20x20 and more; other images of uint8 need the setting.
-`use_lstm` puts a memory of `lstm_cell_size` cells on top of each tower; `max_seq_len` is the length of the sequences
-that a stateful module, also one of your own, is trained on.
+- `fcnet_hiddens`: the widths of the dense hidden layers, whole numbers above 0.
+- `fcnet_activation`: "tanh", "relu", "sigmoid" or "linear", after each dense hidden layer.
+- `conv_filters`: convolutions before the dense layers, `[[out channels, kernel, stride], ...]`; [] for none. None:
+  three for images [height, width, channels] or [channels, height, width] of 20x20 and more, else none; other images of
+  uint8 need the setting.
+- `conv_activation`: as `fcnet_activation`, after each convolution.
+- `vf_share_layers`: whether the policy and the value function share one encoder.
+- `free_log_std`: for Box actions, whether the log of the standard deviation is a parameter (True) or an output of the
+  policy network (False).
+- `use_lstm`: whether an LSTM follows each encoder; the module then has a recurrent state.
+- `lstm_cell_size`: the number of cells of each LSTM.
+- `max_seq_len`: the number of steps of the sequences that a stateful module is trained on, also a module of your own.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RLModuleSpec:
-    """One module.
+    """What one module is built from.
 
     Args:
-        module_class: a class of your own, or its name "package.module:Name": an `RLModule` of the backend's framework,
-            or a model (`torch.nn.Module`, Keras model), which is called with those of `observation_space`,
-            `action_space` and `model_config` that its signature names. None builds the backend's network.
-        observation_space: of one observation, without batch dimension.
-        action_space: of one action.
-        model_config: settings of the networks, merged over `MODEL_CONFIG`; passed as given to a `module_class`.
+        module_class: your own class, or its name "package.module:Name". Either an `RLModule` of the backend's
+            framework, or a model (`torch.nn.Module`, Keras model) whose constructor gets those of `observation_space`,
+            `action_space` and `model_config` that its signature names. None: the algorithm's built-in network.
+        observation_space: of one observation, without batch dimension; None: that of the config or environment.
+        action_space: of one action; None: that of the config or environment.
+        model_config: settings. A built-in network has the keys and defaults of `MODEL_CONFIG`; a `module_class` gets
+            the dict as it is.
         inference_only: build without what only training needs (the value network).
     """
 
@@ -52,18 +61,43 @@ class RLModuleSpec:
     def complete(
         self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None
     ) -> "RLModuleSpec":
-        """A copy with the spaces filled in where this one has none."""
+        """A copy with spaces where this spec has none.
+
+        Args:
+            observation_space: used if this spec has none.
+            action_space: used if this spec has none.
+
+        Returns:
+            The completed spec; its spaces are still None where neither gives one.
+        """
         return replace(
             self,
             observation_space=observation_space if self.observation_space is None else self.observation_space,
             action_space=action_space if self.action_space is None else self.action_space,
         )
 
-    def build(self) -> Any:
-        """A module of `module_class`, outside of any learner.
+    def check_spaces(self, module_id: ModuleID) -> None:
+        """Check that both spaces are given.
+
+        Args:
+            module_id: the module's id, for the error.
 
         Raises:
-            ConfigError: `module_class` is no class of RLModules: only a learner knows its backend.
+            ConfigError: a space is missing or is no `gymnasium.Space`.
+        """
+        for name in ("observation_space", "action_space"):
+            space = getattr(self, name)
+            if not isinstance(space, gym.Space):
+                raise ConfigError(
+                    f"module {module_id!r} has no {name} (found {space!r}): give it in RLModuleSpec, "
+                    "config.environment(...), or spaces={module_id: (observation_space, action_space)}"
+                )
+
+    def build(self) -> Any:
+        """Build a module of `module_class` without a learner.
+
+        Raises:
+            ConfigError: `module_class` is not an RLModule class: only a learner knows the backend to build it with.
         """
         if not hasattr(self.module_class, "forward_train"):
             raise ConfigError(
@@ -78,10 +112,10 @@ class RLModuleSpec:
         )
 
     def network_config(self) -> dict[str, Any]:
-        """`model_config` over the defaults.
+        """All settings of a built-in network: `model_config` merged over `MODEL_CONFIG`.
 
         Raises:
-            ConfigError: for a key that no built-in network reads.
+            ConfigError: `model_config` has a key that no built-in network reads.
         """
         for key in self.model_config:
             if key not in MODEL_CONFIG:
@@ -94,15 +128,19 @@ class RLModuleSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MultiRLModuleSpec:
-    """Several modules: `{module_id: RLModuleSpec}`."""
+    """What several modules are built from.
+
+    Args:
+        rl_module_specs: `{module_id: RLModuleSpec}`.
+    """
 
     rl_module_specs: Mapping[ModuleID, RLModuleSpec] = field(default_factory=dict)
 
     def build(self) -> Any:
-        """RLlib's way to modules without a learner.
+        """Not possible without a learner, unlike in RLlib.
 
         Raises:
-            ConfigError: always, with what to type.
+            ConfigError: always, with what to write instead.
         """
         raise ConfigError(
             "MultiRLModuleSpec.build(): type MultiRLModule({id_: each.build() for id_, each in "

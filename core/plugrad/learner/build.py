@@ -19,7 +19,7 @@ from plugrad.learner.expected_weights import are_weights_expected, check_module_
 from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import stored_space
-from plugrad.rl_module import MultiRLModule, RLModule, check_spec_spaces
+from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.sampling.environments import get_spaces
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
@@ -124,7 +124,7 @@ def _adopted(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLM
         return module
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
-    check_spec_spaces(spec.observation_space, spec.action_space, module_id)
+    spec.check_spaces(module_id)
     return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)
 
 
@@ -195,7 +195,7 @@ def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleS
     Raises:
         ConfigError: the spec has no spaces or settings that cannot work.
     """
-    check_spec_spaces(spec.observation_space, spec.action_space, module_id)
+    spec.check_spaces(module_id)
     if spec.module_class is not None:
         return build_own_module(learner, module_id, spec)
     config = learner.config.get_config_for_module(module_id)

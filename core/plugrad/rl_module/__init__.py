@@ -1,17 +1,12 @@
-"""RLModules: what every module answers, several of them by id, their modes and their weights on disk."""
+"""RLModules: the module classes, their training and inference modes, and their weights on disk."""
 
-from plugrad.rl_module.rl_module import (
-    MultiRLModule,
-    RLModule,
-    check_same_arrays,
-    check_spec_spaces,
-    columns_of,
-)
+from plugrad.rl_module.multi_rl_module import MultiRLModule
+from plugrad.rl_module.rl_module import RLModule, columns_of_outputs
+from plugrad.rl_module.state_check import check_same_arrays
 
 __all__ = [
     "MultiRLModule",
     "RLModule",
     "check_same_arrays",
-    "check_spec_spaces",
-    "columns_of",
+    "columns_of_outputs",
 ]

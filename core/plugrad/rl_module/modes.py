@@ -1,7 +1,6 @@
-"""Training mode and inference mode of modules: which of a module's methods runs in which.
+"""Training mode and inference mode of modules.
 
-Layers such as BatchNorm and Dropout compute one thing while they are trained and another while they act.
-`forward_train` is of training; acting and values are of inference. Knows no framework.
+Layers such as BatchNorm and Dropout compute one thing in training mode and another in inference mode.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,11 @@ IS_TRAINING = {
     "forward_inference": False,
     "compute_values": False,
 }
-"""The methods that callers use, and whether each is of training."""
+"""The public methods of a module that compute, and whether each runs in training mode."""
 
 
 def keep_modes(cls: type[Any]) -> None:
-    """Let these methods of a class run through its `in_mode`, also where a class overrides them.
+    """Wrap the methods of `IS_TRAINING` of a class, so that each runs through the module's `in_mode`.
 
     Args:
         cls: a class of modules with `in_mode(training, forward, *args, **kwargs)`.

@@ -1,8 +1,7 @@
-"""`RandomRLModule`: acts at random, learns nothing. Knows action spaces, no framework.
+"""RandomRLModule: acts at random and learns nothing.
 
-It is also an example of a module that no backend trains: a scripted opponent is an `RLModule` whose `_forward` computes
-in numpy. Such a module lives beside trained ones without an optimizer, on every backend, and rows of its in a batch
-are left out.
+It is also an example of a module without a framework: a scripted opponent is an `RLModule` whose `_forward` computes in
+numpy. Such a module works beside trained ones on every backend. It has no optimizer, and updates leave its rows out.
 """
 
 from collections.abc import Mapping
@@ -18,16 +17,17 @@ from plugrad.types import Array
 
 
 class RandomRLModule(RLModule):
-    """Samples the action space, whether it explores or not, with the learner's own random stream.
+    """A module that samples its action space.
 
         RLModuleSpec(module_class=RandomRLModule)
 
-    A module that acts in numpy gets the observations as arrays and `rng=`, and may return `ACTIONS` [B, ...] itself.
+    A module that acts in numpy gets observations as arrays and `rng=`, a generator of the learner's, and may return
+    ACTIONS [B, ...] themselves.
     """
 
     def _forward(self, batch: Mapping[str, Array], **kwargs: Any) -> dict[str, Array]:
         rows, rng = len(batch[Columns.OBS]), kwargs.get("rng") or np.random.default_rng()
-        space = deepcopy(self.action_space)  # a seed is a change
+        space = deepcopy(self.action_space)  # seeding changes a space
         assert space is not None
         space.seed(int(rng.integers(2**31)))
         actions = np.stack([np.asarray(space.sample()) for _ in range(rows)])

@@ -1,12 +1,8 @@
-"""RLModule: what every module answers, whatever its framework; MultiRLModule: several of them by id.
+"""RLModule: the interface of a policy and value network, whatever its framework."""
 
-A backend joins this class with its framework's module class. Knows no framework.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 
@@ -14,39 +10,62 @@ from plugrad.adapters import Adaptable
 from plugrad.columns import Columns
 from plugrad.deprecation import renamed
 from plugrad.distributions import Distribution, distribution_class
-from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError, did_you_mean
+from plugrad.errors import ConfigError
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
 from plugrad.rl_module.saved_weights import SavesWeights
-from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
+from plugrad.rl_module.state_check import check_same_arrays, weights_of_state
+from plugrad.types import DEFAULT_MODULE_ID, Array, Tensor
+
+if TYPE_CHECKING:
+    from plugrad.rl_module.multi_rl_module import MultiRLModule
 
 
 class RLModule(SavesWeights, Adaptable):
-    """A policy (and value) network: override `setup` and `_forward`, or `_forward_train` and its siblings.
+    """A policy (and value) network that a learner trains and an env runner acts with.
+
+    Derive from your backend's class, `TorchRLModule` or `Tf2RLModule`. Make the layers in `setup`; compute columns in
+    `_forward`, or in `_forward_train`, `_forward_exploration` and `_forward_inference` where these differ. A batch is
+    `{column: tensor}` with leading dimension B, or [B, T] for a stateful module; see `plugrad.Columns` for the names.
+
+        class MyModule(TorchRLModule):
+            def setup(self):
+                self.pi = torch.nn.Linear(4, 2)
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.ACTION_DIST_INPUTS: self.pi(batch[Columns.OBS])}
 
     Args:
-        observation_space: of one observation.
+        observation_space: of one observation, without batch dimension.
         action_space: of one action.
-        model_config: the settings of the spec.
-        inference_only: leave out what only training needs.
+        model_config: settings, as in `RLModuleSpec`.
+        inference_only: build without what only training needs (the value network).
+
+    Attributes:
+        framework: the backend's short name, such as "torch".
+        ops: the backend's tensor functions.
+        network: the built-in network that this module runs, or None; acting may then run it in numpy.
     """
 
     framework: ClassVar[str]
     ops: ClassVar[Ops]
     network: Network | None = None
-    """The neutral network behind this module, if it has one: acting may then run it in numpy."""
     _made_by: Any = None
-    """The `module_class` that made the model in this module, if it is a model that was adopted."""
+    """The user's `module_class` that made the wrapped model, if this module wraps one."""
+    _num_loads = 0
+    """How often weights were loaded; holders of a copy compare it to know when theirs is out of date."""
 
     def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
-        """A subclass's methods run in their modes; `has_modes=False`: its layers have none, so nothing is set."""
+        """Make the subclass's methods set training or inference mode.
+
+        Args:
+            has_modes: False for a class whose layers have no modes.
+            **kwargs: for the next class.
+        """
         super().__init_subclass__(**kwargs)
         if has_modes and cls.in_mode is not RLModule.in_mode:
             keep_modes(cls)
-
-    _num_loads = 0
-    """How often weights were loaded: who keeps a copy of them takes a new one."""
 
     def __init__(
         self,
@@ -64,21 +83,43 @@ class RLModule(SavesWeights, Adaptable):
         self.setup()
 
     def setup(self) -> None:
-        """Make the layers; spaces and `model_config` are set."""
+        """Make the layers. Called at the end of `__init__`: the spaces and `model_config` are set."""
 
     def forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Columns for acting greedily: at least `ACTION_DIST_INPUTS` [B, inputs]."""
+        """Compute the columns for acting greedily, in inference mode. Override `_forward_inference`.
+
+        Args:
+            batch: `{column: tensor}`, at least OBS [B, ...].
+            **kwargs: `rng`, a numpy generator, for a module that draws its actions in numpy.
+
+        Returns:
+            `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
+        """
         return self._forward_inference(batch, **kwargs)
 
     def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Columns for acting while data is collected."""
+        """Compute the columns for acting while data is collected, in inference mode. Override `_forward_exploration`.
+
+        See `RLModule.forward_inference` for arguments and result.
+        """
         return self._forward_exploration(batch, **kwargs)
 
     def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Columns for the loss, in training mode. Traced in compiled modes."""
+        """Compute the columns for the loss, in training mode. Override `_forward_train`.
+
+        Compiled update modes trace this method: use tensor functions only, and no Python `if` on a tensor's value.
+
+        Args:
+            batch: `{column: tensor}`, at least OBS [B, ...].
+            **kwargs: passed on to `_forward_train`; learners give none.
+
+        Returns:
+            `{column: tensor}`, what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
+        """
         return self._forward_train(batch, **kwargs)
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """What all three forward methods compute, unless they are overridden one by one."""
         raise NotImplementedError(
             f"{type(self).__name__} has no _forward(batch): write it, or _forward_train"
         )
@@ -93,26 +134,33 @@ class RLModule(SavesWeights, Adaptable):
         return self._forward(batch, **kwargs)
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """`forward(*args, **kwargs)` with the layers of this module in training mode or in inference mode.
+        """Call a function with this module's layers in training mode or in inference mode.
 
-        `forward_train` runs in training mode; `forward_exploration`, `forward_inference` and `compute_values` in
-        inference mode. Where one of them calls another, the outermost call decides. The former mode is put back,
-        whatever is raised. A backend whose layers have modes overrides this in its module class; here there are none.
+        `forward_train` runs in training mode; `forward_exploration`, `forward_inference` and `compute_values` run in
+        inference mode. In nested calls the outermost one decides. The mode before the call is restored, also after an
+        error. A backend whose layers have modes overrides this method; here the function is just called.
 
         Args:
-            training: which of the two.
-            forward: what to call.
+            training: True for training mode.
+            forward: the function to call.
+            *args: its arguments.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            What `forward` returns.
         """
         return forward(*args, **kwargs)
 
     def functional_call(self, tensors: Mapping[str, Tensor]) -> AbstractContextManager[None]:
-        """Compute with these tensors in place of the parameters of these names, while the context lasts.
+        """A context in which this module computes with other tensors in place of its parameters.
+
+        Target networks use it. Nested contexts add up.
 
         Args:
-            tensors: `{parameter name: tensor of its shape}`; the others stay, also those of an outer call.
+            tensors: `{parameter name: tensor of the parameter's shape}`; other parameters stay.
 
         Raises:
-            ConfigError: a module of this kind cannot, so it can have no target network.
+            ConfigError: this kind of module has no such context, so it can have no target network.
         """
         raise ConfigError(
             f"{type(self).__name__} cannot compute with other weights than its own, so it can have no target network: "
@@ -122,125 +170,82 @@ class RLModule(SavesWeights, Adaptable):
     lend = renamed("functional_call")
 
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """State values [B], in inference mode; from `forward_train` unless a module knows better."""
+        """State values [B] of a batch, in inference mode: the column VF_PREDS of `forward_train`."""
         return self.forward_train(batch)[Columns.VF_PREDS]
 
     def unwrapped(self) -> "RLModule":
-        """Itself: nothing wraps a module here."""
+        """This module: plugrad wraps none. For code written for RLlib."""
         return self
 
     def as_multi_rl_module(self) -> "MultiRLModule":
-        """This module, weights and all, as the only one of several, under `DEFAULT_MODULE_ID`."""
+        """A `MultiRLModule` that has this very module under `DEFAULT_MODULE_ID`."""
+        from plugrad.rl_module.multi_rl_module import MultiRLModule
+
         return MultiRLModule({DEFAULT_MODULE_ID: self})
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the module carries a recurrent state."""
+        """Whether the module has a recurrent state."""
         return bool(self.get_initial_state())
 
     def get_initial_state(self) -> dict[str, Any]:
-        """The recurrent state at the start of an episode, `{name: array}`; empty for a module without one.
+        """The recurrent state at the start of an episode: `{name: array}` without batch dimension; empty for none.
 
-        Arrays or tensors without batch dimension. A stateful module computes on sequences: `batch["obs"]` is
-        [B, T, ...], and `batch["state_in"]` has `{name: [B, ...]}`, the states that they begin with; it returns
-        `state_out`, the same after the last step, and all other columns as [B, T, ...].
+        A module with a state computes on sequences: `batch["obs"]` is [B, T, ...], and `batch["state_in"]` is
+        `{name: tensor [B, ...]}`, the state before the first step. It returns `state_out`, the state after the last
+        step in the same form, and all other columns as [B, T, ...].
         """
         return self.network.initial_state() if self.network is not None else {}
 
     def get_train_action_dist_cls(self) -> type[Distribution]:
-        """The class whose `from_logits` takes `ACTION_DIST_INPUTS`, over this backend's ops."""
+        """The action distribution's class for `forward_train`: its `from_logits` takes ACTION_DIST_INPUTS.
+
+        Raises:
+            ConfigError: the module has no action space, or there is no distribution for it.
+        """
         if self.action_space is None:
             raise ConfigError(f"{type(self).__name__} has no action_space to make a distribution for")
         return distribution_class(self.action_space, self.ops)
 
     def get_exploration_action_dist_cls(self) -> type[Distribution]:
-        """As `get_train_action_dist_cls`, for acting while data is collected."""
+        """The action distribution's class for `forward_exploration`; by default that of `forward_train`."""
         return self.get_train_action_dist_cls()
 
     def get_inference_action_dist_cls(self) -> type[Distribution]:
-        """As `get_train_action_dist_cls`, for acting greedily."""
+        """The action distribution's class for `forward_inference`; by default that of `forward_train`."""
         return self.get_train_action_dist_cls()
 
     def get_state(self) -> dict[str, Array]:
-        """`{parameter name: numpy copy}`, in canonical order; empty for a module without parameters."""
+        """The weights: `{parameter name: numpy copy}`, in canonical order; empty for a module without parameters."""
         return {}
 
     def _load(self, state: Mapping[str, Array]) -> None:
-        """Take over arrays of the names and shapes that `get_state` gives."""
+        """Assign arrays of the names and shapes that `get_state` gives."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Load exactly these weights; `{"rl_module": weights}` works too.
+        """Load weights: exactly those that `get_state` gives.
+
+        Args:
+            state: `{parameter name: array}`, or a dict with these under "rl_module".
 
         Raises:
-            RestoreMismatchError: names, shapes or dtypes differ; all differences are listed, nothing is changed.
+            RestoreMismatchError: names, shapes or dtypes differ; all differences are listed. Nothing is changed.
         """
-        weights = _weights_in(state)
+        weights = weights_of_state(state)
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
         self._num_loads += 1
 
 
-_LISTED = 1000
-"""Entries of a state that an error names; a stranger's file may have millions."""
-
-
-def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> None:
-    """Raise `RestoreMismatchError` listing every missing, unexpected and mis-shaped entry of a nested dict.
+def columns_of_outputs(outputs: Any) -> dict[str, Tensor]:
+    """The columns that a user's plain model (`torch.nn.Module`, Keras model) returned.
 
     Args:
-        have: what is there: arrays and plain values; shapes, dtypes and types count.
-        given: what shall take its place.
-        where: what errors call it.
-    """
-    found: dict[str, list[str]] = {"missing": [], "unexpected": [], "mismatched": []}
-    _compare({"": have}, {"": given}, "", found)
-    if any(found.values()):
-        listed = "; ".join(f"{kind}: {_listed(names)}" for kind, names in found.items() if names)
-        raise RestoreMismatchError(f"the state does not fit {where}: {listed}. Nothing was changed.", **found)
+        outputs: `{column: tensor}`, or `(inputs, values)`, or `inputs` alone; inputs of the action distribution are
+            [B, inputs], values are [B] or [B, 1].
 
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) + (", and perhaps more" if len(names) >= _LISTED else "")
-
-
-def _compare(
-    have: Mapping[str, Any], given: Mapping[str, Any], path: str, found: dict[str, list[str]]
-) -> None:
-    for name in {**have, **given}:
-        place = f"{path}/{name}" if path else str(name)
-        if name not in given:
-            _add(found["missing"], _leaves(have[name], place))
-        elif name not in have:
-            _add(found["unexpected"], _leaves(given[name], place))
-        elif isinstance(have[name], Mapping) and isinstance(given[name], Mapping):
-            _compare(have[name], given[name], place, found)
-        elif _describe(have[name]) != _describe(given[name]):
-            difference = f"{place} (expected {_describe(have[name])}, found {_describe(given[name])})"
-            _add(found["mismatched"], [difference])
-
-
-def _add(names: list[str], more: Iterable[str]) -> None:
-    names += islice(more, _LISTED - len(names))
-
-
-def _leaves(value: Any, place: str) -> Iterator[str]:
-    if not isinstance(value, Mapping) or not value:
-        yield place
-        return
-    for name, each in value.items():
-        yield from _leaves(each, f"{place}/{name}")
-
-
-def _describe(value: Any) -> str:
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    return type(value).__name__ if shape is None or dtype is None else f"{dtype}{list(shape)}"
-
-
-def columns_of(outputs: Any) -> dict[str, Tensor]:
-    """What a user's model returned, as columns: `{column: tensor}`, `(inputs, values)`, or `inputs` alone.
-
-    Args:
-        outputs: inputs of the action distribution [B, inputs], values [B] or [B, 1].
+    Returns:
+        `{column: tensor}`: ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B], or the model's own dict.
     """
     if isinstance(outputs, Mapping):
         return dict(outputs)
@@ -249,129 +254,3 @@ def columns_of(outputs: Any) -> dict[str, Tensor]:
     if values:
         columns[Columns.VF_PREDS] = values[0][..., 0] if len(values[0].shape) > 1 else values[0]
     return columns
-
-
-class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
-    """Modules by id.
-
-    Args:
-        modules: `{module_id: module}`.
-    """
-
-    def __init__(self, modules: Mapping[ModuleID, RLModule] | None = None) -> None:
-        self._modules = dict(modules or {})
-        self._of_learner = False
-
-    def of_learner(self) -> Self:
-        """Itself, from now on a learner's: it alone adds and removes modules, together with their optimizers."""
-        self._of_learner = True
-        return self
-
-    def __getitem__(self, module_id: ModuleID) -> RLModule:
-        try:
-            return self._modules[module_id]
-        except KeyError:
-            known = ", ".join(self._modules) or "none"
-            raise UnknownModuleError(
-                f"no module {module_id!r}; there are: {known}.{did_you_mean(str(module_id), self._modules)}",
-                module_id=module_id,
-                known=list(self._modules),
-            ) from None
-
-    def __iter__(self) -> Iterator[ModuleID]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def as_multi_rl_module(self) -> "MultiRLModule":
-        """Itself."""
-        return self
-
-    def add_module(self, module_id: ModuleID, module: RLModule, *, override: bool = False) -> None:
-        """Put a module among them.
-
-        Raises:
-            ConfigError: the id is taken and not `override`, or these are a learner's modules.
-        """
-        self._check_free("add_module(module_id=..., module_spec=...)")
-        if module_id in self._modules and not override:
-            raise ConfigError(
-                f"module {module_id!r} is there already: type override=True to put this in its place"
-            )
-        self._modules[module_id] = module
-
-    def remove_module(self, module_id: ModuleID) -> RLModule:
-        """Take a module out; returns it.
-
-        Raises:
-            UnknownModuleError: there is no such module.
-            ConfigError: these are a learner's modules.
-        """
-        self._check_free("remove_module(module_id)")
-        module = self[module_id]
-        del self._modules[module_id]
-        return module
-
-    def _check_free(self, call: str) -> None:
-        if self._of_learner:
-            raise ConfigError(
-                f"these modules belong to a learner, and have optimizers there: type learner.{call}"
-            )
-
-    def forward_train(
-        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
-    ) -> dict[ModuleID, dict[str, Tensor]]:
-        """`{module_id: columns for the loss}` of `{module_id: columns}`."""
-        return {module_id: self[module_id].forward_train(columns) for module_id, columns in batch.items()}
-
-    def forward_exploration(
-        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
-    ) -> dict[ModuleID, dict[str, Tensor]]:
-        """As `forward_train`, for acting while data is collected."""
-        return {
-            module_id: self[module_id].forward_exploration(columns) for module_id, columns in batch.items()
-        }
-
-    def forward_inference(
-        self, batch: Mapping[ModuleID, Mapping[str, Tensor]]
-    ) -> dict[ModuleID, dict[str, Tensor]]:
-        """As `forward_train`, for acting greedily."""
-        return {module_id: self[module_id].forward_inference(columns) for module_id, columns in batch.items()}
-
-    def get_state(self) -> dict[ModuleID, dict[str, Array]]:
-        """`{module_id: {parameter name: numpy copy}}`."""
-        return {module_id: module.get_state() for module_id, module in self._modules.items()}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Load the weights of the modules named in `state`, or of none of them.
-
-        Raises:
-            UnknownModuleError: a module id that is not here.
-            RestoreMismatchError: as `RLModule.set_state`, before anything is changed.
-        """
-        weights = _weights_in(state)
-        for module_id, arrays in weights.items():
-            check_same_arrays(self[module_id].get_state(), arrays, where=f"module {module_id!r}")
-        for module_id, arrays in weights.items():
-            self[module_id].set_state(arrays)
-
-
-def _weights_in(state: Any) -> Mapping[str, Any]:
-    """Weights themselves, or those under "rl_module" of a larger state."""
-    weights = state.get(COMPONENT_RL_MODULE, state) if isinstance(state, Mapping) else state
-    if not isinstance(weights, Mapping):
-        raise RestoreMismatchError(
-            f"weights are a dict, found {type(weights).__name__}. Nothing was changed."
-        )
-    return weights
-
-
-def check_spec_spaces(observation_space: Any, action_space: Any, module_id: ModuleID) -> None:
-    """Raise `ConfigError` if a module is asked for without spaces."""
-    for name, space in (("observation_space", observation_space), ("action_space", action_space)):
-        if not isinstance(space, gym.Space):
-            raise ConfigError(
-                f"module {module_id!r} has no {name} (found {space!r}): give it in RLModuleSpec, "
-                "config.environment(...), or spaces={module_id: (observation_space, action_space)}"
-            )

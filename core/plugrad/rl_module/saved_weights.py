@@ -1,7 +1,4 @@
-"""Weights of modules on disk, without a learner: a checkpoint of the kind "rl_module".
-
-Knows the checkpoint package, and of modules only their states.
-"""
+"""Weights of modules on disk, without a learner: a checkpoint of the kind "rl_module"."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -16,25 +13,25 @@ KIND = "rl_module"
 
 
 class SavesWeights:
-    """What one module and several have in common on disk."""
+    """The methods of `RLModule` and `MultiRLModule` that save and load weights."""
 
     def save_to_path(self, path: StrPath) -> str:
-        """Save the weights, all or nothing; returns `path`. A directory keeps its newest save."""
+        """Save the weights into a directory, all or nothing, and return `path`. A later save replaces this one."""
         weights = self.as_multi_rl_module().get_state()
         metadata = {"kind": KIND, "module_ids": list(weights)}
         return str(save_checkpoint(path, {COMPONENT_RL_MODULE: weights}, metadata=metadata, keep=1))
 
     def restore_from_path(self, path: StrPath) -> None:
-        """Load weights: those that `save_to_path` wrote, or those in a checkpoint of a learner or an algorithm.
+        """Load the weights of a checkpoint: of `save_to_path`, of a learner or of an algorithm.
 
-        One module takes those of the only module there, several theirs by id.
+        A single module loads the checkpoint's only module. A MultiRLModule loads each module by its id.
 
         Raises:
             CheckpointError: the checkpoint cannot be read or has no such weights.
-            UnknownModuleError: it has a module that is not here.
+            UnknownModuleError: the checkpoint has a module that is not here.
             RestoreMismatchError: names, shapes or dtypes differ. Nothing is changed.
         """
-        weights = weights_in(path)
+        weights = _read_weights(path)
         several = self.as_multi_rl_module()
         if several is not self:
             if len(weights) != 1:
@@ -47,28 +44,22 @@ class SavesWeights:
 
     @classmethod
     def from_checkpoint(cls, path: StrPath) -> NoReturn:
-        """A checkpoint imports no code, so it makes no module.
+        """Not possible: a checkpoint holds no code, so it cannot make a module.
 
         Raises:
-            ConfigError: always, with what to type.
+            ConfigError: always, with what to write instead.
         """
         raise ConfigError(
             f"{cls.__name__}.from_checkpoint: a checkpoint holds weights and no code. Make the module and type "
             "module.restore_from_path(path); or Learner.from_checkpoint(path).module for what a learner has saved"
         )
 
-    # What the methods above ask of the modules.
     def as_multi_rl_module(self) -> Any:
-        """See the module."""
+        """As a `MultiRLModule`."""
         raise NotImplementedError
 
 
-def weights_in(path: StrPath) -> dict[ModuleID, dict[str, Array]]:
-    """`{module_id: {parameter name: array}}` of a checkpoint of modules, a learner or an algorithm.
-
-    Raises:
-        CheckpointError: it cannot be read, or has no weights.
-    """
+def _read_weights(path: StrPath) -> dict[ModuleID, dict[str, Array]]:
     state: Any = load_checkpoint(path).state
     state = state.get("learner", state) if isinstance(state, Mapping) else None
     weights = state.get(COMPONENT_RL_MODULE) if isinstance(state, Mapping) else None
