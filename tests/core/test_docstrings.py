@@ -41,8 +41,11 @@ FORMULAS = (
     "Ops.huber",
     "noise_and_signal",
     # returns
-    "generalized_advantages",
     "returns_to_go",
+    "n_step_returns",
+    "lambda_returns",
+    "generalized_advantage_estimation",
+    "vtrace",
     "transitions",
     # distributions
     "Categorical",
@@ -68,10 +71,10 @@ FORMULAS = (
 SOURCE = re.compile(
     r"arXiv:(\d{4}\.\d{4,5}|[a-z-]+/\d{7})"
     r"|doi:10\.\d{4,9}/\S+"
-    r"|\(\d{4}\), \"[^\"]+\"[:,] .*?(eq\.|equation|algorithm|exercise|section|theorem) [\d.]+",
+    r"|\"[^\"]+\"[:,] .{0,60}?(eq\.|equation|algorithm|exercise|section|theorem) [\d.]+",
     re.DOTALL,
 )
-"""An arXiv number, a DOI, or a book, `Author (2018), "Title", equation 7.1`."""
+"""An arXiv number, a DOI, or a book with its equation: `Author, "Title", 2018, equation 7.1`."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
