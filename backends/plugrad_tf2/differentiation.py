@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters

@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2.scheduling import run_in_order_on_one_thread

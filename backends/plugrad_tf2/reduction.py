@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import Array
 from plugrad_tf2 import ops
 

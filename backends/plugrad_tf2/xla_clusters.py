@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, Gradients, as_flat
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad_tf2 import ops
 
 DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"

@@ -7,12 +7,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable

@@ -7,8 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters

@@ -8,8 +8,8 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
+from plugrad import LearnerProtocol
 from plugrad.gradients import Gradients, flat_of, layouts_in
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters

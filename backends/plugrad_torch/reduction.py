@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
 

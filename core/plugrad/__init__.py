@@ -13,6 +13,7 @@ from plugrad.columns import Columns
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group import LearnerGroup
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.hooks.registry import get_algorithm, list_plugins
 from plugrad.learner import Learner
@@ -41,6 +42,7 @@ __all__ = [
     "Columns",
     "Learner",
     "LearnerGroup",
+    "LearnerProtocol",
     "MultiAgentBatch",
     "MultiAgentEpisode",
     "MultiRLModule",

@@ -4,8 +4,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from plugrad import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.schedules import ConfigView

@@ -6,10 +6,10 @@ from typing import Any
 
 import gymnasium as gym
 
+from plugrad import LearnerProtocol
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import run_pipeline
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID

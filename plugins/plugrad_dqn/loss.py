@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad import LearnerProtocol
 from plugrad.columns import Columns
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor

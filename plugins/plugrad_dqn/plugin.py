@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Generator, Mapping
 
+from plugrad import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.schedules import ConfigView
 from plugrad.types import TOTAL_LOSS_KEY, Array, ModuleID, Tensor

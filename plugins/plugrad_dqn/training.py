@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad import LearnerProtocol
 from plugrad.episodes import episodes_by_module
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.rng_streams import stream
 from plugrad.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID

@@ -2,8 +2,7 @@
 
 from collections.abc import Generator
 
-from plugrad import Columns, hookimpl
-from plugrad.learner_protocol import LearnerProtocol
+from plugrad import Columns, LearnerProtocol, hookimpl
 from plugrad.losses import mean_over_rows
 from plugrad.types import ModuleBatches, ModuleID, Tensor
 

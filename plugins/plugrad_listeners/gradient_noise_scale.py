@@ -10,10 +10,9 @@ from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from plugrad import Columns, hookimpl
+from plugrad import Columns, LearnerProtocol, hookimpl
 from plugrad.batch import Rows
 from plugrad.gradients import Gradients
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 _SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"

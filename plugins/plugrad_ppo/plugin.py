@@ -3,8 +3,8 @@
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from plugrad import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_ppo.config import PPOConfig

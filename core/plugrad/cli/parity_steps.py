@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import Batch, Rows
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 

@@ -18,8 +18,8 @@ from plugrad.group.messages import Replies, raise_failures
 from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
 from plugrad.group.worker_group import WorkerGroup
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner.build import check_expected_weights, with_spaces
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.rng_streams import fresh_seed
 
 log = logging.getLogger("plugrad")

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad.config import Config
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.schedules import ConfigView

@@ -17,9 +17,9 @@ from typing import Any
 
 from plugrad.adapters import adaptable
 from plugrad.hooks import tracing
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.manager import HookManager, specifications
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plugrad.gradients import Gradients
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
 
 

@@ -10,8 +10,8 @@ A listener is loaded only when `config.plugins("mine")`, `--plugin` or `PLUGRAD_
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import ModuleID
 
 

@@ -14,8 +14,8 @@ from functools import wraps
 from time import perf_counter
 from typing import Any
 
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 
 VARIABLE = "PLUGRAD_TRACE"
 _STEP = "update"

@@ -11,7 +11,7 @@ from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
-from plugrad.learner_protocol import LearnerProtocol
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.module_spec import MODEL_CONFIG
 from plugrad.types import Array, ModuleID
 

@@ -8,10 +8,10 @@ import numpy as np
 from plugrad.config import Config
 from plugrad.gradients import Clip, FlatVariable, Gradients
 from plugrad.hooks.backend_spec import Program
+from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.target_networks import TargetNetwork
-from plugrad.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable

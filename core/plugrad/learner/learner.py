@@ -23,6 +23,7 @@ from plugrad.errors import BatchError, ConfigError, NotBuiltError
 from plugrad.gradients import Layout
 from plugrad.hooks import dispatch
 from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import checkpointing, data_parallel, default_hooks, modules, optimizer_registry, step
@@ -57,7 +58,6 @@ from plugrad.learner.snapshot import Snapshot, all_or_nothing
 from plugrad.learner.state import Paths, check_whole, parts_in, pick, select
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
-from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.policy import Policy

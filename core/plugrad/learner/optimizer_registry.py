@@ -8,9 +8,9 @@ import numpy as np
 from plugrad.config import Config
 from plugrad.errors import OptimizerError, UnknownParameterError, did_you_mean
 from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
+from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
 from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
+from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.learner.buffers import with_present_buffers
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner_protocol import RegisteredOptimizer
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import check_same_arrays
 from plugrad.schedules import Coefficients

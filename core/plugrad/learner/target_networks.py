@@ -12,7 +12,7 @@ import numpy as np
 from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable, Layout
-from plugrad.learner_protocol import LearnerProtocol
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 

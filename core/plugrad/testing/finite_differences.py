@@ -10,7 +10,7 @@ import numpy as np
 
 from plugrad.errors import LossError
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
-from plugrad.learner_protocol import LearnerProtocol
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.testing import numpy_loss_ops as ops
 from plugrad.testing.numpy_variables import FlatParameters
 from plugrad.types import Array, ModuleID, Tensor

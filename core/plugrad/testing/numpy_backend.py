@@ -18,8 +18,8 @@ from plugrad.batch import Rows
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable

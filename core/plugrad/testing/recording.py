@@ -4,8 +4,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from plugrad.columns import Columns
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner_protocol import LearnerProtocol
 from plugrad.types import Array, ModuleID
 
 

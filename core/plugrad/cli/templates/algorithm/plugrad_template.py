@@ -10,7 +10,7 @@ from typing import Any
 
 from plugrad import AlgorithmConfig, Columns, hookimpl
 from plugrad.config import field
-from plugrad.learner_protocol import LearnerProtocol
+from plugrad import LearnerProtocol
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad_ppo.connectors import GeneralAdvantageEstimation

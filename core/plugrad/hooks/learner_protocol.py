@@ -1,6 +1,6 @@
 """The Learner as hooks, losses, connectors and backends see it: its attributes and methods, with their types.
 
-    from plugrad.learner_protocol import LearnerProtocol
+    from plugrad import LearnerProtocol, hookimpl
 
     @hookimpl
     def compute_loss_for_module(learner: LearnerProtocol, batch, fwd_out):
