@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from plugrad.adapters import adaptable, hint_for
 from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
+from plugrad.deprecation import adaptable, hint_for
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name, resolve_name
 

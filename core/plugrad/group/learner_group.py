@@ -10,7 +10,7 @@ from os.path import abspath
 from types import TracebackType
 from typing import Any, Self
 
-from plugrad.adapters import Adaptable, adaptable
+from plugrad.deprecation import Adaptable, adaptable
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
 from plugrad.group.futures import Dropped, Results, UpdateFuture

@@ -15,7 +15,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any
 
-from plugrad.adapters import adaptable
+from plugrad.deprecation import adaptable
 from plugrad.hooks import tracing
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.manager import HookManager, specifications

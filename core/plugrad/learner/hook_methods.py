@@ -7,8 +7,8 @@ specification (`plugrad.hooks`); what the core answers stands in `defaults`, `st
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from plugrad.adapters import adaptable
 from plugrad.config import Config
+from plugrad.deprecation import adaptable
 from plugrad.gradients import Clip, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.manager import HookManager

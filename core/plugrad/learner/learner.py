@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad.adapters import Adaptable, adaptable
 from plugrad.batch import Batch
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import Config
-from plugrad.deprecation import renamed
+from plugrad.deprecation import Adaptable, adaptable, renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, NotBuiltError
 from plugrad.gradients import Layout

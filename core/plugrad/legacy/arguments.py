@@ -5,7 +5,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
-from plugrad.adapters import adapt_calls, adaptable, is_adaptable
+from plugrad.deprecation import adapt_calls, adaptable, is_adaptable
 from plugrad.legacy.instead import refuse
 from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.warning import warn_older
@@ -54,7 +54,7 @@ class Hyperparameters:
         return Hyperparameters(self.config.get_config_for_module(module_id))
 
 
-# --- calls: registered with `plugrad.adapters.adapt_calls` -----------------------------------------------------------
+# --- calls: registered with `plugrad.deprecation.adapt_calls` -------------------------------------------------------
 
 
 def call_with_config(method: Callable[..., Any], learner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,7 +101,7 @@ def _reduction(reduce_fn: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     return reduce_fn or (lambda results: results)
 
 
-# --- overrides: registered with `plugrad.adapters.adapt_subclasses` --------------------------------------------------
+# --- overrides: registered with `plugrad.deprecation.adapt_subclasses` ----------------------------------------------
 
 
 def translate_overrides(cls: type[Any]) -> None:

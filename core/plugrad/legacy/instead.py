@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from plugrad.adapters import hint_for
+from plugrad.deprecation import hint_for
 from plugrad.errors import ConfigError
 
 _BATCHES = (

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 
-from plugrad.adapters import Adaptable
 from plugrad.columns import Columns
-from plugrad.deprecation import renamed
+from plugrad.deprecation import Adaptable, renamed
 from plugrad.distributions import Distribution, distribution_class
 from plugrad.errors import ConfigError
 from plugrad.networks import Network

@@ -1,4 +1,4 @@
-"""Seams for older code: where `plugrad.legacy` makes RLlib's older names and arguments work.
+"""Seams for code that makes the names and arguments of an older API work.
 
 Three things can be registered, and without a registration each seam does nothing:
 

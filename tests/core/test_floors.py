@@ -1,0 +1,212 @@
+"""The floors of ARCHITECTURE.md: a room imports rooms of its own floor and of lower ones, and there is no circle."""
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+CORE = REPOSITORY / "core/plugrad"
+PACKAGES = sorted(
+    each.parent
+    for root in ("core", "backends", "plugins")
+    for each in (REPOSITORY / root).glob("*/__init__.py")
+)
+PAGE = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+TOP = "__init__"
+"""The room of what a package itself exports, such as `plugrad.Learner`."""
+BESIDE, ABOVE = 8, 9
+"""Floors of the rooms that the table has beside the others, and of `plugrad/__init__`."""
+NOT_COUNTED = ("moved", "templates")
+"""Import paths of before; code of other distributions, which `plugrad new-plugin` copies."""
+MOST_LOOSE_FILES = 20
+Edges = dict[tuple[str, str], list[str]]
+"""`{(room, room that it imports): ["file:line"]}`."""
+
+
+def floors(page: str) -> dict[str, int]:
+    """`{room of core: floor}`, from the table of ARCHITECTURE.md."""
+    rows = re.findall(r"^\| (\d|beside) \| (.+?) \|", page, re.MULTILINE)
+    found = {
+        room: BESIDE if floor == "beside" else int(floor)
+        for floor, rooms in rows
+        for room in re.findall(r"`(\w+)`", rooms)
+    }
+    return {**found, TOP: ABOVE}
+
+
+def rooms_in(package: Path) -> set[str]:
+    """Folders with code, and top-level files."""
+    found = {each.parent.name for each in package.glob("*/*.py")} | {
+        each.stem for each in package.glob("*.py")
+    }
+    return found - {*NOT_COUNTED}
+
+
+def imports(package: Path) -> Edges:
+    """Which rooms of a package import which: at the top, within functions, and for annotations only."""
+    edges: Edges = {}
+    rooms = rooms_in(package)
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        if not {*NOT_COUNTED}.isdisjoint(place.parts):
+            continue
+        own = place.parts[0].removesuffix(".py")
+        for module, line in imported(path):
+            room = room_of(module, package.name, rooms)
+            if room not in (None, own):
+                edges.setdefault((own, str(room)), []).append(f"{place}:{line}")
+    return edges
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """The whole path of every name that a file imports, with the line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((each.name, node.lineno) for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            yield from ((f"{node.module}.{each.name}", node.lineno) for each in node.names)
+
+
+def room_of(module: str, package: str, rooms: set[str]) -> str | None:
+    """The room that an imported name is in; None for a name of another package."""
+    first, *rest = module.split(".")
+    if first != package:
+        return None
+    return rest[0] if rest and rest[0] in rooms else TOP
+
+
+def circle(edges: Edges) -> list[str]:
+    """Rooms that import each other in a circle, the first one again at the end; empty if there is none."""
+    graph: dict[str, set[str]] = {}
+    for importer, room in edges:
+        graph.setdefault(importer, set()).add(room)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def arrows_upwards(edges: Edges, floor: dict[str, int]) -> dict[str, list[str]]:
+    """`{"room -> higher room": where}`."""
+    return {
+        f"{importer} -> {room}": where
+        for (importer, room), where in edges.items()
+        if floor[importer] < floor[room]
+    }
+
+
+def test_the_table_has_every_room_of_the_core_and_no_other():
+    assert set(floors(PAGE)) - {*NOT_COUNTED} == rooms_in(CORE)
+
+
+def test_no_room_of_the_core_imports_a_higher_one():
+    assert arrows_upwards(imports(CORE), floors(PAGE)) == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_no_rooms_import_each_other_in_a_circle(package):
+    edges = imports(package)
+    assert circle(edges) == [], edges
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_the_core_imports_nothing_of_ours_and_others_the_core_alone(package):
+    ours = {each.name for each in PACKAGES} - {package.name, "plugrad" if package != CORE else ""}
+    found = [
+        f"{path.relative_to(package)}:{line}: {module}"
+        for path in package.rglob("*.py")
+        if "templates" not in path.parts
+        for module, line in imported(path)
+        if module.split(".")[0] in ours
+    ]
+    assert found == []
+
+
+def test_rllibs_older_names_are_known_to_the_top_alone():
+    importers = {importer for importer, room in imports(CORE) if room == "legacy"}
+    assert importers == {TOP}
+    quoted = [
+        str(path.relative_to(CORE))
+        for path in CORE.rglob("*.py")
+        if "legacy" not in path.parts and re.search(r"[\"']plugrad\.legacy", path.read_text(encoding="utf-8"))
+    ]
+    assert quoted == []
+
+
+def test_few_files_of_the_core_are_in_no_folder():
+    assert len([each for each in CORE.glob("*.py") if each.stem != TOP]) <= MOST_LOOSE_FILES
+
+
+# --- the tests above can fail -----------------------------------------------------------------------------------------
+
+TABLE = """
+| floor | rooms | job |
+| --- | --- | --- |
+| 2 | `attic` | |
+| 1 | `kitchen`, `hall` | |
+| 0 | `cellar` | |
+"""
+HOUSE = {
+    "__init__.py": "from house.attic import Box",
+    "attic/__init__.py": "from house.attic.box import Box",
+    "attic/box.py": "from house.hall import door\nclass Box: ...",
+    "hall.py": "from house import cellar\nimport house.kitchen",
+    "kitchen.py": "import os\nfrom house.cellar import jam",
+    "cellar.py": "jam = 1",
+}
+
+
+def house(tmp_path: Path, **planted: str) -> Edges:
+    """The imports of a small package with some more code."""
+    for name, code in HOUSE.items():
+        path = tmp_path / "house" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code + "\n" + planted.get(path.stem, ""))
+    return imports(tmp_path / "house")
+
+
+def test_a_sound_house_has_neither_circle_nor_arrow(tmp_path):
+    edges = house(tmp_path)
+    assert edges == {
+        (TOP, "attic"): ["__init__.py:1"],
+        ("attic", "hall"): ["attic/box.py:1"],
+        ("hall", "cellar"): ["hall.py:1"],
+        ("hall", "kitchen"): ["hall.py:2"],
+        ("kitchen", "cellar"): ["kitchen.py:2"],
+    }
+    assert circle(edges) == []
+    assert arrows_upwards(edges, floors(TABLE)) == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from house.hall import door",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import house.hall",
+        "def cook():\n    from house import hall",
+    ],
+)
+def test_a_planted_circle_on_one_floor_is_found(tmp_path, code):
+    edges = house(tmp_path, kitchen=code)
+    assert set(circle(edges)) == {"hall", "kitchen"}
+    assert arrows_upwards(edges, floors(TABLE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "room"),
+    [
+        ("from house.attic.box import Box", "attic"),
+        ("from house import Box", TOP),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import house.attic", "attic"),
+        ("def find():\n    from house import attic", "attic"),
+    ],
+)
+def test_a_planted_arrow_upwards_is_found(tmp_path, code, room):
+    edges = house(tmp_path, cellar=code)
+    assert list(arrows_upwards(edges, floors(TABLE))) == [f"cellar -> {room}"]
