@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import flat_columns
+from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import BatchError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -50,7 +50,7 @@ class SingleAgentEpisode:
     def __post_init__(self) -> None:
         for name in ("observations", "actions", "rewards"):
             object.__setattr__(self, name, np.asarray(getattr(self, name)))
-        columns = flat_columns(self.extra_model_outputs or {})
+        columns = flatten_states(self.extra_model_outputs or {})
         extra = {column: np.asarray(values) for column, values in columns.items()}
         object.__setattr__(self, "extra_model_outputs", extra)
         object.__setattr__(self, "terminated", bool(self.terminated))

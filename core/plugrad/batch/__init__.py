@@ -1,19 +1,9 @@
-"""Batches: rows and sequences, how they are checked, and recurrent states as columns."""
+"""Batches: their forms, the checks before an update, minibatch rows, and sequences with recurrent states."""
 
-from plugrad.batch.batch import (
-    Batch,
-    EnvSteps,
-    MultiAgentBatch,
-    Rows,
-    are_sequences,
-    by_module,
-    check,
-    check_actions,
-    env_steps_of,
-    missing_column,
-    portable,
-    refuse,
-)
+from plugrad.batch.batch_errors import missing_column, refuse
+from plugrad.batch.checks import are_sequences, check, check_actions
+from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
+from plugrad.batch.rows import Rows
 
 __all__ = [
     "Batch",

@@ -1,8 +1,7 @@
-"""Recurrent states among columns: one dict of arrays for users, one column per array for every room between.
+"""Recurrent states in a batch, in two forms.
 
-A user's batch, and what a module reads, is as in RLlib: `batch["state_in"]` is `{name: array}`. Inside, the array lies
-in the column `state_in/<name>`, so that whoever checks, pads, converts or cuts columns need not know of it. Knows names
-only.
+Users and modules see a state as in RLlib: `batch["state_in"]` is `{name: array}`. All code between them has one
+column per array, `state_in/<name>`, so that what works on columns (checks, padding, conversion) works on states too.
 """
 
 from collections.abc import Mapping
@@ -13,32 +12,38 @@ from plugrad.columns import Columns
 STATE_COLUMNS = (Columns.STATE_IN, Columns.STATE_OUT, Columns.NEXT_STATE_IN, Columns.NEXT_STATE_OUT)
 
 
-def is_state(column: str, values: Any) -> bool:
-    """Whether a column is a state as users write it: `{name: array}`."""
-    return column in STATE_COLUMNS and isinstance(values, Mapping)
+def flatten_states(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns with one column per array of a state: `{"state_in": {"h": x}}` becomes `{"state_in/h": x}`."""
+    flat: dict[str, Any] = {}
+    for column, values in columns.items():
+        is_state = column in STATE_COLUMNS and isinstance(values, Mapping)
+        flat.update(state_columns(column, values) if is_state else {column: values})
+    return flat
 
 
-def flat_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns with each state as columns of its own: `{"state_in": {"h": x}}` is `{"state_in/h": x}`."""
-    return {
-        path: array
-        for column, values in columns.items()
-        for path, array in (named(column, values) if is_state(column, values) else {column: values}).items()
-    }
+def state_columns(column: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of one state.
 
+    Args:
+        column: one of `STATE_COLUMNS`.
+        state: `{name: array}`.
 
-def named(column: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"<column>/<name>": array}` of a state."""
+    Returns:
+        `{"<column>/<name>": array}`.
+    """
     return {f"{column}/{name}": array for name, array in state.items()}
 
 
 def state_names(columns: Mapping[str, Any], column: str) -> list[str]:
-    """The names of the state that lies in columns `<column>/<name>`."""
+    """The names of a state's arrays: of all columns `<column>/<name>`.
+
+    Args:
+        columns: a module's columns.
+        column: a column's name; any but one of `STATE_COLUMNS` has no such names.
+
+    Returns:
+        The names, in the order of the columns.
+    """
     if column not in STATE_COLUMNS:
         return []
     return [path.removeprefix(f"{column}/") for path in columns if path.startswith(f"{column}/")]
-
-
-def state_of(columns: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """`{name: array}` of the state that lies in columns `<column>/<name>`."""
-    return {name: columns[f"{column}/{name}"] for name in state_names(columns, column)}

@@ -1,10 +1,9 @@
-"""Batches of sequences, [B, T, ...]: what is checked and hidden in them, and how rows become sequences. In numpy.
+"""Sequences [B, T, ...] in batches: checks, masks, padding. In numpy.
 
-B is the number of sequences, all T steps long: what is missing at their ends is padding. `seq_lens` [B] says how many
-steps each really has, `loss_mask` [B, T] which of them count; with the first alone the second follows from it, and
-without both everything counts. A state, such as `state_in`, has one row per sequence: the state that it begins with.
-
-Knows columns and arrays; nothing of episodes, learners or frameworks.
+B is the number of sequences. All are T steps long; shorter ones are padded at their ends. `seq_lens` [B] has the number
+of real steps of each. `loss_mask` [B, T] says which steps count in the loss; it follows from `seq_lens` if it is not
+given, and without both all steps count. A recurrent state, such as `state_in`, has one row per sequence: the state
+before its first step.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch.batch import are_sequences, check_actions, refuse
+from plugrad.batch.batch_errors import refuse
+from plugrad.batch.checks import are_sequences, check_actions
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 
@@ -22,11 +22,11 @@ Arrays = dict[str, Array]
 
 @dataclass(frozen=True)
 class SampleCount:
-    """What minibatches are made of: rows, or whole sequences.
+    """The number of a module's samples, which are rows or whole sequences.
 
     Args:
-        count: how many there are.
-        steps: how many steps of them count: what `minibatch_size` is in.
+        count: number of samples.
+        steps: number of their steps that count in the loss; `minibatch_size` is a number of such steps.
     """
 
     count: int
@@ -36,41 +36,44 @@ class SampleCount:
 def count_samples(
     module_id: ModuleID, columns: Mapping[str, Array], module: Any
 ) -> tuple[Arrays, SampleCount]:
-    """Check what belongs to sequences, complete `loss_mask`, and take out what it hides.
+    """Check a module's sequences, complete `loss_mask`, and remove what it masks.
 
-    Rows, and sequences that are hidden as a whole, are left out; single steps are filled with zeros. So nothing that
-    lies there reaches a number. A stateful module lives through hidden steps before one that counts (a burn-in):
-    these stay as they are, and only what the module makes of them does not count.
+    Rows and whole sequences that are masked are removed. Single masked steps become zeros, so that no value in them
+    reaches a loss. A stateful module needs the masked steps before an unmasked one to compute its state (a burn-in):
+    these keep their values, and only do not count in the loss.
 
     Args:
-        module_id: for errors.
-        columns: of one module, checked by `plugrad.batch.batch.check`: sequences, or rows with `loss_mask` [B].
-        module: the module, for whether it is stateful.
+        module_id: the module, for errors.
+        columns: its columns, checked by `plugrad.batch.check`: sequences, or rows with `loss_mask` [B].
+        module: the RLModule.
+
+    Returns:
+        The columns, and the number of samples.
 
     Raises:
-        BatchError: shapes or lengths that cannot be, an action that is not in a discrete space.
+        BatchError: shapes or lengths disagree, or an action is not in its discrete space.
     """
     if are_sequences(columns, module):
         columns = _with_mask(module_id, columns)
-    columns, shown = _without_hidden(columns)
-    if shown.ndim == 2:
-        columns = _with_zeros(columns, ~(_has_one_after(shown) if module.is_stateful else shown))
+    columns, counts = _remove_masked(columns)
+    if counts.ndim == 2:
+        columns = _zero_steps(columns, ~(_until_last(counts) if module.is_stateful else counts))
     check_actions(module_id, columns, module.action_space)
-    return columns, SampleCount(len(shown), int(shown.sum()))
+    return columns, SampleCount(len(counts), int(counts.sum()))
 
 
-def _without_hidden(columns: Mapping[str, Array]) -> tuple[Arrays, Array]:
-    """The rows or sequences of which anything counts, and what of them does, bool [B] or [B, T]."""
-    shown = columns[Columns.LOSS_MASK] > 0
-    kept = shown if shown.ndim == 1 else shown.any(axis=1)
+def _remove_masked(columns: Mapping[str, Array]) -> tuple[Arrays, Array]:
+    """Remove masked rows and wholly masked sequences; also returns which steps count, bool [B] or [B, T]."""
+    counts = columns[Columns.LOSS_MASK] > 0
+    kept = counts if counts.ndim == 1 else counts.any(axis=1)
     if kept.all():
-        return dict(columns), shown
-    return {column: values[kept] for column, values in columns.items()}, shown[kept]
+        return dict(columns), counts
+    return {column: values[kept] for column, values in columns.items()}, counts[kept]
 
 
 def _with_mask(module_id: ModuleID, columns: Mapping[str, Array]) -> Arrays:
-    """`loss_mask` [B, T], also where `seq_lens` alone is given or neither."""
-    count, steps = _shape(module_id, columns)
+    """Add `loss_mask` [B, T], and mask the padding that `seq_lens` says."""
+    count, steps = _common_shape(module_id, columns)
     mask = columns.get(Columns.LOSS_MASK, np.ones((count, steps), bool))
     lengths = columns.get(Columns.SEQ_LENS)
     if lengths is not None:
@@ -79,8 +82,8 @@ def _with_mask(module_id: ModuleID, columns: Mapping[str, Array]) -> Arrays:
     return {**columns, Columns.LOSS_MASK: mask}
 
 
-def _shape(module_id: ModuleID, columns: Mapping[str, Array]) -> tuple[int, int]:
-    """(B, T), on which all columns that must have them agree."""
+def _common_shape(module_id: ModuleID, columns: Mapping[str, Array]) -> tuple[int, int]:
+    """(B, T) of the columns that have a time dimension; they must agree."""
     shapes = {
         column: columns[column].shape[:2]
         for column in (Columns.OBS, Columns.ACTIONS, Columns.LOSS_MASK)
@@ -106,29 +109,29 @@ def _check_lengths(module_id: ModuleID, lengths: Array, steps: int) -> None:
         refuse(module_id, Columns.SEQ_LENS, f"lengths from 0 to the {steps} steps of the sequences", found)
 
 
-def _has_one_after(shown: Array) -> Array:
-    """Bool [B, T]: steps that count, and those with one that counts behind them."""
-    return np.flip(np.logical_or.accumulate(np.flip(shown, 1), axis=1), 1)
+def _until_last(counts: Array) -> Array:
+    """Bool [B, T]: the steps up to the last one that counts."""
+    return np.flip(np.logical_or.accumulate(np.flip(counts, 1), axis=1), 1)
 
 
-def _with_zeros(columns: Mapping[str, Array], hidden: Array) -> Arrays:
-    if not hidden.any():
-        return dict(columns)
+def _zero_steps(columns: Mapping[str, Array], steps: Array) -> Arrays:
+    """Set steps, bool [B, T], to zero in all columns [B, T, ...]."""
     changed = dict(columns)
-    for column, values in columns.items():
-        if values.shape[:2] == hidden.shape:
-            changed[column] = values.copy()
-            changed[column][hidden] = 0
+    if steps.any():
+        for column, values in columns.items():
+            if values.shape[:2] == steps.shape:
+                changed[column] = values.copy()
+                changed[column][steps] = 0
     return changed
 
 
-def have_masks(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
-    """Whether any module has a `loss_mask`: else every row counts as much as every other."""
+def have_loss_masks(columns: Mapping[ModuleID, Mapping[str, Any]]) -> bool:
+    """Whether any module has a `loss_mask`; without one all rows count alike."""
     return any(Columns.LOSS_MASK in each for each in columns.values())
 
 
-def shown_per_row(columns: Mapping[str, Any]) -> Array:
-    """How much each row or sequence of one module counts, float64 [B]: 1, or the sum of its `loss_mask`."""
+def count_steps_per_row(columns: Mapping[str, Any]) -> Array:
+    """The weight of each row or sequence of a module, float64 [B]: 1, or the sum of its `loss_mask`."""
     if Columns.LOSS_MASK not in columns:
         return np.ones(len(next(iter(columns.values()))))
     mask: Array = np.asarray(columns[Columns.LOSS_MASK], np.float64)
@@ -136,29 +139,59 @@ def shown_per_row(columns: Mapping[str, Any]) -> Array:
     return per_row
 
 
-# --- rows as sequences --------------------------------------------------------------------------------------------
-
-
 def piece_lengths(length: int, longest: int) -> list[int]:
-    """How `length` steps are cut: full pieces and the rest; `[0]` of nothing."""
+    """The lengths of the sequences that an episode is cut into.
+
+    Args:
+        length: number of steps of the episode.
+        longest: number of steps of the longest sequence allowed.
+
+    Returns:
+        Full lengths, then the rest; `[0]` for an episode without steps.
+    """
     full, rest = divmod(length, longest)
     return [longest] * full + [rest] * (rest > 0 or not full)
 
 
 def padding(lengths: Array, width: int) -> Array:
-    """Bool [B, width]: what lies behind the ends of sequences of these lengths."""
-    behind: Array = np.arange(width) >= np.asarray(lengths)[:, None]
-    return behind
+    """A mask of the steps behind the ends of sequences.
+
+    Args:
+        lengths: integers [B].
+        width: number of steps of the padded sequences.
+
+    Returns:
+        Bool [B, width], True for padding.
+    """
+    is_padding: Array = np.arange(width) >= np.asarray(lengths)[:, None]
+    return is_padding
 
 
 def pad(rows: Array, lengths: Array, width: int) -> Array:
-    """Rows [sum(lengths), ...] as sequences [B, width, ...], with zeros behind their ends."""
+    """Make padded sequences of rows.
+
+    Args:
+        rows: [sum(lengths), ...], the sequences one after the other.
+        lengths: integers [B].
+        width: number of steps of the padded sequences.
+
+    Returns:
+        [B, width, ...] of the dtype of `rows`, with zeros behind the ends.
+    """
     padded = np.zeros((len(lengths), width, *rows.shape[1:]), rows.dtype)
     padded[~padding(lengths, width)] = rows
     return padded
 
 
 def unpad(padded: Array, lengths: Array) -> Array:
-    """Rows [sum(lengths), ...] of sequences [B, width, ...]: the way back from `pad`."""
+    """Make rows of padded sequences: the inverse of `pad`.
+
+    Args:
+        padded: [B, width, ...].
+        lengths: integers [B].
+
+    Returns:
+        Rows [sum(lengths), ...].
+    """
     rows: Array = padded[~padding(lengths, padded.shape[1])]
     return rows

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import refuse
-from plugrad.batch.recurrent_state import STATE_COLUMNS, named
+from plugrad.batch.recurrent_state import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
@@ -125,7 +125,7 @@ def _sequences(
         cut[column] = pad(values, lengths, longest)
     cut[Columns.SEQ_LENS] = lengths
     cut[Columns.LOSS_MASK] = pad(np.ones(lengths.sum(), bool), lengths, longest)
-    return {**cut, **named(Columns.STATE_IN, _first_states(module_id, module, whole, longest))}
+    return {**cut, **state_columns(Columns.STATE_IN, _first_states(module_id, module, whole, longest))}
 
 
 def values_of_episodes(

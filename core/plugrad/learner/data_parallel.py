@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch import Batch
-from plugrad.batch.sequences import have_masks, shown_per_row
+from plugrad.batch.sequences import count_steps_per_row, have_loss_masks
 from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
@@ -48,7 +48,7 @@ def shard(
     for module_id, rows in order.items():
         first, last = _from_to(collective, rows.shape[1], accumulate)
         own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
-        shown = shown_per_row(columns[module_id])[rows]
+        shown = count_steps_per_row(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
     counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
     weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
@@ -99,7 +99,7 @@ def scale_metrics(
     learner: LearnerInternals, metrics: dict[str, Tensor], minibatch: ModuleBatches
 ) -> dict[str, Tensor]:
     """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
-    if learner.weights is None or not have_masks(minibatch):
+    if learner.weights is None or not have_loss_masks(minibatch):
         return metrics
     scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
     return _weighed(metrics, scalars)
@@ -155,7 +155,7 @@ def all_reduce_metrics(
     """
     if learner.collective is None:
         return dict(numbers)
-    if not have_masks(only_modules(columns)):
+    if not have_loss_masks(only_modules(columns)):
         numbers = _weighed(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
     total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
     return dict(zip(numbers, total, strict=True))
@@ -187,10 +187,10 @@ def with_part_weights(
     """
     rows_of = only_modules(order)
     have_equal_sizes = all(rows.shape[1] % accumulate == 0 for rows in rows_of.values())
-    if accumulate == 1 or (have_equal_sizes and not have_masks(only_modules(columns))):
+    if accumulate == 1 or (have_equal_sizes and not have_loss_masks(only_modules(columns))):
         return columns, dict(order)
     shown = {
-        module_id: _shown_of_parts(shown_per_row(columns[module_id])[rows], accumulate)
+        module_id: _shown_of_parts(count_steps_per_row(columns[module_id])[rows], accumulate)
         for module_id, rows in rows_of.items()
     }
     shown[ALL_MODULES] = np.sum(list(shown.values()), 0)

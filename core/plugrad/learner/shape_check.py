@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.batch import Rows
-from plugrad.batch.recurrent_state import flat_columns
+from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.learner.buffers import unmoved
@@ -153,7 +153,7 @@ class ShapeCheck:
 
 def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
     """The number of rows of each module; None where a traced program does not know it."""
-    columns = {module_id: flat_columns(getattr(rows, "taken", rows)) for module_id, rows in batch.items()}
+    columns = {module_id: flatten_states(getattr(rows, "taken", rows)) for module_id, rows in batch.items()}
     return {module_id: next(iter(each.values())).shape[0] for module_id, each in columns.items() if each}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.batch.recurrent_state import flat_columns
+from plugrad.batch.recurrent_state import flatten_states
 from plugrad.config.serialize import decode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
@@ -41,7 +41,7 @@ class Columns:
         self._where, self._state = where, state
         extra = self._entry("extra_model_outputs", dict)
         self.steps: dict[str, Any] = {name: self._entry(name, np.ndarray) for name in _STEPS}
-        more = flat_columns(extra)
+        more = flatten_states(extra)
         if taken := sorted(more.keys() & self.steps.keys()):
             raise self._error("extra_model_outputs", "further columns", f"another {taken[0]!r}")
         self.steps |= more

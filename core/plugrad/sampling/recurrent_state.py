@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plugrad.batch.recurrent_state import named
+from plugrad.batch.recurrent_state import state_columns
 from plugrad.columns import Columns
 from plugrad.types import Array
 
@@ -66,7 +66,7 @@ class RecurrentPolicy:
         columns = dict(self._act(observations, before))
         after = columns.pop(Columns.STATE_OUT)
         self._state = {name: np.array(after[name]) for name in before}
-        return {**columns, **named(Columns.STATE_IN, before)}
+        return {**columns, **state_columns(Columns.STATE_IN, before)}
 
     def reset_ended(self, ended: Array) -> None:
         """After each step: set the initial state where an episode ended (and again after a step that only resets).

@@ -1,0 +1,177 @@
+"""Checks of a batch against a learner's modules, before anything changes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.batch.batch_errors import batch_error, refuse
+from plugrad.batch.forms import Batch, as_array
+from plugrad.batch.recurrent_state import state_names
+from plugrad.columns import Columns
+from plugrad.errors import UnknownModuleError, did_you_mean
+from plugrad.types import ModuleID
+
+
+def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
+    """Check a batch against a learner's modules.
+
+    Shapes of observations and actions are compared with the spaces. Discrete actions must be in their space; values of
+    a Box are not compared with its bounds.
+
+    Args:
+        batch: `{module_id: {column: array [B, ...]}}`, or [B, T, ...] for sequences.
+        modules: `{module_id: RLModule}`.
+
+    Returns:
+        `{module_id: number of rows}`; 0 is allowed beside a module with rows.
+
+    Raises:
+        UnknownModuleError: a module id is not among `modules`.
+        BatchError: there are no rows, or a column has another length, dtype or shape than it must have, or a state is
+            not the module's.
+    """
+    for module_id in batch:
+        if module_id not in modules:
+            raise _unknown_module(module_id, batch[module_id], list(modules))
+    rows = {module_id: _check_columns(module_id, columns) for module_id, columns in batch.items()}
+    if not any(rows.values()):
+        raise _no_rows(batch, rows)
+    for module_id, columns in batch.items():
+        if rows[module_id]:
+            _check_spaces(module_id, columns, modules[module_id])
+    return rows
+
+
+def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
+    lengths: dict[str, int] = {}
+    for column, values in columns.items():
+        array = as_array(module_id, column, values)
+        if not _is_numeric(array.dtype):
+            refuse(module_id, column, "numbers or booleans", f"dtype {array.dtype}")
+        if len(array.shape) == 0:
+            refuse(module_id, column, "a leading dimension of rows", "a scalar")
+        lengths[column] = int(array.shape[0])
+    rows = _most_common(list(lengths.values()))
+    for column, length in lengths.items():
+        if length != rows:
+            refuse(module_id, column, f"{rows} rows like the other columns", f"{length} rows")
+    return rows
+
+
+def _most_common(lengths: list[int]) -> int:
+    """The length of most columns, so that the error names the odd one; the longest of several at a tie."""
+    return max(lengths, key=lambda length: (lengths.count(length), length), default=0)
+
+
+def _is_numeric(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuf"
+    return not any(word in str(dtype) for word in ("string", "complex", "object"))
+
+
+def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
+    leading = ("B", "T") if are_sequences(columns, module) else ("B",)
+    for column, space in ((Columns.OBS, module.observation_space), (Columns.ACTIONS, module.action_space)):
+        if column in columns:
+            _check_shape(module_id, column, tuple(np.shape(columns[column])), space, leading)
+    if len(leading) == 1:
+        check_actions(module_id, columns, module.action_space)
+    if given := state_names(columns, Columns.STATE_IN):
+        _check_state(module_id, columns, module, given)
+
+
+def _check_state(module_id: ModuleID, columns: Mapping[str, Any], module: Any, given: list[str]) -> None:
+    """Check a state that is given; a state that is missing is an error of the forward pass, if that reads it."""
+    for name, value in module.get_initial_state().items():
+        column, inner = f"{Columns.STATE_IN}/{name}", tuple(np.shape(value))
+        expected = f"shape [{', '.join(('B', *map(str, inner)))}]"
+        if name not in given:
+            refuse(module_id, column, expected, f"no such column, only a state of {', '.join(given)}")
+        if tuple(np.shape(columns[column]))[1:] != inner:
+            refuse(module_id, column, expected, f"shape {list(np.shape(columns[column]))}")
+
+
+def are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
+    """Whether columns have a time dimension.
+
+    Args:
+        columns: a module's columns.
+        module: the RLModule.
+
+    Returns:
+        True if the module is stateful, or the columns have SEQ_LENS or a LOSS_MASK [B, T].
+    """
+    mask = columns.get(Columns.LOSS_MASK)
+    return module.is_stateful or Columns.SEQ_LENS in columns or (mask is not None and len(mask.shape) == 2)
+
+
+def _check_shape(
+    module_id: ModuleID,
+    column: str,
+    shape: tuple[int, ...],
+    space: gym.Space[Any] | None,
+    leading: tuple[str, ...],
+) -> None:
+    if not isinstance(
+        space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
+    ):
+        return
+    inner = tuple(space.shape or ())
+    if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
+        expected = ", ".join((*leading, *map(str, inner)))
+        refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")
+
+
+def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:
+    """Check that the actions of a discrete space are in it. Masked rows and other spaces are not checked.
+
+    Args:
+        module_id: the module, for the error.
+        columns: a module's columns; tensors that are no numpy arrays are not checked.
+        space: the action space.
+
+    Raises:
+        BatchError: an action is no integer or is not in the space.
+    """
+    actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
+    if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) or not isinstance(
+        actions, np.ndarray
+    ):
+        return
+    if isinstance(mask, np.ndarray) and mask.ndim == 1:
+        actions = actions[mask > 0]
+    if not actions.size:
+        return
+    if not np.issubdtype(actions.dtype, np.integer):
+        refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
+    highest = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+    if (actions < 0).any() or (actions >= highest).any():
+        found = f"values from {actions.min()} to {actions.max()}"
+        refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
+
+
+def _unknown_module(module_id: Any, columns: Mapping[str, Any], known: list[ModuleID]) -> UnknownModuleError:
+    return UnknownModuleError(
+        f"module {module_id!r}, columns {list(columns)}: expected a module of the learner's, found another; "
+        f"the learner has: {', '.join(known)}.{did_you_mean(str(module_id), known)}",
+        module_id=module_id,
+        column=next(iter(columns), None),
+        expected=known,
+        found=module_id,
+        known=known,
+    )
+
+
+def _no_rows(batch: Batch, rows: Mapping[ModuleID, int]) -> Exception:
+    module_id = next(iter(batch), None)
+    column = None if module_id is None else next(iter(batch[module_id]), None)
+    where = "" if module_id is None else f"module {module_id!r}, column {column!r}: "
+    return batch_error(
+        f"{where}expected at least 1 row, found none: the batch has no rows: nothing to train on",
+        module_id=module_id,
+        column=column,
+        expected="at least 1 row",
+        found=dict(rows),
+    )

@@ -1,0 +1,141 @@
+"""The forms of a batch that users give, and the one form that a learner computes with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch.batch_errors import batch_error, refuse
+from plugrad.batch.recurrent_state import flatten_states
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+Batch = dict[ModuleID, dict[str, Any]]
+"""The form that a learner computes with: `{module_id: {column: array with leading dimension B}}`."""
+
+
+class EnvSteps(int):
+    """A number of environment steps that may also be called, as RLlib's `batch.env_steps()` is."""
+
+    def __call__(self) -> int:
+        """The number."""
+        return int(self)
+
+
+@dataclass
+class MultiAgentBatch:
+    """The columns of several modules, and the number of environment steps that they stand for.
+
+    Args:
+        policy_batches: `{module_id: {column: array [B, ...]}}`.
+        env_steps: number of environment steps; a step with two agents makes two rows. It may also be called, as in
+            RLlib: `batch.env_steps()`.
+
+    Attributes:
+        count: the same number.
+    """
+
+    policy_batches: Mapping[ModuleID, Mapping[str, Any]]
+    env_steps: int = 0
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = self.env_steps
+        if type(self.env_steps) is int:
+            self.env_steps = EnvSteps(self.env_steps)
+
+
+def by_module(batch: Any) -> Batch:
+    """Convert a batch of any form to `{module_id: {column: array}}`.
+
+    Lists become arrays; arrays and tensors stay as they are. A recurrent state, `{"state_in": {name: array}}`, becomes
+    columns `state_in/<name>`.
+
+    Args:
+        batch: `{module_id: {column: array}}`; a MultiAgentBatch of plugrad or RLlib; or `{column: array}`, also RLlib's
+            SampleBatch, for the default module.
+
+    Returns:
+        A new dict of new dicts.
+
+    Raises:
+        BatchError: the batch has none of these forms, a column's name is no text, or a list is no array.
+    """
+    env_steps_of(batch)
+    batch = getattr(batch, "policy_batches", batch)
+    if not isinstance(batch, Mapping):
+        raise batch_error(
+            f"a batch is {{module_id: {{column: array}}}}, a MultiAgentBatch or {{column: array}}; "
+            f"found {type(batch).__name__}",
+            expected="mapping",
+            found=type(batch).__name__,
+        )
+    if any(not isinstance(value, Mapping) for value in batch.values()):
+        batch = flatten_states(batch)
+    bare = [key for key, value in batch.items() if not isinstance(value, Mapping)]
+    if bare and len(bare) < len(batch):
+        raise batch_error(
+            f"a batch mixes columns and modules: give {{module_id: {{column: array}}}} throughout; found {bare} bare",
+            expected="columns of modules",
+            found=bare,
+        )
+    modules = {DEFAULT_MODULE_ID: batch} if bare else batch
+    return {
+        module_id: {name: as_array(module_id, name, each) for name, each in flatten_states(columns).items()}
+        for module_id, columns in modules.items()
+    }
+
+
+def env_steps_of(batch: Any) -> int:
+    """The number of environment steps that a batch states, as a number or as RLlib's method; 0 if it states none.
+
+    Raises:
+        BatchError: it is no whole number from 0 on.
+    """
+    steps = getattr(batch, "env_steps", 0)
+    steps = steps() if callable(steps) else steps
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+        raise batch_error(
+            f"env_steps of a {type(batch).__name__}: expected a whole number from 0 on, found {steps!r}",
+            expected="a whole number from 0 on",
+            found=steps,
+        )
+    return int(steps)
+
+
+def as_array(module_id: ModuleID, column: Any, values: Any) -> Any:
+    """Convert the values of a column to an array, unless they are an array or a tensor.
+
+    Args:
+        module_id: the module, for the error.
+        column: the column's name.
+        values: an array, a tensor, or what `numpy.asarray` takes.
+
+    Returns:
+        The array or tensor.
+
+    Raises:
+        BatchError: the name is no text, or the values are no array.
+    """
+    if not isinstance(column, str):
+        refuse(module_id, column, "a column name, which is a text", type(column).__name__)
+    if hasattr(values, "shape") and hasattr(values, "dtype"):
+        return values
+    try:
+        return np.asarray(values)
+    except Exception as error:  # whatever a stranger's object does when it is asked for an array
+        refuse(module_id, column, "an array", f"{type(values).__name__} that is none: {error}")
+
+
+def portable(values: Any) -> Array:
+    """Convert a column to a dtype that every framework takes; backends convert batches with it.
+
+    Floats of any width become float32, unsigned integers above 8 bits int64, all in native byte order. Read-only and
+    non-contiguous arrays stay as they are.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        return array.astype(np.int64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,51 @@
+"""Rows: the columns of a minibatch, each taken when it is read."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from plugrad.batch.batch_errors import missing_column
+from plugrad.batch.recurrent_state import state_names
+from plugrad.types import ModuleID, Tensor
+
+
+class Rows(Mapping[str, Tensor]):
+    """Some rows of one module's columns: a mapping that takes a column's rows when the column is first read.
+
+    A recurrent state is read as one column: `rows["state_in"]` is `{name: tensor}`.
+
+    Args:
+        module_id: the module, for the error about a missing column.
+        columns: `{column: tensor [N, ...]}`, all rows.
+        take: gives the minibatch's rows [B, ...] of a column [N, ...].
+
+    Attributes:
+        taken: the columns that were read until now.
+    """
+
+    def __init__(
+        self, module_id: ModuleID, columns: Mapping[str, Tensor], take: Callable[[Tensor], Tensor]
+    ) -> None:
+        self._module_id = module_id
+        self._columns = columns
+        self._take = take
+        self.taken: dict[str, Tensor] = {}
+
+    def __getitem__(self, column: str) -> Tensor:
+        if column not in self.taken:
+            self.taken[column] = self._take_column(column)
+        return self.taken[column]
+
+    def _take_column(self, column: str) -> Tensor:
+        if names := state_names(self._columns, column):
+            return {name: self._take(self._columns[f"{column}/{name}"]) for name in names}
+        if column not in self._columns:
+            raise missing_column(self._module_id, column, self._columns)
+        return self._take(self._columns[column])
+
+    def __contains__(self, column: object) -> bool:
+        return column in self._columns or bool(state_names(self._columns, str(column)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
