@@ -53,7 +53,7 @@ def returns_to_go(
         BatchError: shapes differ, or an array has no time axis.
 
     References:
-        Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, equation 3.9.
+        Sutton and Barto (2018), "Reinforcement Learning: An Introduction", 2nd edition: equation 3.9.
     """
     ends, r, next_v = _checked(terminateds, truncateds, rewards, next_values=next_values)
     return _narrow(_sum_backwards(r + gamma * np.where(ends, next_v, 0.0), gamma, ends))
@@ -88,7 +88,7 @@ def n_step_returns(
         ConfigError: n is below 1.
 
     References:
-        Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, equation 7.1.
+        Sutton and Barto (2018), "Reinforcement Learning: An Introduction", 2nd edition: equation 7.1.
     """
     if n < 1:
         raise ConfigError(f"n_step_returns: n={n}: must be 1 or more")
@@ -129,7 +129,7 @@ def lambda_returns(
         BatchError: shapes differ, or an array has no time axis.
 
     References:
-        Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, equation 12.18.
+        Sutton and Barto (2018), "Reinforcement Learning: An Introduction", 2nd edition: equation 12.18.
     """
     ends, r, next_v = _checked(terminateds, truncateds, rewards, next_values=next_values)
     terms = r + gamma * np.where(ends, 1.0, 1.0 - lambda_) * next_v
