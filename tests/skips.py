@@ -8,8 +8,9 @@ import pytest
 from needs import NO_BACKEND, NO_EXTRA
 
 NOT_DECLARED = {
-    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, user_modules",
+    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, user_modules, xla",
     "tf2": "fused_step",
+    "torch": "xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
 

@@ -11,7 +11,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -29,7 +29,13 @@ from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
 def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
-    capabilities = frozenset({"complete_update", "exact_kinks", "native_optimizers", "user_modules", "xla"})
+    capabilities = {
+        Capability.COMPLETE_UPDATE,
+        Capability.EXACT_KINKS,
+        Capability.FRAMEWORK_OPTIMIZERS,
+        Capability.USER_MODULES,
+        Capability.XLA,
+    }
     return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
 
 

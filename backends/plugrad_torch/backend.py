@@ -11,7 +11,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Operation, Program
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -36,9 +36,13 @@ from plugrad_torch.variables import BufferVariable, FlatParameters, Lend, Tensor
 def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
-    capabilities = frozenset(
-        {"complete_update", "exact_kinks", "fused_step", "native_optimizers", "user_modules"}
-    )
+    capabilities = {
+        Capability.COMPLETE_UPDATE,
+        Capability.EXACT_KINKS,
+        Capability.FUSED_STEP,
+        Capability.FRAMEWORK_OPTIMIZERS,
+        Capability.USER_MODULES,
+    }
     return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities)
 
 

@@ -7,6 +7,7 @@ from learning import ValueLearner, digest, ppo_batch, value_config, weights, wit
 
 from plugrad import DEFAULT_MODULE_ID, RLModuleSpec
 from plugrad.errors import NonFiniteError, OptimizerError, RestoreMismatchError
+from plugrad.hooks.backend_spec import Capability
 from plugrad.optimizers import SGD
 
 P = DEFAULT_MODULE_ID
@@ -318,7 +319,7 @@ def test_the_optimizer_stays_the_users_own_object(backend):
             self.register_optimizer(module_id=P, optimizer=self.given, params=params)
 
     learner = value_config(backend, learner_class=Given).build_learner()
-    assert "native_optimizers" in learner.backend_info.capabilities
+    assert Capability.FRAMEWORK_OPTIMIZERS in learner.backend_info.capabilities
     assert learner.get_optimizer() is learner.given
     assert learner.get_optimizers_for_module(P) == [("default_optimizer", learner.given)]
     assert learner._get_optimizer_lr(learner.given) == pytest.approx(0.25), "no schedule: the user's own rate"

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from plugrad.gradients import Clip, FlatVariable, Gradients
-from plugrad.hooks.backend_types import BackendInfo, Operation, Program, Shape
+from plugrad.hooks.backend_types import BackendInfo, Capability, Operation, Program, Shape
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
@@ -25,7 +25,7 @@ from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 
-__all__ = ["BackendInfo", "BackendSpec", "Operation", "Program", "Shape"]
+__all__ = ["BackendInfo", "BackendSpec", "Capability", "Operation", "Program", "Shape"]
 
 
 class BackendSpec:
@@ -271,8 +271,9 @@ class BackendSpec:
     def wrap_optimizer(self, learner: LearnerProtocol, optimizer: Any) -> Optimizer:
         """An optimizer of the framework with the face of `plugrad.optimizers.Optimizer`; others as they are.
 
-        Called once per registered optimizer, after `check_registered_optimizer`, for backends with the capability
-        `"native_optimizers"`. The face is `bind`, `step`, `parameters`, `variables` and the three methods of slots.
+        Called once per registered optimizer, after `check_registered_optimizer`, for backends with
+        `Capability.FRAMEWORK_OPTIMIZERS`. The face is `bind`, `step`, `parameters`, `variables` and the three methods
+        of slots.
 
             @hookimpl
             def wrap_optimizer(optimizer):

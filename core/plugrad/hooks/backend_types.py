@@ -1,10 +1,53 @@
 """What a backend gives the core: who it is, the programs of its updates, the operations that it saw."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
+from plugrad.errors import PluginError, did_you_mean
 from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+
+class Capability(StrEnum):
+    """Declared in `BackendInfo.capabilities`; `plugrad.testing.backend_suite` proves each that is.
+
+    A member equals its string: `"xla" in info.capabilities`. `Capability(name)` takes either, and the name in lower
+    case.
+
+    Raises:
+        PluginError: a capability is unknown; the message names the closest.
+    """
+
+    COMPLETE_UPDATE = "complete_update"
+    """`compile="complete_update"` makes one program of an update, or of each of its steps: every op, gradient and step
+    gives in it what it gives eagerly."""
+
+    EXACT_KINKS = "exact_kinks"
+    """Gradients at kinks and ties (of `abs`, `relu`, `maximum`, `clip`, ...) are those that `plugrad.ops` says."""
+
+    FUSED_STEP = "fused_step"
+    """The backend steps optimizers in an `apply_gradients` of its own, to the same numbers as the core's."""
+
+    FRAMEWORK_OPTIMIZERS = "native_optimizers"
+    """`register_optimizer` takes the framework's own optimizers: `wrap_optimizer` makes a
+    `plugrad.optimizers.Optimizer` of one, and their learning rate can be read and set without a new trace."""
+
+    USER_MODULES = "user_modules"
+    """`wrap_module` takes models of the framework that are no `RLModule`. What they keep beside parameters is in
+    `get_buffers`: saved, restored and undone with them. They are trained and act in the modes of their layers."""
+
+    XLA = "xla"
+    """`compile="auto"` and `"complete_update"` compile by XLA; `learner.update_mode` says so, and says when XLA
+    refuses."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Capability":
+        name = str(value)
+        if name.upper() in cls.__members__:
+            return cls[name.upper()]
+        hint = did_you_mean(name, [*map(str, cls), *map(str.lower, cls.__members__)])
+        raise PluginError(f"no capability {name!r}: there are {', '.join(cls)}.{hint}")
 
 
 @dataclass(frozen=True)
@@ -15,17 +58,19 @@ class BackendInfo:
         name: the entry point's name.
         version: version of the framework.
         devices: devices that it sees, such as `("cpu", "cuda:0")`.
-        capabilities: what it can do beyond the required hooks; `plugrad.testing.backend_suite` proves what is declared
-            and leaves out what is not: `"complete_update"` (the whole update, or each step, as one traced program),
-            `"exact_kinks"` (gradients at kinks are those of `plugrad.ops`), `"fused_step"` (an `apply_gradients` of its
-            own), `"native_optimizers"` (the framework's own may be registered), `"user_modules"` (`wrap_module` takes
-            models, which keep what `get_buffers` says, and are trained and act in their modes), `"xla"`.
+        capabilities: what it can do beyond the required hooks: members of `Capability`, or their strings.
+
+    Raises:
+        PluginError: a capability is unknown.
     """
 
     name: str
     version: str
     devices: tuple[str, ...] = ("cpu",)
-    capabilities: frozenset[str] = field(default_factory=frozenset)
+    capabilities: Collection[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", frozenset(map(Capability, self.capabilities)))
 
 
 Shape = tuple[int | None, ...]

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
 from plugrad.ops import Ops
 from plugrad.testing.recording import BatchRecordedError, batch_recorder
@@ -117,9 +117,9 @@ def _ops(backend: str) -> Ops:
 def native_optimizer(backend_info: BackendInfo) -> Callable[[Sequence[Any], float], Any]:
     """`native_optimizer(params, lr)`: your framework's plain gradient descent, in several groups if it has groups.
 
-    Only of a backend that declares "native_optimizers", whose conftest.py then says how one is made.
+    Only of a backend that declares `Capability.FRAMEWORK_OPTIMIZERS`, whose conftest.py then says how one is made.
     """
-    requires(backend_info, "native_optimizers")
+    requires(backend_info, Capability.FRAMEWORK_OPTIMIZERS)
     raise pytest.UsageError(
         f"backend {backend_info.name!r} declares 'native_optimizers': write a fixture native_optimizer in conftest.py "
         "that returns a function (params, lr) -> your framework's plain gradient descent"
@@ -131,9 +131,9 @@ def user_model(backend_info: BackendInfo) -> Callable[[], Any]:
     """`user_model()`: a new model of your framework, with running statistics and dropout if it has such.
 
     Called with observations [B, 3] it returns the inputs of the action distribution [B, 2] and values [B] or [B, 1].
-    Only of a backend that declares "user_modules", whose conftest.py then says how one is made.
+    Only of a backend that declares `Capability.USER_MODULES`, whose conftest.py then says how one is made.
     """
-    requires(backend_info, "user_modules")
+    requires(backend_info, Capability.USER_MODULES)
     raise pytest.UsageError(
         f"backend {backend_info.name!r} declares 'user_modules': write a fixture user_model in conftest.py that "
         "returns a function () -> a model of your framework, called with [B, 3] and returning ([B, 2], [B, 1]), with "
@@ -141,10 +141,15 @@ def user_model(backend_info: BackendInfo) -> Callable[[], Any]:
     )
 
 
-def requires(info: BackendInfo, capability: str) -> None:
-    """Skip the running test unless the backend declares this capability."""
+def requires(info: BackendInfo, capability: Capability | str) -> None:
+    """Skip the running test unless the backend declares a capability.
+
+    Args:
+        info: of the backend.
+        capability: a member, or its string.
+    """
     if capability not in info.capabilities:
-        leave_unproven(f"backend {info.name!r} does not declare {capability!r}")
+        leave_unproven(f"backend {info.name!r} does not declare {str(capability)!r}")
 
 
 def leave_unproven(reason: str) -> None:

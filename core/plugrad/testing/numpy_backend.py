@@ -36,7 +36,7 @@ Step = Callable[[ModuleBatches], dict[str, Tensor]]
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("numpy", np.__version__, ("cpu",), frozenset())
+    return BackendInfo("numpy", np.__version__)
 
 
 @hookimpl

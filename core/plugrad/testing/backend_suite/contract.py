@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugrad.hooks.backend_spec import BackendInfo, BackendSpec
+from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
 from plugrad.hooks.manager import implementations
 from plugrad.hooks.registry import load_backend
 from plugrad.learner.learner import CORE
@@ -25,7 +25,7 @@ __all__ = [
 
 _WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
 REQUIRED = [name for name in vars(BackendSpec) if not name.startswith("_") and name not in _WITH_DEFAULT]
-DECLARED = {"fused_step": "apply_gradients", "native_optimizers": "wrap_optimizer"}
+DECLARED = {Capability.FUSED_STEP: "apply_gradients", Capability.FRAMEWORK_OPTIMIZERS: "wrap_optimizer"}
 """Hooks that the core answers too: who declares this capability has an answer of its own."""
 OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}
 
@@ -38,11 +38,13 @@ def test_backend_answers_every_hook_that_has_no_default(backend: str, hook: str)
 
 
 @pytest.mark.parametrize("capability", DECLARED)
-def test_backend_answers_what_it_declares(backend: str, backend_info: BackendInfo, capability: str) -> None:
+def test_backend_answers_what_it_declares(
+    backend: str, backend_info: BackendInfo, capability: Capability
+) -> None:
     """A capability that means a hook comes with that hook."""
     requires(backend_info, capability)
     hook = DECLARED[capability]
-    missing = f"backend {backend!r} declares {capability!r} and does not answer the hook {hook!r}"
+    missing = f"backend {backend!r} declares {str(capability)!r} and does not answer the hook {hook!r}"
     assert hook in implementations(load_backend(backend)), missing
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plugrad import numpy_ops
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.ops import Ops
 from plugrad.testing.backend_probe import BackendProbe, leaves, weighted_sum
 from plugrad.testing.finite_differences import central_differences
@@ -92,7 +92,7 @@ def _total(case: Case, arrays: Sequence[Array]) -> Any:
 @pytest.mark.parametrize("op", KINKS)
 def test_gradient_at_a_kink_is_the_documented_one(backend: str, backend_info: BackendInfo, op: str) -> None:
     """Two backends that differ at ties drift apart; so `plugrad.ops` fixes the gradient there."""
-    requires(backend_info, "exact_kinks")
+    requires(backend_info, Capability.EXACT_KINKS)
     call, values, expected = KINKS[op]
     given = [np.asarray(x, np.float32) for x in values]
     found = BackendProbe.of(
@@ -112,7 +112,7 @@ def test_stopped_gradient_is_none(backend: str) -> None:
 @pytest.mark.parametrize("mode", ["none", "auto"])
 def test_every_op_is_the_same_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
     """All ops and their gradients as one program give what they give alone."""
-    requires(backend_info, "complete_update")
+    requires(backend_info, Capability.COMPLETE_UPDATE)
     given = [[_as("float32", x) for x in inputs(case.kinds, 2, 3, seed)] for seed, case in enumerate(SMOOTH)]
     ends = np.cumsum([0, *map(len, given)])
 
@@ -143,7 +143,7 @@ def test_extremes_are_those_of_numpy(ops: Ops) -> None:
 @pytest.mark.parametrize("mode", ["none", "auto"])
 def test_extremes_are_those_of_numpy_in_a_program(backend: str, backend_info: BackendInfo, mode: str) -> None:
     """Compilers reorder and approximate: not so that NaN, infinities or large numbers come out otherwise."""
-    requires(backend_info, "complete_update")
+    requires(backend_info, Capability.COMPLETE_UPDATE)
     probe = BackendProbe.of(backend, lambda ops, *xs: tuple(extremes(ops, *xs)), [EXTREMES, LOGITS])
     for want, got in zip(_expected_extremes(), probe.run_program(mode), strict=False):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-30)

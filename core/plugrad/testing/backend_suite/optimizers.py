@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.learner import Learner
 from plugrad.optimizers import SGD
 from plugrad.testing.fixtures import REFERENCE, requires
@@ -152,7 +152,7 @@ def test_a_native_optimizer_steps_by_the_learning_rate_that_was_set(
     backend: str, backend_info: BackendInfo, native_optimizer: Callable[[Sequence[Any], float], Any]
 ) -> None:
     """The framework's own gradient descent: all of its parameters go by the rate, also those of its last group."""
-    requires(backend_info, "native_optimizers")
+    requires(backend_info, Capability.FRAMEWORK_OPTIMIZERS)
 
     class Native(ActorCriticLearner):
         """With an optimizer of the framework."""

@@ -9,7 +9,7 @@ import pytest
 
 from plugrad.columns import Columns
 from plugrad.errors import LossError, NonFiniteError
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
 from plugrad.testing.fixtures import REFERENCE, requires
@@ -22,6 +22,7 @@ __all__ = [
     "test_a_minibatch_that_is_not_finite_is_undone_or_left_out",
     "test_a_wrapper_reaches_the_step",
     "test_a_wrong_broadcast_in_a_loss_is_an_error",
+    "test_an_update_is_compiled_by_xla",
     "test_gradients_alone_are_reduced_to_themselves",
     "test_gradients_of_a_loss_are_the_finite_differences_of_the_reference",
     "test_modules_are_trained_side_by_side",
@@ -84,7 +85,7 @@ def _trained(backend: str, mode: str) -> tuple[Learner, list[dict[str, dict[str,
 def test_updates_are_those_of_the_reference(backend: str, backend_info: BackendInfo, mode: str) -> None:
     """Weights within 1e-5 after three updates in every mode; results are means over the minibatches."""
     if mode == "complete_update":
-        requires(backend_info, mode)
+        requires(backend_info, Capability.COMPLETE_UPDATE)
         if _trained(backend, "auto")[0].update_mode.startswith(mode):
             mode = "auto"  # the very same program, which takes long to compile
     (learner, results), (reference, expected) = _trained(backend, mode), _trained(REFERENCE, "none")
@@ -96,6 +97,13 @@ def test_updates_are_those_of_the_reference(backend: str, backend_info: BackendI
             assert found[module_id][name] == pytest.approx(value, rel=1e-4, abs=1e-5), words
     words = f"weights after updates in mode {learner.update_mode!r}"
     np.testing.assert_allclose(weights_of(learner), weights_of(reference), rtol=0, atol=1e-5, err_msg=words)
+
+
+def test_an_update_is_compiled_by_xla(backend: str, backend_info: BackendInfo) -> None:
+    """`compile="auto"` leads to XLA, and `learner.update_mode` says so; the numbers are those of the test above."""
+    requires(backend_info, Capability.XLA)
+    found = _trained(backend, "auto")[0].update_mode
+    assert "XLA" in found.replace("without XLA", ""), found
 
 
 def _numbers(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, float]]:

@@ -9,7 +9,7 @@ import pytest
 
 from plugrad.columns import Columns
 from plugrad.errors import NonFiniteError
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.learner import Learner
 from plugrad.testing.fixtures import requires
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_batch, tiny_config
@@ -46,7 +46,7 @@ def test_buffers_are_in_the_state_and_none_of_them_is_trained(
     backend: str, backend_info: BackendInfo, user_model: Make
 ) -> None:
     """`get_buffers` gives variables by their names in the state, whose values they have, and no parameter."""
-    requires(backend_info, "user_modules")
+    requires(backend_info, Capability.USER_MODULES)
     learner = _learner(backend, user_model())
     learner.update(tiny_batch())
     weights = learner.get_weights()[P]
@@ -62,7 +62,7 @@ def test_a_users_model_acts_alike_twice_and_on_one_observation(
     backend: str, backend_info: BackendInfo, user_model: Make
 ) -> None:
     """Acting and values are of inference: a row's outputs depend neither on chance nor on the other rows."""
-    requires(backend_info, "user_modules")
+    requires(backend_info, Capability.USER_MODULES)
     learner = _learner(backend, user_model())
     learner.update(tiny_batch())
     outputs = _outputs(learner)
@@ -76,7 +76,7 @@ def test_only_updates_move_what_a_users_model_keeps(
     backend: str, backend_info: BackendInfo, user_model: Make
 ) -> None:
     """Statistics follow `forward_train`, and stay while the model acts."""
-    requires(backend_info, "user_modules")
+    requires(backend_info, Capability.USER_MODULES)
     learner = _learner(backend, user_model())
     first = _buffers(learner)
     _outputs(learner)
@@ -90,9 +90,9 @@ def test_a_users_model_is_saved_restored_and_undone_with_all_that_it_keeps(
     backend: str, backend_info: BackendInfo, user_model: Make, tmp_path: Path, mode: str
 ) -> None:
     """After an update that failed, and from a checkpoint, its outputs are what they were, to 1e-6."""
-    requires(backend_info, "user_modules")
+    requires(backend_info, Capability.USER_MODULES)
     if mode != "none":
-        requires(backend_info, mode)
+        requires(backend_info, Capability.COMPLETE_UPDATE)
     learner = _learner(backend, user_model(), compile=mode)
     learner.update(tiny_batch())
     outputs, before = _outputs(learner), digest(learner.get_state())

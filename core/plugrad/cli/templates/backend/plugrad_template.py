@@ -56,4 +56,4 @@ __all__ = [
 @hookimpl
 def backend_info() -> BackendInfo:
     """The entry point's name, your framework's version, and what it sees and can: see `BackendInfo`."""
-    return BackendInfo("template", version=np.__version__, devices=("cpu",), capabilities=frozenset())
+    return BackendInfo("template", version=np.__version__, devices=("cpu",))
