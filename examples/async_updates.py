@@ -1,4 +1,4 @@
-"""Updates that are not waited for: the results come with a later call, or by a ticket."""
+"""Asynchronous updates: results come with a later call, or by a future."""
 
 import click
 from demonstrations import demonstrations
@@ -23,9 +23,9 @@ def main(backend: str) -> None:
             for result in group.update(demonstrations(256, seed), async_update=True):
                 print("earlier", result[DEFAULT_MODULE_ID]["total_loss"])
 
-        ticket = group.submit(demonstrations(256, seed=3))
-        (result,) = ticket.result()  # waits for this one
-        print("ticket", result[DEFAULT_MODULE_ID]["total_loss"])
+        future = group.submit(demonstrations(256, seed=3))
+        (result,) = future.result()  # waits for this one
+        print("future", result[DEFAULT_MODULE_ID]["total_loss"])
         print(group.get_stats())  # submitted = applied + failed + dropped + in_flight
 
 

@@ -1,4 +1,4 @@
-"""A loss of your own, written once for every backend: behaviour cloning as a Learner subclass."""
+"""Your own loss, written once for every backend: behaviour cloning as a Learner subclass."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, Learner
 
 
 class BCLearner(Learner):
-    """Makes what was done more likely."""
+    """Behaviour cloning: maximises the log-probability of the recorded actions."""
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The same with a loss in plain TensorFlow: what is there already can stay as it is."""
+"""Behaviour cloning with a loss in plain TensorFlow, so that existing code can stay as it is."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from plugrad_tf2 import Tf2Learner
 
 
 class BCTf2Learner(Tf2Learner):
-    """Makes what was done more likely."""
+    """Behaviour cloning: maximises the log-probability of the recorded actions."""
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Mapping[str, tf.Tensor], fwd_out: Mapping[str, tf.Tensor]

@@ -1,4 +1,4 @@
-"""The same with a loss in plain PyTorch: what is there already can stay as it is."""
+"""Behaviour cloning with a loss in plain PyTorch, so that existing code can stay as it is."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from plugrad_torch import TorchLearner
 
 
 class BCTorchLearner(TorchLearner):
-    """Makes what was done more likely."""
+    """Behaviour cloning: maximises the log-probability of the recorded actions."""
 
     def compute_loss_for_module(
         self,

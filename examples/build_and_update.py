@@ -1,4 +1,4 @@
-"""A Learner and a LearnerGroup, built from one config, and updates that wait for their results."""
+"""A Learner and a LearnerGroup built from one config, with synchronous updates."""
 
 import click
 from demonstrations import demonstrations

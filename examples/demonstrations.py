@@ -1,4 +1,4 @@
-"""Demonstrations on CartPole-v1: what somebody who keeps the pole up observes and does."""
+"""Demonstrations on CartPole-v1: observations and actions of a rule that keeps the pole up."""
 
 import gymnasium as gym
 import numpy as np
@@ -7,7 +7,15 @@ from plugrad import Columns
 
 
 def demonstrations(steps: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Observations float32 [steps, 4] and actions int64 [steps] of a rule: push to where the pole falls."""
+    """Play with a rule: push in the direction in which the pole falls.
+
+    Args:
+        steps: environment steps to play.
+        seed: of the environment.
+
+    Returns:
+        Columns: observations float32 [steps, 4] and actions int64 [steps].
+    """
     env = gym.make("CartPole-v1")
     observation, _ = env.reset(seed=seed)
     observed, acted = [], []

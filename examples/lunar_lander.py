@@ -1,4 +1,4 @@
-"""PPO on LunarLander-v3, with the settings that rl-zoo found: python -m pip install ".[box2d]"."""
+"""PPO on LunarLander-v3 with the settings of rl-zoo. Install: python -m pip install ".[box2d]"."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning from episodes on disk: write them once, in plugrad's format, and learn without an environment."""
+"""Behaviour cloning from episodes on disk: write them once in plugrad's format, then train without an environment."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,15 @@ from plugrad_bc import BCConfig
 
 
 def demonstrate(env: gym.Env, seed: int) -> SingleAgentEpisode:
-    """One episode of a rule: push to where the pole falls."""
+    """Play one episode with a rule: push in the direction in which the pole falls.
+
+    Args:
+        env: CartPole-v1.
+        seed: of the episode.
+
+    Returns:
+        The episode.
+    """
     observation, _ = env.reset(seed=seed)
     observations, actions, rewards = [observation], [], []
     terminated = truncated = False

@@ -1,4 +1,4 @@
-"""Optimizers of your own choice: one for the hidden layers, and another, on a schedule, for the outputs."""
+"""Two optimizers: one for the hidden layers, and one with a learning-rate schedule for the output layers."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from plugrad_bc import BCConfig
 
 
 class TwoOptimizersLearner(Learner):
-    """Steps the outputs of the networks apart from what lies before them."""
+    """Uses one optimizer for the output layers and another one for all layers before them."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         params = self.get_parameters(self.module[module_id])

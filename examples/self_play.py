@@ -1,7 +1,7 @@
-"""Self-play: a policy learns against its own past, which joins as new modules while training goes on.
+"""Self-play: a policy trains against snapshots of itself, which are added as modules during training.
 
-Rock, paper, scissors, where winning with rock counts twice: the equilibrium is (1/4, 1/2, 1/4). The player learns
-against all its snapshots, so that what was learned against yesterday's self is not forgotten.
+The game is rock, paper, scissors, where winning with rock counts twice. The equilibrium is (1/4, 1/2, 1/4). The player
+trains against all its snapshots, so that it does not forget how to beat earlier ones.
 """
 
 import click
@@ -19,13 +19,21 @@ SPEC = RLModuleSpec(
 
 
 def strategy(learner: Learner, module_id: str) -> np.ndarray:
-    """Probabilities of rock, paper, scissors."""
+    """Compute a policy's probabilities of rock, paper and scissors.
+
+    Args:
+        learner: has the module.
+        module_id: whose policy.
+
+    Returns:
+        Probabilities float32 [3].
+    """
     logits = learner.compute_actions(OBSERVATION[:1], module_id=module_id)[Columns.ACTION_DIST_INPUTS][0]
     return np.exp(logits) / np.exp(logits).sum()
 
 
 def exploitability(mixed: np.ndarray) -> float:
-    """What the best answer wins against it: 0 in equilibrium."""
+    """Compute what the best response wins against a strategy: 0 in equilibrium."""
     return float((PAYOFF @ mixed).max())
 
 

@@ -1,8 +1,8 @@
-"""A simulator in another process, in any language: lines of JSON over a socket.
+"""A simulator in another process or language that talks to the learner in lines of JSON over a socket.
 
-The simulator asks `{"observation": [...]}` and gets `{"action": 1}`. When an episode is over it says
-`{"rewards": [...], "terminated": true, "last_observation": [...]}`. Nothing of plugrad is on its side: `simulate` could
-be C++ in a game.
+The simulator sends `{"observation": [...]}` and gets `{"action": 1}`. At the end of an episode it sends
+`{"rewards": [...], "terminated": true, "last_observation": [...]}`. It does not use plugrad: `simulate` could be
+C++ in a game.
 """
 
 import json
@@ -20,7 +20,7 @@ from plugrad_ppo import PPOConfig
 
 
 def simulate(port: int) -> None:
-    """The other side: an agent on a line has to walk to the right end within 20 steps."""
+    """The simulator: an agent on a line must reach the right end within 20 steps."""
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         try:
             while True:
@@ -46,7 +46,7 @@ def hear(lines: TextIO) -> dict[str, Any]:
 
 
 def episodes(learner: Learner, lines: TextIO) -> Iterator[SingleAgentEpisode]:
-    """What the simulator plays with the learner's present policy."""
+    """Yield the episodes that the simulator plays with the learner's current policy."""
     observations: list[np.ndarray] = []
     acted: list[dict[str, np.ndarray]] = []
     while True:

@@ -1,4 +1,4 @@
-"""A learner's state, whole and in part: in memory, from one learner to another, and on disk."""
+"""Save and load a learner's state, or a part of it: in memory, between learners, and on disk."""
 
 from tempfile import TemporaryDirectory
 

@@ -1,4 +1,4 @@
-"""What one framework has learned, another goes on with: weights, Adam's moments, counters, schedules."""
+"""Continue on one framework what another one trained: weights, Adam's moments, counters, schedules."""
 
 from tempfile import TemporaryDirectory
 
