@@ -20,10 +20,10 @@ from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner, checkpointing
 from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, chosen
+from plugrad.learner.components import generators_of
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.policies import env_module_id, make_policy
-from plugrad.learner.state import generators_of
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer

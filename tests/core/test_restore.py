@@ -11,9 +11,10 @@ from learning import digest, flat, ppo_batch, ppo_config, with_modules
 
 from plugrad import ALL_MODULES, Learner
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.learner.state import WITH_PARTS
+from plugrad.learner.components import COMPONENTS
 
 OPTIMIZER = "b_default_optimizer"
+WITH_PARTS = [name for name, component in COMPONENTS.items() if component.has_parts]
 
 
 class WithTargets(Learner):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.state import generators_of
+from plugrad.learner.components import generators_of
 from plugrad.types import (
     ALL_MODULES,
     COMPONENT_RL_MODULE,

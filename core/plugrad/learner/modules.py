@@ -14,6 +14,7 @@ from typing import Any
 from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
+from plugrad.learner.components import COMPONENTS
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.snapshot import all_or_nothing
 from plugrad.learner.target_networks import make_target_network
@@ -56,15 +57,13 @@ def remove_module(
     learner: LearnerInternals, module_id: ModuleID, trained: Collection[ModuleID] | None
 ) -> None:
     """See `Learner.remove_module`."""
-    own = _own_optimizers(learner, module_id)
-    left = {other: module for other, module in learner.module.items() if other != module_id}
-    if not left:
+    _check_own_optimizers(learner, module_id)
+    if len(learner.module) == 1:
         raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
     with all_or_nothing(learner):
-        learner.module = type(learner.module)(left).of_learner()
-        for full_name in own:
-            del learner.registered_optimizers[full_name]
-        _forget(learner, module_id)
+        for component in COMPONENTS.values():
+            component.drop(learner, module_id)
+        learner.metrics.results.pop(module_id, None)
         kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
         _change_config(learner, overrides=kept)
         _settle(learner, trained)
@@ -84,33 +83,16 @@ def _check_new(learner: LearnerInternals, module_id: ModuleID, spec: Any) -> Non
         raise ConfigError(f"module_spec: expected an RLModuleSpec, found {type(spec).__name__}")
 
 
-def _own_optimizers(learner: LearnerInternals, module_id: ModuleID) -> list[str]:
-    """Full names of the optimizers that go with a module; `UnknownModuleError` if there is no such module."""
+def _check_own_optimizers(learner: LearnerInternals, module_id: ModuleID) -> None:
+    """Refuse a module that shares an optimizer; `UnknownModuleError` if there is no such module."""
     _ = learner.module[module_id]
-    found = []
     for full_name, each in learner.registered_optimizers.items():
-        if module_id not in (each.module_id, *each.modules):
-            continue
         others = sorted(each.modules - {module_id})
-        if others:
+        if others and module_id in (each.module_id, *each.modules):
             raise OptimizerError(
                 f"optimizer {full_name!r} of module {module_id!r} also steps parameters of {', '.join(others)}: "
                 "register one optimizer for each module to be able to remove one of them"
             )
-        found.append(full_name)
-    return found
-
-
-def _forget(learner: LearnerInternals, module_id: ModuleID) -> None:
-    """All else that has its name on it: a module added again under this id begins anew."""
-    learner.targets.pop(module_id, None)
-    learner.buffers.pop(module_id, None)
-    learner.coefficients.pop(module_id)
-    learner.metrics.results.pop(module_id, None)
-    for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
-        del learner.streams[name]
-    for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
-        del learner.counters[name]
 
 
 def _overrides(learner: LearnerInternals) -> dict[ModuleID, Any]:

@@ -3,26 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
+from typing import Any
 
-from plugrad.learner.buffers import variables_of
+from plugrad.learner.components import COMPONENTS, state_variables
 from plugrad.learner.internals import LearnerInternals
-from plugrad.ops import Variable
-from plugrad.types import Tensor
 
-_PARTS = ("config", "module", "connectors", "_call", "_actor")
-_BY_NAME = ("registered_optimizers", "targets", "coefficients", "streams", "buffers")
-
-
-def state_variables(learner: LearnerInternals) -> list[Variable]:
-    """Every variable of a learner: what a program may change and what an undo puts back."""
-    variables: list[Variable] = []
-    for each in learner.registered_optimizers.values():
-        variables += each.optimizer_adapter.variables
-    # By name: learners that are equal may have got their modules in another order.
-    variables += [target.variable for _, target in sorted(learner.targets.items())]
-    for _, coefficients in sorted(learner.coefficients.items()):
-        variables += coefficients.variables.values()
-    return variables + variables_of(learner.buffers)
+_MADE_FOR_MODULES = ("config", "connectors", "_call", "_actor")
+"""Attributes of a learner that are made anew when its modules or settings change, beside those of its state."""
 
 
 class Snapshot:
@@ -34,22 +21,14 @@ class Snapshot:
 
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
-        self._variables: list[tuple[Variable, Tensor]] = [
-            (each, each.snapshot()) for each in state_variables(learner)
-        ]
-        self._streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
-        self._counters = dict(learner.counters)
+        self._variables = [(each, each.snapshot()) for each in state_variables(learner)]
+        self._values = [(each, each.values(learner)) for each in COMPONENTS.values()]
 
     def restore(self) -> None:
         """Put everything back as it was."""
         self.restore_variables()
-        for name in list(self._learner.streams):
-            if name in self._streams:
-                self._learner.streams[name].bit_generator.state = self._streams[name]
-            else:
-                del self._learner.streams[name]
-        self._learner.counters.clear()
-        self._learner.counters.update(self._counters)
+        for component, values in self._values:
+            component.restore(self._learner, values)
 
     def restore_variables(self) -> None:
         """Put back what a program may change; counters and random streams go on."""
@@ -64,18 +43,22 @@ def all_or_nothing(learner: LearnerInternals) -> Iterator[None]:
     More than `Snapshot` alone: modules, optimizers and settings may come and go.
     """
     undo = Snapshot(learner)
-    former = {name: getattr(learner, name) for name in _PARTS}
-    by_name = {name: dict(getattr(learner, name)) for name in _BY_NAME}
+    names = [name for each in COMPONENTS.values() for name in each.attributes]
+    former = {name: _shallow_copy(getattr(learner, name)) for name in (*_MADE_FOR_MODULES, *names)}
     results = dict(learner.metrics.results)
     try:
         yield
     except BaseException:
-        for name, value in {**former, **by_name}.items():
+        for name, value in former.items():
             setattr(learner, name, value)
         learner.metrics.results = results
         undo.restore()
         learner.weights_version += 1
         raise
+
+
+def _shallow_copy(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
 
 
 def digest(learner: LearnerInternals) -> str:
@@ -84,12 +67,7 @@ def digest(learner: LearnerInternals) -> str:
     Flat vectors are hashed as they lie: a few megabytes cost a few milliseconds, names cost nothing.
     """
     found = blake2b(digest_size=16)
-    for variable in state_variables(learner):
-        found.update(variable.numpy().tobytes())
-    for module_id in sorted(set(learner.module) - set(learner.trainable_module_ids)):
-        for value in learner.module[module_id].get_state().values():
-            found.update(value.tobytes())
-    streams = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
-    names = (list(learner.module), list(learner.registered_optimizers))
-    found.update(repr((names, sorted(learner.counters.items()), sorted(streams.items()))).encode())
+    for component in COMPONENTS.values():
+        for part in component.digest_parts(learner):
+            found.update(part)
     return found.hexdigest()

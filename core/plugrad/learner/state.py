@@ -1,21 +1,16 @@
 """A learner's whole state as plain data: nested dicts of numpy copies and plain values, and its parts by path."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
-from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.learner.buffers import with_present_buffers
+from plugrad.learner.components import COMPONENTS, State
 from plugrad.learner.internals import LearnerInternals
-from plugrad.optimizers import Optimizer
 from plugrad.rl_module import check_same_arrays
-from plugrad.schedules import Coefficients
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
-
-COMPONENTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients", "counters", "streams")
-WITH_PARTS = (COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER, "targets", "coefficients")
 
 Parts = Mapping[str, Collection[str]]
 """`{component: names of its parts}`; empty where a component has no parts to choose from."""
@@ -25,7 +20,9 @@ Paths = str | Collection[str] | None
 def parts_in(state: Mapping[str, Any]) -> dict[str, list[str]]:
     """The parts that a state has."""
     return {
-        name: list(each) if name in WITH_PARTS and isinstance(each, Mapping) else []
+        name: list(each)
+        if isinstance(each, Mapping) and name in COMPONENTS and COMPONENTS[name].has_parts
+        else []
         for name, each in state.items()
     }
 
@@ -94,40 +91,14 @@ def _unknown(path: str, have: Parts) -> ConfigError:
     )
 
 
-State = dict[str, Any]
-
-
 def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
     """The parts that a learner's state has now."""
-    return {
-        COMPONENT_RL_MODULE: list(learner.module),
-        COMPONENT_OPTIMIZER: list(learner.registered_optimizers),
-        "targets": list(learner.targets),
-        "coefficients": list(learner.coefficients),
-        "counters": [],
-        "streams": [],
-    }
+    return {name: component.parts(learner) for name, component in COMPONENTS.items()}
 
 
 def get_state(learner: LearnerInternals, chosen: Parts) -> State:
     """The chosen parts, each in its place."""
-    optimizers = learner._get_optimizer_state() if COMPONENT_OPTIMIZER in chosen else {}
-    part: dict[str, Callable[[str], State]] = {
-        COMPONENT_RL_MODULE: lambda name: learner.module[name].get_state(),
-        COMPONENT_OPTIMIZER: lambda name: optimizers[name],
-        "targets": lambda name: learner.targets[name].get_state(),
-        "coefficients": lambda name: _coefficients(learner.coefficients[name]),
-    }
-    whole: dict[str, Callable[[], State]] = {
-        "counters": lambda: dict(learner.counters),
-        "streams": lambda: _streams(learner),
-    }
-    return {
-        component: whole[component]()
-        if component in whole
-        else {name: part[component](name) for name in names}
-        for component, names in chosen.items()
-    }
+    return {name: COMPONENTS[name].get(learner, parts) for name, parts in chosen.items()}
 
 
 def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
@@ -136,26 +107,19 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     A state with all components is whole and must be complete. One with some of them names what it restores: these
     components, and in them the modules and optimizers that it has.
 
+    Args:
+        learner: a built learner.
+        state: of `get_state`.
+
     Raises:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
     """
     if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
         state = {**state, COMPONENT_RL_MODULE: with_present_buffers(learner, state[COMPONENT_RL_MODULE])}
     _check(learner, state)
-    generators = generators_of(state["streams"]["generators"]) if "streams" in state else {}
-    if COMPONENT_RL_MODULE in state:
-        learner.module.set_state(state[COMPONENT_RL_MODULE])
-    if COMPONENT_OPTIMIZER in state:
-        learner._set_optimizer_state(state[COMPONENT_OPTIMIZER])
-    for module_id, weights in state.get("targets", {}).items():
-        learner.targets[module_id].set_state(weights)
-    for module_id, values in state.get("coefficients", {}).items():
-        for name, value in values.items():
-            learner.coefficients[module_id][name].assign(value)
-    if "counters" in state:
-        learner.counters = dict(state["counters"])
-    if "streams" in state:
-        learner.seed, learner.streams = state["streams"]["seed"], generators
+    for name, component in COMPONENTS.items():
+        if name in state:
+            component.set(learner, state[name])
 
 
 def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
@@ -173,7 +137,13 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     known_parts, given = parts_of(learner), parts_in(state)
     strangers = [path for path in paths_of(given) if path not in paths_of(known_parts)]
     where = f"the learner, which has {', '.join(paths_of(known_parts))}" if strangers else "the learner"
-    check_same_arrays(_expected(learner, state), state, where=where)
+    wanted = _wanted(known_parts, given)
+    template = {
+        name: COMPONENTS[name].template(learner, parts, state[name]) for name, parts in wanted.items()
+    }
+    check_same_arrays(template, state, where=where)
+    for name in state:
+        COMPONENTS[name].check(state[name])
 
 
 def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
@@ -187,83 +157,29 @@ def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
     }
 
 
-def _expected(learner: LearnerInternals, state: Mapping[str, Any]) -> State:
-    """The present state; counters and generators come and go with training, so their names are those of `state`."""
-    expected = get_state(learner, _wanted(parts_of(learner), parts_in(state)))
-    for full_name, own in expected.get(COMPONENT_OPTIMIZER, {}).items():
-        own["slots"] = _slots_like(learner, full_name, state[COMPONENT_OPTIMIZER])
-    if isinstance(state.get("counters"), Mapping):
-        expected["counters"] = {name: 0 for name in state["counters"] if isinstance(name, str)}
-    if isinstance(state.get("streams"), Mapping):
-        generators, like = state["streams"].get("generators"), np.random.PCG64(0).state
-        names = generators if isinstance(generators, Mapping) else ()
-        expected["streams"] = {
-            "seed": 0,
-            "generators": {name: like for name in names if isinstance(name, str)},
-        }
-    return expected
-
-
-def _slots_like(learner: LearnerInternals, full_name: str, optimizers: Any) -> State:
-    """The slots that must be there; those of a framework's optimizer come into being with its first step."""
-    saved = optimizers.get(full_name) if isinstance(optimizers, Mapping) else None
-    slots = saved.get("slots") if isinstance(saved, Mapping) else None
-    optimizer_adapter: Optimizer = learner.registered_optimizers[full_name].optimizer_adapter
-    return optimizer_adapter.slots_like(slots if isinstance(slots, Mapping) else {})
-
-
-def _streams(learner: LearnerInternals) -> State:
-    generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
-    return {"seed": learner.seed, "generators": generators}
-
-
-def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
-    """Random generators by name, of their states.
-
-    Raises:
-        RestoreMismatchError: a state is not one of a PCG64.
-    """
-    generators = {name: np.random.default_rng(0) for name in states}
-    for name, generator in generators.items():
-        try:
-            generator.bit_generator.state = states[name]
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise RestoreMismatchError(
-                f"random stream {name!r}: expected the state of a PCG64, found {states[name]}. Nothing was changed.",
-                mismatched=[f"streams/generators/{name}"],
-            ) from error
-    return generators
-
-
 def get_optimizers(learner: LearnerInternals) -> State:
     """`{"<module id>_<optimizer name>": state}` of all optimizers."""
-    return {name: _optimizer(learner, each) for name, each in learner.registered_optimizers.items()}
+    return {
+        full_name: {
+            "learning_rate": np.asarray(learner._get_optimizer_lr(each.optimizer), np.float32),
+            "slots": each.optimizer_adapter.get_slots(),
+        }
+        for full_name, each in learner.registered_optimizers.items()
+    }
 
 
 def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Take over the states of the optimizers that `state` names.
+
+    Args:
+        learner: a built learner.
+        state: of `get_optimizers`, or some of its entries.
 
     Raises:
         RestoreMismatchError: there is no such optimizer, or an entry is missing, unexpected or mis-shaped.
     """
     _check(learner, {COMPONENT_OPTIMIZER: state})
     for full_name, saved in state.items():
-        _set_optimizer(learner, learner.registered_optimizers[full_name], saved)
-
-
-def _optimizer(learner: LearnerInternals, registered: RegisteredOptimizer) -> State:
-    return {
-        "learning_rate": np.asarray(learner._get_optimizer_lr(registered.optimizer), np.float32),
-        "slots": registered.optimizer_adapter.get_slots(),
-    }
-
-
-def _set_optimizer(
-    learner: LearnerInternals, registered: RegisteredOptimizer, saved: Mapping[str, Any]
-) -> None:
-    learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
-    registered.optimizer_adapter.set_slots(saved["slots"])
-
-
-def _coefficients(coefficients: Coefficients) -> State:
-    return {name: variable.numpy() for name, variable in coefficients.variables.items()}
+        registered = learner.registered_optimizers[full_name]
+        learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
+        registered.optimizer_adapter.set_slots(saved["slots"])

@@ -17,6 +17,7 @@ from plugrad.hooks.backend_spec import Program
 from plugrad.learner import nonfinite
 from plugrad.learner.buffers import average
 from plugrad.learner.checkpointing import TIMESTEP
+from plugrad.learner.components import state_variables
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import all_reduce_metrics, barrier, shard, with_part_weights
 from plugrad.learner.internals import LearnerInternals
@@ -30,7 +31,7 @@ from plugrad.learner.minibatches import (
     prepare_batch,
 )
 from plugrad.learner.nonfinite import NONFINITE
-from plugrad.learner.snapshot import Snapshot, state_variables
+from plugrad.learner.snapshot import Snapshot
 from plugrad.learner.step import Reads, make_step
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 

@@ -1,0 +1,288 @@
+"""The components of a learner's state: how each is read, set, undone, hashed and removed with its module.
+
+`COMPONENTS` is the one list of them. `Learner.get_state` and `set_state`, snapshots, the digest and `remove_module` all
+read it: a new component is a subclass of `Component` with an entry there.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import RestoreMismatchError
+from plugrad.learner.buffers import variables_of
+from plugrad.learner.internals import LearnerInternals
+from plugrad.ops import Variable
+from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
+
+State = dict[str, Any]
+
+
+class Component:
+    """One component of a learner's state.
+
+    Attributes:
+        name: its key in `Learner.get_state()`.
+        attributes: the learner's attributes that hold it. The first maps the names of its parts to the parts.
+        has_parts: whether `get_state("<name>/<part>")` may ask for one part.
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+    has_parts = True
+
+    def parts(self, learner: LearnerInternals) -> list[str]:
+        """The names of its parts: module ids, or full names of optimizers; empty without parts."""
+        return list(getattr(learner, self.attributes[0])) if self.has_parts else []
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        """`{part: nested dict of numpy copies and plain values}` of these parts; the whole if it has no parts."""
+        raise NotImplementedError
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        """Take over a state, or the parts in it, that were checked before."""
+        raise NotImplementedError
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """What `state` must look like to fit: its names, shapes and dtypes. Default: the present state."""
+        return self.get(learner, parts)
+
+    def check(self, state: Any) -> None:
+        """Refuse values that `template` cannot tell from good ones, before anything is changed."""
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        """The variables that programs read and change."""
+        return []
+
+    def values(self, learner: LearnerInternals) -> Any:
+        """A copy of what changes in updates and is in no variable."""
+        return None
+
+    def restore(self, learner: LearnerInternals, values: Any) -> None:
+        """Put back a copy that `values` made."""
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        """The bytes that the learner's digest is computed of; equal for equal learners."""
+        for variable in self.variables(learner):
+            yield variable.numpy().tobytes()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        """Remove what belongs to a module."""
+        for attribute in self.attributes:
+            getattr(learner, attribute).pop(module_id, None)
+
+
+class _Modules(Component):
+    """Parameters and buffers of modules. Parameters are variables of the optimizers."""
+
+    name = COMPONENT_RL_MODULE
+    attributes = ("module", "buffers")
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {module_id: learner.module[module_id].get_state() for module_id in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.module.set_state(state)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        return variables_of(learner.buffers)
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield from super().digest_parts(learner)
+        yield repr(self.parts(learner)).encode()
+        for module_id in sorted(set(learner.module) - set(learner.trainable_module_ids)):
+            for value in learner.module[module_id].get_state().values():
+                yield value.tobytes()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        others = {other: module for other, module in learner.module.items() if other != module_id}
+        learner.module = type(learner.module)(others).of_learner()
+        learner.buffers.pop(module_id, None)
+
+
+class _Optimizers(Component):
+    """Learning rates and slots, by `_get_optimizer_state` and `_set_optimizer_state`, which users may override."""
+
+    name = COMPONENT_OPTIMIZER
+    attributes = ("registered_optimizers",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        states = learner._get_optimizer_state()
+        return {full_name: states[full_name] for full_name in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner._set_optimizer_state(state)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """The slots of a framework's own optimizer come into being with its first step."""
+        template = self.get(learner, parts)
+        for full_name, each in template.items():
+            saved = state.get(full_name) if isinstance(state, Mapping) else None
+            slots = saved.get("slots") if isinstance(saved, Mapping) else None
+            adapter = learner.registered_optimizers[full_name].optimizer_adapter
+            each["slots"] = adapter.slots_like(slots if isinstance(slots, Mapping) else {})
+        return template
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        registered = learner.registered_optimizers.values()
+        return [variable for each in registered for variable in each.optimizer_adapter.variables]
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield from super().digest_parts(learner)
+        yield repr(self.parts(learner)).encode()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        for full_name, each in list(learner.registered_optimizers.items()):
+            if module_id in (each.module_id, *each.modules):
+                del learner.registered_optimizers[full_name]
+
+
+class _Targets(Component):
+    """Target networks."""
+
+    name = "targets"
+    attributes = ("targets",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {module_id: learner.targets[module_id].get_state() for module_id in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        for module_id, weights in state.items():
+            learner.targets[module_id].set_state(weights)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        # By name: equal learners may have got their modules in another order.
+        return [target.variable for _, target in sorted(learner.targets.items())]
+
+
+class _Coefficients(Component):
+    """Scheduled and adaptive settings that losses read."""
+
+    name = "coefficients"
+    attributes = ("coefficients",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {
+            module_id: {
+                name: variable.numpy() for name, variable in learner.coefficients[module_id].variables.items()
+            }
+            for module_id in parts
+        }
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        for module_id, values in state.items():
+            for name, value in values.items():
+                learner.coefficients[module_id][name].assign(value)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        return [
+            variable
+            for _, coefficients in sorted(learner.coefficients.items())
+            for variable in coefficients.variables.values()
+        ]
+
+
+class _Counters(Component):
+    """Lifetime counters, `{"<name>/<module id>": number}`. They come and go with training."""
+
+    name = "counters"
+    attributes = ("counters",)
+    has_parts = False
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return dict(learner.counters)
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.counters = dict(state)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        names = state if isinstance(state, Mapping) else learner.counters
+        return {name: 0 for name in names if isinstance(name, str)}
+
+    def values(self, learner: LearnerInternals) -> Any:
+        return dict(learner.counters)
+
+    def restore(self, learner: LearnerInternals, values: Any) -> None:
+        learner.counters = dict(values)
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield repr(sorted(learner.counters.items())).encode()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
+            del learner.counters[name]
+
+
+class _Streams(Component):
+    """The seed and the random generators, `{"<module id>/<purpose>": generator}`, made when they are first used."""
+
+    name = "streams"
+    attributes = ("streams",)
+    has_parts = False
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
+        return {"seed": learner.seed, "generators": generators}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.seed, learner.streams = state["seed"], generators_of(state["generators"])
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        generators = state.get("generators") if isinstance(state, Mapping) else None
+        names = generators if isinstance(generators, Mapping) else ()
+        like = np.random.PCG64(0).state
+        return {"seed": 0, "generators": {name: like for name in names if isinstance(name, str)}}
+
+    def check(self, state: Any) -> None:
+        generators_of(state["generators"])
+
+    def values(self, learner: LearnerInternals) -> Any:
+        return self.get(learner, ())
+
+    def restore(self, learner: LearnerInternals, values: Any) -> None:
+        learner.seed = values["seed"]
+        for name in list(learner.streams):
+            if name in values["generators"]:
+                learner.streams[name].bit_generator.state = values["generators"][name]
+            else:
+                del learner.streams[name]
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield repr(sorted(self.get(learner, ())["generators"].items())).encode()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
+            del learner.streams[name]
+
+
+COMPONENTS: Mapping[str, Component] = {
+    each.name: each
+    for each in (_Modules(), _Optimizers(), _Targets(), _Coefficients(), _Counters(), _Streams())
+}
+"""`{name: component}`, in the order of `Learner.get_state()`."""
+
+
+def state_variables(learner: LearnerInternals) -> list[Variable]:
+    """Every variable of a learner: what a program may change, and what a snapshot copies."""
+    return [variable for each in COMPONENTS.values() for variable in each.variables(learner)]
+
+
+def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
+    """Random generators by name, of their states.
+
+    Args:
+        states: `{name: state of a PCG64}`, as `rng.bit_generator.state` gives it.
+
+    Raises:
+        RestoreMismatchError: a state is not one of a PCG64.
+    """
+    generators = {name: np.random.default_rng(0) for name in states}
+    for name, generator in generators.items():
+        try:
+            generator.bit_generator.state = states[name]
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise RestoreMismatchError(
+                f"random stream {name!r}: expected the state of a PCG64, found {states[name]}. Nothing was changed.",
+                mismatched=[f"streams/generators/{name}"],
+            ) from error
+    return generators
