@@ -1,4 +1,4 @@
-"""Q-networks over the built-in towers, written once over ops."""
+"""Q-networks over the built-in encoders, written once over ops."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ QF_PREDS = "qf_preds"
 
 
 class QNetwork(Network):
-    """A value for each action: a tower, and one linear head on it or two.
+    """A value for each action: an encoder, and one linear head on it or two.
 
     Dueling: `Q = V + A - mean(A)` (Wang et al. 2016, "Dueling Network Architectures", arXiv:1511.06581, equation 9).
 
@@ -29,7 +29,7 @@ class QNetwork(Network):
         dueling: two heads.
 
     Raises:
-        ConfigError: the actions are not discrete, or a space or setting that a tower cannot serve.
+        ConfigError: the actions are not discrete, or a space or setting that is not supported.
     """
 
     def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
@@ -38,26 +38,26 @@ class QNetwork(Network):
         config = spec.network_config()
         if config["use_lstm"]:
             raise ConfigError("DQN has no recurrent networks: leave use_lstm out of model_config")
-        self._tower = Encoder(spec.observation_space, config)
+        self._encoder = Encoder(spec.observation_space, config)
         self._dueling = dueling
         actions = int(spec.action_space.n)
         heads = {"value.out": 1, "advantage.out": actions} if dueling else {"q.out": actions}
         self.parameters = (
-            *self._tower.parameters("encoder"),
+            *self._encoder.parameters("encoder"),
             *[
                 parameter
                 for head, width in heads.items()
-                for parameter in layer_parameters(head, (self._tower.width, width), VALUE_GAIN)
+                for parameter in layer_parameters(head, (self._encoder.width, width), VALUE_GAIN)
             ],
         )
-        self.acts_in_numpy = not self._tower.filters
+        self.acts_in_numpy = not self._encoder.filters
 
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
         """Columns `QF_PREDS` and `ACTION_DIST_INPUTS`, the same values [B, actions]: the mode is the best action."""
-        x = self._tower.prepare(ops, batch[Columns.OBS])
-        features = self._tower.features(ops, weights, "encoder", x)
+        x = self._encoder.prepare(ops, batch[Columns.OBS])
+        features = self._encoder.features(ops, weights, "encoder", x)
         values = self._values(ops, weights, features)
         return {QF_PREDS: values, Columns.ACTION_DIST_INPUTS: values}
 

@@ -1,4 +1,4 @@
-"""The setting `conv_filters`: which convolutions there are, and what sizes they leave. Knows no layers."""
+"""The setting `conv_filters`: the convolutions of an encoder, and the sizes of their outputs."""
 
 from typing import Any
 
@@ -8,16 +8,25 @@ import numpy as np
 from plugrad.errors import ConfigError
 
 IMAGE_FILTERS = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
-"""Filters of images of `SMALLEST_IMAGE` and more, where `conv_filters` says nothing: (out channels, kernel, stride)."""
+"""The filters of images where `conv_filters` is None."""
 SMALLEST_IMAGE = 20
+"""Height and width from which on observations count as images."""
 Filters = tuple[tuple[int, int, int], ...]
+"""`((out channels, kernel, stride), ...)`."""
 
 
 def conv_filters(filters: Any, shape: tuple[int, ...]) -> Filters:
-    """The setting `conv_filters` for observations of this shape, checked; None chooses.
+    """The filters that a setting means for observations of a shape.
+
+    Args:
+        filters: the setting: `[[out channels, kernel, stride], ...]`, or None for the default.
+        shape: of one observation.
+
+    Returns:
+        The filters; empty for no convolutions.
 
     Raises:
-        ConfigError: it is no list of such filters.
+        ConfigError: the setting is no list of filters.
     """
     if filters is None:
         image = shape if not channels_first(shape) else (*shape[1:], shape[0])
@@ -33,20 +42,27 @@ def conv_filters(filters: Any, shape: tuple[int, ...]) -> Filters:
 def channels_first(shape: tuple[int, ...]) -> bool:
     """Whether observations of this shape are images [channels, height, width], such as stacked frames [4, 84, 84].
 
-    Height and width are then `SMALLEST_IMAGE` or more; read as [height, width, channels], one of them is not.
+    They are if the last two lengths are `SMALLEST_IMAGE` or more, and the first two are not.
     """
     return len(shape) == 3 and min(shape[:2]) < SMALLEST_IMAGE <= min(shape[1:])
 
 
 def is_image(space: gym.Space[Any] | None) -> bool:
-    """Whether it is a Box of bytes with three axes or more, or with two of `SMALLEST_IMAGE` and more."""
+    """Whether a space is a uint8 Box with three axes or more, or with two axes of `SMALLEST_IMAGE` or more."""
     if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
         return False
     return len(space.shape) > 2 or (len(space.shape) == 2 and min(space.shape) >= SMALLEST_IMAGE)
 
 
 def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]]:
-    """The shape of the observation and of what each convolution makes of it: one more than there are filters.
+    """The shapes of an observation and of each convolution's output.
+
+    Args:
+        shape: of one observation: [height, width, channels] if there are filters.
+        filters: the filters.
+
+    Returns:
+        `shape`, then [height, width, channels] after each filter.
 
     Raises:
         ConfigError: the observation is no image, or a kernel does not fit.
@@ -65,8 +81,8 @@ def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]
 
 
 def _is_filter(found: Any) -> bool:
-    return isinstance(found, list | tuple) and len(found) == 3 and all(map(_counts, found))
-
-
-def _counts(number: Any) -> bool:
-    return isinstance(number, int) and number > 0
+    return (
+        isinstance(found, list | tuple)
+        and len(found) == 3
+        and all(isinstance(each, int) and each > 0 for each in found)
+    )

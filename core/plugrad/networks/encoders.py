@@ -1,7 +1,4 @@
-"""Towers: hidden layers from observations to features, chosen by an observation space and `model_config`.
-
-Convolutions, if there are filters, and dense layers on top. Knows no actions, values or frameworks.
-"""
+"""Encoder: the hidden layers from observations to features, convolutions first and dense layers after them."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -27,23 +24,27 @@ from plugrad.types import Tensor
 
 
 class Encoder:
-    """One design of hidden layers, which a network may use several times under different names.
+    """Hidden layers for an observation space; a network may use one encoder under several names, each with weights.
+
+    Observations of a Box are cast to float32, uint8 ones also scaled to [0, 1]; Discrete and MultiDiscrete ones become
+    one-hot.
 
     Args:
         space: of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary.
-        config: all keys of `model_config`.
+        config: a complete `model_config`; of it `fcnet_hiddens`, `fcnet_activation`, `conv_filters` and
+            `conv_activation` are read. See `plugrad.module_spec.MODEL_CONFIG`.
 
     Attributes:
         filters: (out channels, kernel, stride) of each convolution; empty for none.
         width: number of features.
 
     Raises:
-        ConfigError: for spaces or settings that it cannot serve.
+        ConfigError: the space or a setting is not supported.
     """
 
     def __init__(self, space: gym.Space[Any] | None, config: Mapping[str, Any]) -> None:
-        self._shape = _shape(space)
-        self._choices = _choices(space)
+        self._shape = _input_shape(space)
+        self._one_hot_sizes = _one_hot_sizes(space)
         self._scale = _scale(space)
         self.filters = conv_filters(config["conv_filters"], self._shape)
         self._channels_first = channels_first(self._shape)
@@ -58,7 +59,7 @@ class Encoder:
             _refuse_image(self._shape)
 
     def parameters(self, name: str) -> list[Parameter]:
-        """`<name>.conv.<i>.*`, then `<name>.<i>.*`."""
+        """The parameters under a name: `<name>.conv.<i>.*`, then `<name>.<i>.*`."""
         convolutions = [
             (f"{name}.conv.{n}", (kernel, kernel, self._maps[n][-1], outputs))
             for n, (outputs, kernel, _) in enumerate(self.filters)
@@ -71,12 +72,22 @@ class Encoder:
         ]
 
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
-        """Observations as float32 for the first layer: one-hot or scaled, flat unless there are convolutions."""
-        if isinstance(self._choices, int):
-            return ops.one_hot(obs, self._choices)
-        if self._choices:
-            return ops.concat([ops.one_hot(obs[..., n], each) for n, each in enumerate(self._choices)], -1)
-        x = ops.cast(obs, "float32")  # integers are good observations of a Box
+        """Convert observations for the first layer.
+
+        Args:
+            ops: tensor functions.
+            obs: [B, ...] or [B, T, ...], of the space.
+
+        Returns:
+            float32: one-hot, or scaled; flat [..., inputs] unless there are convolutions.
+        """
+        if isinstance(self._one_hot_sizes, int):
+            return ops.one_hot(obs, self._one_hot_sizes)
+        if self._one_hot_sizes:
+            return ops.concat(
+                [ops.one_hot(obs[..., n], each) for n, each in enumerate(self._one_hot_sizes)], -1
+            )
+        x = ops.cast(obs, "float32")  # observations of a Box may be integers
         if self._scale is not None:
             x = x * self._scale
         if self.filters or len(self._shape) == 1:
@@ -84,7 +95,17 @@ class Encoder:
         return reshape_inner(ops, x, len(self._shape), (prod(self._shape),))
 
     def features(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-        """[..., width] of prepared observations."""
+        """Compute the features of prepared observations.
+
+        Args:
+            ops: tensor functions.
+            weights: `{parameter name: tensor}`.
+            name: the name that the parameters stand under.
+            x: what `prepare` returned.
+
+        Returns:
+            float32 [..., width].
+        """
         if self.filters:
             x = self._convolve(ops, weights, name, x)
         activate = ACTIVATIONS[self._activation](ops)
@@ -95,7 +116,7 @@ class Encoder:
     def _convolve(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self._conv_activation](ops)
         leading = ops.shape(x)[:-3]
-        x = ops.reshape(x, (-1, *self._shape))  # sequences are images one after the other
+        x = ops.reshape(x, (-1, *self._shape))  # the images of a sequence are further rows
         if self._channels_first:
             x = ops.permute_dims(x, (0, 2, 3, 1))
         for n, (_, _, stride) in enumerate(self.filters):
@@ -104,8 +125,8 @@ class Encoder:
         return ops.reshape(x, (*rows, self._widths[0]))
 
 
-def _shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
-    """Of a prepared observation."""
+def _input_shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
+    """The shape of one prepared observation."""
     if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
         return tuple(space.shape)
     if isinstance(space, gym.spaces.Discrete):
@@ -130,15 +151,15 @@ def _refuse_image(shape: tuple[int, ...]) -> NoReturn:
     )
 
 
-def _choices(space: gym.Space[Any] | None) -> int | tuple[int, ...]:
-    """How many values an observation that becomes one-hot has, or each entry of it; empty where it stays as it is."""
+def _one_hot_sizes(space: gym.Space[Any] | None) -> int | tuple[int, ...]:
+    """The number of values of a Discrete space, or of each entry of a MultiDiscrete one; empty for other spaces."""
     if isinstance(space, gym.spaces.Discrete):
         return int(space.n)
     return tuple(map(int, space.nvec)) if isinstance(space, gym.spaces.MultiDiscrete) else ()
 
 
 def _scale(space: gym.Space[Any] | None) -> float | None:
-    """uint8 is divided by the highest bound of its space, 255 for images."""
+    """The factor of uint8 observations: 1 over the highest bound of the space, which is 255 for images."""
     if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8:
         return 1.0 / max(1, int(np.max(space.high)))
     return None

@@ -1,4 +1,4 @@
-"""Initial weights, drawn in numpy so that equal seeds give equal networks on every backend."""
+"""Initializers of weights, in numpy, so that equal seeds give equal networks on every backend."""
 
 from math import prod
 
@@ -8,11 +8,20 @@ from plugrad.types import Array
 
 
 def orthogonal(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> Array:
-    """A matrix [in, out] with orthonormal rows or columns, times `gain` (Saxe et al. 2014, arXiv:1312.6120).
+    """Draw a matrix with orthonormal rows or columns, times `gain`.
 
-    All dimensions of `shape` but the last count as inputs: a kernel [height, width, in, out] is such a matrix too.
-    Q of the QR decomposition of a Gaussian matrix; signs follow R's diagonal, so that Q is uniform over the
-    orthogonal group (Mezzadri 2007, arXiv:math-ph/0609050, section 5).
+    It is the Q of the QR decomposition of a Gaussian matrix, with the signs of R's diagonal, so that Q is uniform over
+    the orthogonal group. Sources: Saxe et al. 2014, arXiv:1312.6120 (the initializer); Mezzadri 2007,
+    arXiv:math-ph/0609050, section 5 (the signs).
+
+    Args:
+        rng: the source of randomness.
+        shape: (..., out). All dimensions but the last count as inputs, so that a kernel (height, width, in, out) is
+            drawn as a matrix (height * width * in, out).
+        gain: the factor.
+
+    Returns:
+        float32 of this shape.
     """
     rows, columns = prod(shape[:-1]), shape[-1]
     gaussian = rng.standard_normal((max(rows, columns), min(rows, columns)))
@@ -23,5 +32,14 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...], gain: float) ->
 
 
 def constant(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:
-    """An array full of one value; the generator is not used."""
+    """Make an array full of one value.
+
+    Args:
+        rng: not used.
+        shape: the array's shape.
+        value: the value.
+
+    Returns:
+        float32 of this shape.
+    """
     return np.full(shape, value, np.float32)

@@ -1,7 +1,7 @@
-"""A layer with a memory: the LSTM of the built-in networks, over ops. Knows no spaces, settings or columns.
+"""The LSTM of the built-in networks, over ops.
 
 Its parameters are `<name>.input_weight` (in, 4 cells), `<name>.recurrent_weight` (cells, 4 cells) and `<name>.bias`
-(4 cells); the columns of each are those of the input gate, the forget gate, the output gate and the candidate, in this
+(4 cells). The columns of each belong to the input gate, the forget gate, the output gate and the candidate, in this
 order.
 """
 
@@ -16,14 +16,26 @@ from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
 
 State: TypeAlias = tuple[Tensor, Tensor]
-"""`h`, what the layer put out last, and `c`, what its cells hold: [B, cells] each."""
+"""`(h, c)`: the last output and the cell state, [B, cells] each."""
 
 FORGET_BIAS = 1.0
-"""First bias of the forget gates: a new network remembers (Gers et al. 2000, section 4; Jozefowicz et al. 2015)."""
+"""Initial bias of the forget gates, so that a new network remembers.
+
+Source: Gers, Schmidhuber and Cummins 2000, doi:10.1162/089976600300015015, section 4.
+"""
 
 
 def lstm_parameters(name: str, inputs: int, cells: int) -> list[Parameter]:
-    """Orthogonal weights; biases 0, those of the forget gates `FORGET_BIAS`."""
+    """The parameters of an LSTM: orthogonal weights, biases 0, and `FORGET_BIAS` for the forget gates.
+
+    Args:
+        name: the layer's name.
+        inputs: number of inputs.
+        cells: number of cells.
+
+    Returns:
+        `input_weight`, `recurrent_weight` and `bias`.
+    """
     return [
         Parameter(f"{name}.input_weight", (inputs, 4 * cells), initializers.orthogonal, 1.0),
         Parameter(f"{name}.recurrent_weight", (cells, 4 * cells), initializers.orthogonal, 1.0),
@@ -32,7 +44,7 @@ def lstm_parameters(name: str, inputs: int, cells: int) -> list[Parameter]:
 
 
 def _forget_bias(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:
-    """The generator is not used."""
+    """The initializer of the bias."""
     cells = shape[0] // 4
     bias = np.zeros(shape, np.float32)
     bias[cells : 2 * cells] = value
@@ -40,13 +52,23 @@ def _forget_bias(rng: np.random.Generator, shape: tuple[int, ...], value: float)
 
 
 def lstm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, state: State) -> tuple[Tensor, State]:
-    """Go through sequences `x` [B, T, in] from `state`; returns the outputs [B, T, cells] and the last state.
+    """Apply an LSTM to sequences.
 
         i, f, o = sigmoid(x_t U + h W + b)      g = tanh(x_t U + h W + b)
         c = f c + i g                           h = o tanh(c)
 
     Sources: Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; the forget gate of Gers, Schmidhuber and
     Cummins 2000, doi:10.1162/089976600300015015, equations 3 to 8. There are no peepholes.
+
+    Args:
+        ops: tensor functions.
+        weights: `{parameter name: tensor}`.
+        name: the layer's name.
+        x: [B, T, in].
+        state: the state before the first step.
+
+    Returns:
+        The outputs [B, T, cells], and the state after the last step.
     """
     recurrent = weights[f"{name}.recurrent_weight"]
     cells = ops.shape(recurrent)[0]
