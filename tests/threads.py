@@ -19,7 +19,7 @@ def on_all(learners: Sequence[Learner], work: Callable[[Learner], Any], timeout_
             learner.collective.enter()
             return work(learner)
         except Exception as error:
-            learner.collective.give_up()
+            learner.collective.leave()
             return error
         finally:
             learner.collective.close()

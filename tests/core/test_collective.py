@@ -30,7 +30,7 @@ def together(kind, size, work, timeout_s=10):
             collective.enter()
             return work(collective)
         except Exception as error:
-            collective.give_up()
+            collective.leave()
             return error
         finally:
             collective.close()

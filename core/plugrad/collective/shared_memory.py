@@ -1,13 +1,13 @@
 """A collective in the memory that processes of one machine share.
 
-The memory is a mapped file that loses its name as soon as all have opened it, so that nothing stays behind whoever is
-killed. Each process has a counter and two slots of fixed size; longer arrays go in pieces. For its n-th piece a process
-fills slot n mod 2 and sets its counter to n; when all counters are at least n it adds up all slots. Two slots suffice:
-who writes piece n + 2 has seen all counters at n + 1, so all have read piece n. What a process brought stays there when
-it dies or gives up, so that either all of the others get a sum or none does.
+The memory is a mapped file that is unlinked as soon as all have opened it, so that no file is left behind a killed
+process. Each process has a counter and two slots of fixed size; longer arrays are sent in pieces. For its n-th piece a
+process fills slot n mod 2 and sets its counter to n; when all counters are at least n it adds up all slots. Two slots
+suffice: a process that writes piece n + 2 has seen all counters at n + 1, so all have read piece n. The values of a
+process stay there when it dies or leaves, so that either all of the others get a sum or none does.
 
-Who sees a counter must see what was written before it. Only processors that keep the order of stores and of loads
-promise that without a barrier, and Python has none: `keeps_order` says which, others use sockets.
+A process that sees a counter must see what was written before it. Without a memory barrier, which Python does not have,
+only processors that keep the order of stores and loads guarantee that (`keeps_store_order`); others use sockets.
 """
 
 import mmap
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.collective.protocol import Address, Collective, gave_up
+from plugrad.collective.base import Address, Collective, left_error
 from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
@@ -28,26 +28,37 @@ ORDERED = ("x86_64", "amd64", "i386", "i686")
 """Machines, as `platform.machine()` names them, whose processors keep the order of stores, and of loads (TSO)."""
 SLOT_BYTES = 1 << 18
 """Pieces of this size are still in the processors' caches when they are added up."""
-_LINE, _GAVE_UP, _WHOLE = 8, 1, 2
-"""Words of a cache line that is a process's own: its counter, whether it gave up, and for each of its slots how many
-values the array has that a piece there is of."""
+_LINE, _LEFT, _NUM_VALUES = 8, 1, 2
+"""Words in the cache line of a process, and offsets in it: 0 is its counter, `_LEFT` whether it left, `_NUM_VALUES`,
+for each of its slots, the size of the array that the piece there is of."""
 _SPIN_S, _NAP_S, _LONGEST_NAP_S = 1e-4, 5e-5, 2e-3
 
 
-def keeps_order(machine: str) -> bool:
-    """Whether processes of such a machine may share memory; on arm64, for instance, they may not."""
+def keeps_store_order(machine: str) -> bool:
+    """Whether the processors of a machine keep the order of stores: x86 does, arm64 does not."""
     return machine.lower() in ORDERED
 
 
-def path_of(name: str) -> str:
-    """Where a file of this name would be: in memory where the system has a folder for that."""
+def shared_file_path(name: str) -> str:
+    """The path of a shared file: in /dev/shm where that exists."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
     return os.path.join(folder, f"plugrad-{name}")
 
 
-def make_file(size: int, name: str) -> str:
-    """Make the file for `size` processes; returns its path."""
-    path = path_of(name)
+def create_shared_file(size: int, name: str) -> str:
+    """Create the file that `size` processes share.
+
+    Args:
+        size: number of processes.
+        name: of the file.
+
+    Returns:
+        Its path.
+
+    Raises:
+        CollectiveError: there is not enough memory.
+    """
+    path = shared_file_path(name)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         if hasattr(
@@ -69,17 +80,17 @@ def _bytes(size: int) -> int:
 
 
 class SharedMemory(Collective):
-    """See the module."""
+    """A collective in shared memory; see the module."""
 
     def __init__(self, address: Address, rank: int, hosted: Any) -> None:
         super().__init__(rank, address.size)
         self._path = Path(address.place)
-        self._map = _mapped(address)
+        self._map = _open_map(address)
         words = memoryview(self._map).cast("q")
         self._lines = [words[n * _LINE : (n + 1) * _LINE] for n in range(self.size)]
         first = _bytes(self.size) - 2 * self.size * SLOT_BYTES
         data = np.frombuffer(self._map, np.uint8, offset=first)
-        self._parts = lru_cache(maxsize=16)(partial(_parts, data.reshape(2, self.size, SLOT_BYTES)))
+        self._parts = lru_cache(maxsize=16)(partial(_slot_views, data.reshape(2, self.size, SLOT_BYTES)))
         self._count = 0
 
     def enter(self) -> None:
@@ -90,15 +101,15 @@ class SharedMemory(Collective):
             if self.rank == 0:
                 self._path.unlink(missing_ok=True)
 
-    def give_up(self) -> None:
+    def leave(self) -> None:
         """See `Collective`."""
         if self._lines:
-            self._lines[self.rank][_GAVE_UP] = 1
-        self.abort("this learner gave up")
+            self._lines[self.rank][_LEFT] = 1
+        self.abort("this learner left the exchange")
 
     def close(self) -> None:
         """See `Collective`."""
-        self.give_up()
+        self.leave()
         self._lines = []  # the memory goes with the last array that looks into it
         self._parts.cache_clear()
 
@@ -115,13 +126,13 @@ class SharedMemory(Collective):
         slot = self._count % 2
         parts, line = self._parts(slot, piece.dtype, piece.size), self._lines[self.rank]
         parts[self.rank][:] = piece
-        line[_WHOLE + slot] = whole
+        line[_NUM_VALUES + slot] = whole
         line[0] = self._count  # the last store, which others see last: see ORDERED
         self._wait()
         for rank, other in enumerate(self._lines):
-            if other[_WHOLE + slot] != whole:
+            if other[_NUM_VALUES + slot] != whole:
                 raise CollectiveError(
-                    f"learner {rank} brought {other[_WHOLE + slot]} values to the exchange, "
+                    f"learner {rank} brought {other[_NUM_VALUES + slot]} values to the exchange, "
                     f"learner {self.rank} {whole}: they do not compute the same thing",
                     rank=rank,
                 )
@@ -133,8 +144,8 @@ class SharedMemory(Collective):
         begun, deadline = monotonic(), self._deadline()
         for rank, line in enumerate(self._lines):
             while line[0] < self._count:
-                if line[_GAVE_UP] and line[0] < self._count:  # read again: it may have come before it gave up
-                    raise gave_up(rank)
+                if line[_LEFT] and line[0] < self._count:  # read again: it may have come before it left
+                    raise left_error(rank)
                 self._check(deadline, rank)
                 _pause(monotonic() - begun)
 
@@ -150,12 +161,12 @@ def _pause(waited: float) -> None:
         sleep(min(max(_NAP_S, waited / 20), _LONGEST_NAP_S))
 
 
-def _parts(slots: Array, slot: int, dtype: np.dtype[Any], size: int) -> list[Array]:
-    """What the processes brought into one of their slots, in the order of their ranks."""
+def _slot_views(slots: Array, slot: int, dtype: np.dtype[Any], size: int) -> list[Array]:
+    """The values in one slot of each process, in the order of ranks."""
     return [each[: size * dtype.itemsize].view(dtype) for each in slots[slot]]
 
 
-def _mapped(address: Address) -> mmap.mmap:
+def _open_map(address: Address) -> mmap.mmap:
     try:
         descriptor = os.open(address.place, os.O_RDWR | os.O_NOFOLLOW)
     except OSError as error:

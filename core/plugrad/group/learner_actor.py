@@ -170,7 +170,7 @@ class LearnerActor:
         """A failed exchange may come as the framework's error: the collective knows better."""
         if self._collective is not None:
             known = self._collective.failure
-            self._collective.give_up()
+            self._collective.leave()
             if known is not None and str(known) in str(error):
                 error = known.with_traceback(error.__traceback__)
         return failure_of(error, self._rank, self._committed + 1)

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any
 
 from plugrad.collective import SHARED_MEMORY, SOCKETS
-from plugrad.collective.shared_memory import path_of
+from plugrad.collective.shared_memory import shared_file_path
 from plugrad.errors import LearnerGroupDeadError
 from plugrad.group.actors import Actor, LostActor, gather, gather_with_pings, kill_all, start_actors
 from plugrad.group.learner_actor import LearnerActor
@@ -168,7 +168,7 @@ class WorkerGroup:
         try:
             return self._meet(name)
         finally:
-            Path(path_of(name)).unlink(missing_ok=True)  # who made it may have died over it
+            Path(shared_file_path(name)).unlink(missing_ok=True)  # who made it may have died over it
 
     def _meet(self, name: str) -> list[LostActor]:
         address = None

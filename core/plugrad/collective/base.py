@@ -1,4 +1,4 @@
-"""What a collective is, and how waiting for the others ends."""
+"""`Collective`: all-reduce and barrier, with timeouts."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Address:
     Args:
         kind: "shared_memory" or "sockets".
         place: a file, or a host and a port.
-        size: how many processes.
-        key: that of the sockets' handshake.
+        size: number of processes.
+        key: secret of the sockets' handshake.
     """
 
     kind: str
@@ -33,11 +33,11 @@ class Collective(ABC):
 
     Args:
         rank: of this process, from 0.
-        size: how many processes.
+        size: number of processes.
 
     Attributes:
-        timeout_s: how long `all_reduce` waits for the others.
-        failure: why it is done for, once it is.
+        timeout_s: seconds that `all_reduce` waits for the other processes.
+        failure: the first error, which every later call raises; None while there is none.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -47,13 +47,16 @@ class Collective(ABC):
         self.failure: PlugradError | None = None
 
     def all_reduce(self, values: Array) -> Array:
-        """The sum over all processes, added in the order of their ranks: all get the same bits. `values` stays.
+        """The sum over all processes, added in the order of ranks, so that all get the same bits.
 
         Args:
-            values: an array of floats, of the same shape and dtype in all processes.
+            values: floats, of the same shape and dtype in all processes; not changed.
+
+        Returns:
+            A new array of the same shape and dtype.
 
         Raises:
-            CollectiveError: another process left, gave up or brought another number of values.
+            CollectiveError: another process left or brought another number of values.
             LearnerTimeoutError: one did not come in `timeout_s`.
         """
         if self.failure is None:
@@ -68,20 +71,20 @@ class Collective(ABC):
         self.all_reduce(np.zeros(1))
 
     def abort(self, reason: str) -> None:
-        """Let this process stop waiting; may be called from another thread."""
+        """Make this process stop waiting, with a `CollectiveError`; may be called from another thread."""
         self.failure = self.failure or CollectiveError(reason)
 
     @abstractmethod
     def enter(self) -> None:
-        """Come together with the others: in all processes at once, before anything else. Raises as `all_reduce`."""
+        """Connect to the other processes: the first call in each of them. Raises as `all_reduce`."""
 
     @abstractmethod
-    def give_up(self) -> None:
-        """Tell the others not to wait for this process any more."""
+    def leave(self) -> None:
+        """Abort, and tell the other processes not to wait for this one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of memory and sockets."""
+        """Leave, and free memory and sockets."""
 
     @abstractmethod
     def _sum(self, values: Array) -> Array: ...
@@ -90,7 +93,7 @@ class Collective(ABC):
         return monotonic() + self.timeout_s
 
     def _check(self, deadline: float, missing: int) -> None:
-        """Called again and again while waiting for process `missing`."""
+        """Raise if waiting for process `missing` has to end; called again and again meanwhile."""
         if self.failure is not None:
             raise self.failure
         if monotonic() > deadline:
@@ -101,6 +104,6 @@ class Collective(ABC):
             )
 
 
-def gave_up(rank: int) -> CollectiveError:
-    """The error where another process gave up."""
+def left_error(rank: int) -> CollectiveError:
+    """The error that says that another process left."""
     return CollectiveError(f"learner {rank} left the exchange", rank=rank)
