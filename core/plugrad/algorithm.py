@@ -108,7 +108,7 @@ class Algorithm:
         return self._act(observations, state, explore=False)
 
     def _act(self, observations: Array, state: Any, **settings: Any) -> Mapping[str, Any]:
-        learner = self._acting.up_to_date()
+        learner = self._acting.get_synced()
         return learner.compute_actions(observations, module_id=self._module_id, state=state, **settings)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
@@ -124,7 +124,7 @@ class Algorithm:
             UnknownModuleError: there is no such module.
         """
         return make_policy(
-            self._acting.up_to_date,
+            self._acting.get_synced,
             module_id,
             env_observation_space=self._env_observation_space,
             normalizer=self._normalizer,
@@ -341,7 +341,7 @@ class Algorithm:
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
             self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
-            self._acting.restored(acted)
+            self._acting.reset(acted)
         self.iteration = iteration
 
     def _take(self, config: Any) -> None:

@@ -10,9 +10,10 @@ from typing import Any, Self
 from plugrad.algorithm import Algorithm
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.group import LearnerGroup, build_learner_group
+from plugrad.group import LearnerGroup
 from plugrad.hooks.registry import algorithm_of, get_algorithm
 from plugrad.learner import Learner, build_learner
+from plugrad.learner.build import with_spaces
 from plugrad.types import ModuleID
 
 
@@ -57,9 +58,18 @@ class AlgorithmConfig(Config):
         spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None,
         rl_module_spec: Any = None,
     ) -> LearnerGroup:
-        """A LearnerGroup; arguments as in `build_learner`, and a module spec in place of the config's."""
+        """A LearnerGroup.
+
+        Args:
+            env: an environment, or what `.environment()` takes, to read the spaces from.
+            spaces: `{module_id: (observation space, action space)}` instead.
+            rl_module_spec: in place of the config's.
+
+        Returns:
+            The group; its learners are built.
+        """
         self.validate()
-        return build_learner_group(self, env=env, spaces=spaces, rl_module_spec=rl_module_spec)
+        return LearnerGroup(config=with_spaces(self, env, spaces), module_spec=rl_module_spec)
 
     def build_algo(self) -> Algorithm:
         """An Algorithm: samples `env`, trains, evaluates, saves."""

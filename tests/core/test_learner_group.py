@@ -190,7 +190,7 @@ def test_a_full_queue_raises():
     futures = [requests.submit(gate.update(number)) for number in range(2)]
     with pytest.raises(QueueFullError, match="2 updates are in flight"):
         requests.submit(gate.update(2))
-    assert requests.stats() == {"submitted": 2, "applied": 0, "failed": 0, "dropped": 0, "in_flight": 2}
+    assert requests.get_stats() == {"submitted": 2, "applied": 0, "failed": 0, "dropped": 0, "in_flight": 2}
     with pytest.raises(LearnerTimeoutError):
         futures[0].result(timeout=0.01)
     gate.open.set()
@@ -209,7 +209,7 @@ def test_a_full_queue_drops_only_what_it_was_told_to(on_full, dropped):
     assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Dropped)] == dropped
     assert "more than 2" in outcomes[dropped[0]].reason
     assert gate.done == [n for n in range(4) if n not in dropped]
-    assert closes(requests.stats())
+    assert closes(requests.get_stats())
     requests.close()
 
 
@@ -230,7 +230,7 @@ def test_calls_wait_for_what_was_submitted_before_them():
     assert requests.run(lambda: list(gate.done)) == [0, 2]
     with pytest.raises(ValueError, match="-1"):
         futures[1].result()
-    assert requests.stats() == {"submitted": 3, "applied": 2, "failed": 1, "dropped": 0, "in_flight": 0}
+    assert requests.get_stats() == {"submitted": 3, "applied": 2, "failed": 1, "dropped": 0, "in_flight": 0}
     requests.close()
 
 
@@ -249,7 +249,7 @@ def test_closing_fails_what_waits():
         future.result(10)
     with pytest.raises(LearnerGroupDeadError):
         requests.run(list)
-    assert requests.stats()["failed"] == 1
+    assert requests.get_stats()["failed"] == 1
 
 
 @given(
@@ -268,11 +268,11 @@ def test_the_ledger_closes_whatever_happens(steps, on_full):
             futures.append(requests.submit(gate.update(number if step == "good" else -1)))
         except QueueFullError:
             refused += 1
-        assert closes(requests.stats())
+        assert closes(requests.get_stats())
     requests.run(list)
     assert gate.done == sorted(gate.done)
     states = [each.state for each in futures]
-    stats = requests.stats()
+    stats = requests.get_stats()
     assert stats == {
         "submitted": len(futures),
         "in_flight": 0,

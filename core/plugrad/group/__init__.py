@@ -1,9 +1,9 @@
-"""One front for one learner in this process or for many in others."""
+"""LearnerGroup: one learner in this process or many in Ray actors, with one interface."""
 
 from plugrad.deprecation import renamed_names
 from plugrad.group.futures import Dropped, UpdateFuture
-from plugrad.group.learner_group import LearnerGroup, build_learner_group
+from plugrad.group.learner_group import LearnerGroup
 
-__all__ = ["Dropped", "LearnerGroup", "UpdateFuture", "build_learner_group"]
+__all__ = ["Dropped", "LearnerGroup", "UpdateFuture"]
 
 __getattr__ = renamed_names(__name__, {"Ticket": ("UpdateFuture", UpdateFuture)})

@@ -23,13 +23,11 @@ class LostActor:
         rank: its rank.
         died: whether it is dead; else it did not answer in time.
         reason: what happened.
-        phase: what it was called for.
     """
 
     rank: int
     died: bool
     reason: str
-    phase: str = ""
 
     def __str__(self) -> str:
         return f"learner {self.rank} {self.reason}"

@@ -1,4 +1,4 @@
-"""What becomes of a submitted update: exactly one outcome per future, and counts that add up. Knows no learner."""
+"""Futures of submitted updates, and counters of their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ State: TypeAlias = Literal["in_flight", "applied", "failed", "dropped"]
 
 @dataclass(frozen=True)
 class Dropped:
-    """The outcome of an update that was never run, because `on_full` says so.
+    """The outcome of an update that was not run because the queue was full; see the setting `on_full`.
 
     Args:
         reason: in words.
@@ -24,10 +24,10 @@ class Dropped:
 
 
 class UpdateFuture:
-    """A claim on the outcome of one submitted update.
+    """The outcome of one submitted update: results, an error or `Dropped`, exactly one of them.
 
     Args:
-        number: counts the group's submissions, from 1.
+        number: of the submission in its group, from 1.
     """
 
     def __init__(self, number: int) -> None:
@@ -41,7 +41,7 @@ class UpdateFuture:
 
     @property
     def state(self) -> State:
-        """What has become of it so far."""
+        """ "in_flight", "applied", "failed" or "dropped"."""
         return self._state
 
     @property
@@ -50,13 +50,16 @@ class UpdateFuture:
         return self._state != "in_flight"
 
     def result(self, timeout: float | None = None) -> Results | Dropped:
-        """The results of the update, one dict per learner, or `Dropped(reason)`.
+        """Wait for the outcome.
 
         Args:
             timeout: seconds to wait at most; None: until there is an outcome.
 
+        Returns:
+            The results of the update, one dict per learner, or `Dropped(reason)`.
+
         Raises:
-            LearnerTimeoutError: there is none yet; the update goes on.
+            LearnerTimeoutError: there is no outcome yet; the update goes on.
             Exception: what the update raised.
         """
         with self._changed:
@@ -69,8 +72,13 @@ class UpdateFuture:
         assert self._outcome is not None
         return self._outcome
 
-    def settle(self, state: State, outcome: Results | Dropped | BaseException) -> None:
-        """Give the outcome, once."""
+    def set_outcome(self, state: State, outcome: Results | Dropped | BaseException) -> None:
+        """Set the outcome, once.
+
+        Args:
+            state: "applied", "failed" or "dropped".
+            outcome: of that state.
+        """
         with self._changed:
             assert not self.done, f"{self!r} has an outcome already"
             self._state, self._outcome = state, outcome
@@ -78,30 +86,38 @@ class UpdateFuture:
 
 
 class UpdateCounters:
-    """Counts of the futures of one group; those without an outcome are kept and counted, not subtracted."""
+    """Counts the futures of one group by state, and keeps those that are in flight."""
 
     def __init__(self) -> None:
         self._submitted = 0
-        self._counts: dict[State, int] = {"applied": 0, "failed": 0, "dropped": 0}
-        self._open: list[UpdateFuture] = []
+        self._counts: dict[str, int] = {"applied": 0, "failed": 0, "dropped": 0}
+        self._in_flight: list[UpdateFuture] = []
 
-    def open(self) -> UpdateFuture:
-        """A new future."""
+    def new_future(self) -> UpdateFuture:
+        """Make and count the future of a new submission."""
         self._submitted += 1
-        self._open.append(UpdateFuture(self._submitted))
-        return self._open[-1]
+        self._in_flight.append(UpdateFuture(self._submitted))
+        return self._in_flight[-1]
 
-    def settle(self, future: UpdateFuture, state: State, outcome: Results | Dropped | BaseException) -> None:
-        """Give a future its outcome."""
-        future.settle(state, outcome)
-        self._open.remove(future)
+    def set_outcome(
+        self, future: UpdateFuture, state: State, outcome: Results | Dropped | BaseException
+    ) -> None:
+        """Set and count the outcome of a future.
+
+        Args:
+            future: one that is in flight.
+            state: "applied", "failed" or "dropped".
+            outcome: of that state.
+        """
+        future.set_outcome(state, outcome)
+        self._in_flight.remove(future)
         self._counts[state] += 1
 
     @property
     def in_flight(self) -> Sequence[UpdateFuture]:
         """The futures without an outcome, oldest first."""
-        return tuple(self._open)
+        return tuple(self._in_flight)
 
-    def stats(self) -> dict[str, int]:
-        """`submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
-        return {"submitted": self._submitted, "in_flight": len(self._open), **dict(self._counts.items())}
+    def get_stats(self) -> dict[str, int]:
+        """The counts; `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
+        return {"submitted": self._submitted, "in_flight": len(self._in_flight), **self._counts}

@@ -1,7 +1,7 @@
-"""`LearnerActor`: one learner of a group in a process of its own. Knows no Ray: what runs it is not its business.
+"""`LearnerActor`: one learner of a group in a process of its own.
 
-Nothing that it is asked for makes it die: an exception is an answer. It loads its backend itself, after it has set its
-threads.
+Nothing that it is called for ends it: an exception is an answer. It imports its backend itself, after it has set the
+number of threads.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.collective import Address, Collective, host, join
-from plugrad.group.messages import Failure, Reply, failure_of
+from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.learner import Learner, build_learner
 from plugrad.learner.snapshot import digest
 
@@ -25,12 +25,12 @@ THREAD_VARIABLES = (
 
 
 class LearnerActor:
-    """See the module.
+    """The class of the actors that `WorkerGroup` starts.
 
     Args:
-        rank: its place in the group, until it joins another.
+        rank: in the group, until `join` gives another.
         num_threads: how many threads one operation of the framework may use.
-        search_path: where the user's classes can be imported from: the driver's `sys.path`.
+        search_path: the driver's `sys.path`, from which the user's classes are imported.
     """
 
     def __init__(self, rank: int, num_threads: int, search_path: list[str]) -> None:
@@ -51,22 +51,42 @@ class LearnerActor:
         return self._reply(build)
 
     def host(self, kind: str, size: int, name: str) -> Reply:
-        """The address at which the group meets: rank 0's part of making a collective."""
+        """Host a collective, as rank 0; see `plugrad.collective.host`.
 
-        def open_place() -> Any:
+        Args:
+            kind: "shared_memory" or "sockets".
+            size: number of learners.
+            name: of the shared file.
+
+        Returns:
+            A reply with the address.
+        """
+
+        def host_collective() -> Address:
             address, self._hosted = host(kind, size, name)
             return address
 
-        return self._reply(open_place)
+        return self._reply(host_collective)
 
     def join(self, address: Address | None, rank: int, timeout_s: float) -> Reply:
-        """Meet the others; None: this learner is alone."""
+        """Leave the present collective and join another.
+
+        Args:
+            address: from `host`; None: this learner is alone.
+            rank: its new rank.
+            timeout_s: seconds to wait for the other learners.
+
+        Returns:
+            A reply without a value.
+        """
         self._rank = rank
         was_alone = self._collective is None
-        self._leave()
+        if self._collective is not None:
+            self._collective.close()
+        self._collective = None
 
-        def join_group() -> None:
-            learner = self._built()
+        def join_collective() -> None:
+            learner = self._built_learner()
             if address is not None:
                 self._collective = join(address, rank, timeout_s, self._hosted)
                 self._hosted = None
@@ -75,76 +95,67 @@ class LearnerActor:
             if was_alone != (address is None):
                 learner.forget_programs()  # those of a learner alone exchange nothing
 
-        return self._reply(join_group)
+        return self._reply(join_collective)
 
-    def _leave(self) -> None:
-        if self._collective is not None:
-            self._collective.close()
-        self._collective = None
-
-    def run(
+    def call(
         self,
         number: int | None,
         timeout_s: float,
         method: str,
-        given: Any,
+        args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        several: bool,
     ) -> Reply:
         """Call a method of the learner.
 
         Args:
-            number: of this change, if it is one; it is committed when all have done it.
-            timeout_s: how long to wait for other learners.
+            number: of this change, if it is one; it is committed when the method returns.
+            timeout_s: seconds to wait for other learners.
             method: name of the method.
-            given: its argument, or a tuple of its arguments.
+            args: its positional arguments.
             kwargs: its named arguments.
-            several: whether `given` is a tuple.
+
+        Returns:
+            A reply with the method's value.
         """
         if self._collective is not None:
             self._collective.timeout_s = timeout_s
 
         def call() -> Any:
-            args = given if several else (given,)
-            value = getattr(self._built(), method)(*args, **kwargs)
+            value = getattr(self._built_learner(), method)(*args, **kwargs)
             self._committed = self._committed if number is None else number
             return value
 
         return self._reply(call)
 
-    def prepare(self, episodes: Any) -> tuple[Reply, Any]:
-        """Run the connectors, once for all learners: `(reply, batch)`."""
+    def run_connectors(self, args: tuple[Any]) -> tuple[Reply, tuple[Any]]:
+        """Run the learner connectors on episodes, once for all learners; returns a reply and `(batch,)`."""
         columns: dict[str, Any] = {}
-
-        def connect() -> None:
-            columns.update(self._built().run_connectors(episodes))
-
-        reply = self._reply(connect)
-        return reply, columns
+        reply = self._reply(lambda: columns.update(self._built_learner().run_connectors(*args)))
+        return reply, (columns,)
 
     def abort(self, reason: str) -> None:
         """Stop waiting for other learners; called from another thread."""
         if self._collective is not None:
             self._collective.abort(reason)
 
-    def look(self) -> Reply:
-        """How far it is."""
+    def get_status(self) -> Reply:
+        """A reply without a value, for what every reply says."""
         return self._reply(lambda: None)
 
-    def give(self) -> Any:
-        """Everything that makes another learner equal to this one."""
+    def get_sync_state(self) -> Any:
+        """Everything that makes another learner equal to this one: pickled config, state, last committed change."""
         import cloudpickle  # Ray brings it
 
-        learner = self._built()
+        learner = self._built_learner()
         return cloudpickle.dumps(learner.config), learner.get_state(), self._committed
 
-    def adopt(self, given: Any) -> Reply:
-        """Become equal to the learner that gave it."""
+    def set_sync_state(self, sync_state: tuple[bytes, dict[str, Any], int]) -> Reply:
+        """Become equal to the learner whose `get_sync_state` this is."""
 
         def become() -> None:
-            pickled_config, state, committed = given
+            pickled_config, state, committed = sync_state
             config = pickle.loads(pickled_config)
-            learner = self._built()
+            learner = self._built_learner()
             if set(state["rl_module"]) != set(learner.module):
                 learner = self._learner = build_learner(config)
                 learner.collective = self._collective
@@ -154,7 +165,7 @@ class LearnerActor:
 
         return self._reply(become)
 
-    def _built(self) -> Learner:
+    def _built_learner(self) -> Learner:
         assert self._learner is not None
         return self._learner
 
@@ -162,15 +173,15 @@ class LearnerActor:
         try:
             value, failure = work(), None
         except Exception as error:
-            value, failure = None, self._failure_of(error)
+            value, failure = None, self._make_failure(error)
         state = "" if self._learner is None else digest(self._learner)
         return Reply(self._rank, self._committed, state, value, failure)
 
-    def _failure_of(self, error: Exception) -> Failure:
-        """A failed exchange may come as the framework's error: the collective knows better."""
+    def _make_failure(self, error: Exception) -> Failure:
+        """Leave the collective. A failed exchange may be raised as the framework's error: send the original one."""
         if self._collective is not None:
-            known = self._collective.failure
+            original = self._collective.failure
             self._collective.leave()
-            if known is not None and str(known) in str(error):
-                error = known.with_traceback(error.__traceback__)
-        return failure_of(error, self._rank, self._committed + 1)
+            if original is not None and str(original) in str(error):
+                error = original.with_traceback(error.__traceback__)
+        return make_failure(error, self._rank, self._committed + 1)

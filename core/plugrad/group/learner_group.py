@@ -1,24 +1,22 @@
-"""`LearnerGroup`: one front for one learner in this process or for many in others.
+"""`LearnerGroup`: one learner in this process, or many in Ray actors, with one interface.
 
-Knows learners through `plugrad.group.learners`, no framework; Ray is imported only for `num_learners >= 1`.
+Ray is imported only for `num_learners >= 1`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import takewhile
 from os.path import abspath
-from types import TracebackType
 from typing import Any, Self
 
 from plugrad.deprecation import Adaptable, adaptable
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
 from plugrad.group.futures import Dropped, Results, UpdateFuture
-from plugrad.group.learners import Learners, LocalLearner
+from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
 from plugrad.learner import checkpointing
-from plugrad.learner.build import Spaces, with_spaces
 from plugrad.learner.checkpointing import Hyperparameters
 from plugrad.learner.expected_weights import expecting_weights
 from plugrad.learner.policies import make_policy, warn_without_statistics
@@ -32,35 +30,49 @@ STATE_AFTER_UPDATE = "_rl_module_state_after_update"
 
 
 class LearnerGroup(Adaptable):
-    """The learners of a config: with `num_learners=0` one in this process, else so many Ray actors.
+    """Trains with one learner in this process (`num_learners=0`) or with several in Ray actors.
+
+    Each learner computes its share of a batch; gradients, losses and metrics are reduced over all of them, so that
+    results do not depend on the number of learners. Every method that changes the learners changes all of them, or
+    raises and changes none. A group is a context manager, which shuts it down.
+
+    ```python
+    with config.learners(num_learners=2).build_learner_group(spaces=spaces) as group:
+        results = group.update(batch)
+    ```
 
     Args:
         config: an `AlgorithmConfig`.
-        module_spec: in place of the config's.
+        module_spec: instead of the config's `rl_module_spec`.
 
     Raises:
-        ConfigError: the settings cannot be built.
+        ConfigError: the settings cannot be used.
+        MissingFrameworkError: Ray, or the framework of the backend, is not installed.
+        LearnerTimeoutError: the learners were not built in `build_timeout_s`.
     """
 
     @adaptable
     def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
-        self._learners: Learners = _learners(config)
-        self._requests = _requests(config, self._learners)
+        self._requests = RequestQueue()
+        self._learners: LocalLearner | RemoteLearners
+        if config.num_learners:
+            self._learners = RemoteLearners(config)
+            limit = config.max_requests_in_flight_per_learner
+            self._requests = BackgroundRequestQueue(limit, config.on_full)
+        else:
+            self._learners = LocalLearner(config)
         self._unread: list[UpdateFuture] = []
-        self._is_shut_down = False
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.shutdown()
 
     def __len__(self) -> int:
-        """The number of learners that do the work."""
+        """The number of learners; 1 for a local one."""
         return len(self._learners)
 
     @property
@@ -70,12 +82,12 @@ class LearnerGroup(Adaptable):
 
     @property
     def is_local(self) -> bool:
-        """Whether the learner lives in this process."""
+        """Whether the learner is in this process."""
         return not self.is_remote
 
     @property
     def is_remote(self) -> bool:
-        """Whether learners live in other processes."""
+        """Whether the learners are in other processes."""
         return self._learners.is_remote
 
     # --- update -------------------------------------------------------------------------------------------------
@@ -91,31 +103,35 @@ class LearnerGroup(Adaptable):
         return_state: bool = False,
         **settings: Any,
     ) -> Results:
-        """Train on a batch or on episodes: arguments, minibatches and numbers are those of one `Learner.update`.
+        """Train on a batch or on episodes, with the numbers of one `Learner.update`.
 
         Args:
-            batch: as in `Learner.update`; the learners share its rows.
-            episodes: instead.
-            timesteps: as in `Learner.update`.
-            async_update: do not wait: return the results of earlier such calls that are done. A local learner
-                runs the call at once and returns its results with the next.
-            return_state: the modules' state after the update, under "_rl_module_state_after_update" in the first dict.
-            **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch`, `num_total_minibatches`.
+            batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}`.
+            episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s instead of a batch.
+            timesteps: counters for the schedules, such as `{"num_env_steps_sampled_lifetime": 4000}`.
+            async_update: do not wait. The call returns the results of earlier such calls that are done. A local learner
+                runs the update at once and returns its results with the next call.
+            return_state: add the modules' state after the update to the first result dict, under
+                `"_rl_module_state_after_update"`.
+            **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch` and `num_total_minibatches`, as in
+                `Learner.update`.
 
         Returns:
-            One result dict per learner, each with the numbers of the whole batch; with `async_update` those of
-            every earlier call that is done, `[]` if there is none.
+            One result dict `{module_id: {name: float or array}}` per learner, each with the numbers of the whole batch.
+            With `async_update` the dicts of all earlier calls that are done, `[]` if there is none.
 
         Raises:
-            Exception: what a learner raised, with its rank; with `async_update` what an earlier call raised,
-                before this batch is taken.
-            QueueFullError: `on_full="raise"` and too many calls are in flight.
+            Exception: what a learner raised, with its rank. With `async_update`, what an earlier call raised; then
+                this batch is not taken.
+            LearnerGroupDeadError: learners died and cannot be replaced, or the group was shut down.
+            LearnerTimeoutError: learners do not answer and cannot be replaced.
+            QueueFullError: `async_update`, `on_full="raise"`, and too many updates are in flight.
         """
         settings["timesteps"] = timesteps
         work = partial(self._update, batch, episodes, settings, return_state)
         if not async_update:
             return self._requests.run(work)
-        done = self._done()
+        done = self._done_futures()
         self._unread.append(self._requests.submit(work))
         del self._unread[: len(done)]  # only now: a batch that is refused takes no results with it
         outcomes = [future.result() for future in done]
@@ -130,30 +146,35 @@ class LearnerGroup(Adaptable):
         return_state: bool = False,
         **settings: Any,
     ) -> UpdateFuture:
-        """An `update` that is not waited for: updates run in the order of submission, and each has one outcome.
+        """Submit an update without waiting. Updates run in the order of submission.
 
-        Args: as `update`.
+        Args:
+            batch, episodes, timesteps, return_state, **settings: as in `update`.
+
+        Returns:
+            A future, whose `result(timeout)` is what `update` returns, an error that it raises, or `Dropped`.
 
         Raises:
-            QueueFullError: `on_full="raise"` and too many are in flight.
+            QueueFullError: `on_full="raise"` and too many updates are in flight.
+            LearnerGroupDeadError: the group was shut down.
         """
         settings["timesteps"] = timesteps
         return self._requests.submit(partial(self._update, batch, episodes, settings, return_state))
 
     def get_stats(self) -> dict[str, int]:
-        """The counters of `submit` and `async_update`: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
-        return self._requests.stats()
+        """Counts of submitted updates: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
+        return self._requests.get_stats()
 
     def _update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any], return_state: bool
     ) -> Results:
         results = self._learners.update(batch, episodes, settings)
         if return_state:
-            results[0][STATE_AFTER_UPDATE] = self._learners.one("get_state", COMPONENT_RL_MODULE)
+            results[0][STATE_AFTER_UPDATE] = self._learners.call_one("get_state", COMPONENT_RL_MODULE)
         return results
 
-    def _done(self) -> list[UpdateFuture]:
-        """The first futures, as far as they are done and did not fail; if the very first failed, its error."""
+    def _done_futures(self) -> list[UpdateFuture]:
+        """The oldest unread futures up to the first that is in flight or failed; raises if the oldest failed."""
         done = list(takewhile(lambda future: future.state in ("applied", "dropped"), self._unread))
         if not done and self._unread and self._unread[0].state == "failed":
             self._unread.pop(0).result()
@@ -163,57 +184,84 @@ class LearnerGroup(Adaptable):
 
     @property
     def weights_version(self) -> int:
-        """Another number after each call that may have changed the learners: update, set_state, add_module, ...
-
-        Who acts with a copy of the weights fetches them again when it has changed; `acting_learner` does so.
-        """
+        """A number that changes after each call that may have changed the learners: then copies of weights are old."""
         return self._learners.version
 
     @cached_property
     def acting_learner(self) -> ActingLearner:
-        """Acts in this process with the present weights: the local learner, or a copy that follows the remote ones."""
-        return ActingLearner(self)
+        """Acts in this process with the present weights: the local learner, or a copy of the remote ones."""
+        return ActingLearner(self._learners, self.get_versioned_state)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """`Learner.get_policy`, always with the weights that the learners have when `predict` is called."""
+        """A policy that always acts with the present weights: see `Learner.get_policy`."""
         warn_without_statistics(self.config)
-        return make_policy(self.acting_learner.up_to_date, module_id)
+        return make_policy(self.acting_learner.get_synced, module_id)
 
     def get_versioned_state(self, *components: str) -> tuple[int, dict[str, Any]]:
-        """`(weights_version, one learner's state as of that version)`; it does not wait for submitted updates.
+        """The state of one learner and its version; submitted updates that have not begun are not waited for.
 
         Args:
-            components: as in `Learner.get_state`; none: all.
+            *components: as in `Learner.get_state`; none: all.
+
+        Returns:
+            `(weights_version, state)`.
         """
-
-        def work() -> tuple[int, dict[str, Any]]:
-            version = self._learners.version
-            return version, self._learners.one("get_state", components or None)
-
-        return self._requests.run(work, next_in_line=True)
+        return self._requests.run(
+            lambda: (self._learners.version, self._learners.call_one("get_state", components or None)),
+            next_in_line=True,
+        )
 
     # --- learners and modules -----------------------------------------------------------------------------------
 
     def foreach_learner(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """`[func(learner, *args, **kwargs)]` in rank order; the error of any learner is raised with its rank."""
-        return self._requests.run(lambda: self._learners.each("apply", func, *args, **kwargs))
+        """Call `func(learner, *args, **kwargs)` on each learner.
+
+        Args:
+            func: a function of a learner; with remote learners it is pickled.
+            *args, **kwargs: its further arguments.
+
+        Returns:
+            Its values in rank order. What it raises on a learner is raised here, with the rank.
+        """
+        return self._requests.run(lambda: self._learners.call_each("apply", func, *args, **kwargs))
 
     def add_module(
         self, *, module_id: ModuleID, module_spec: RLModuleSpec, **settings: Any
     ) -> MultiRLModuleSpec:
-        """`Learner.add_module` on all learners, or an error and on none."""
-        spec: MultiRLModuleSpec = self._change(
-            "add_module", module_id=module_id, module_spec=module_spec, **settings
-        )
-        return spec
+        """Add a module with its optimizers to all learners, or raise and to none.
+
+        Args:
+            module_id: not taken yet.
+            module_spec: what it leaves open comes from the algorithm and the config.
+            **settings: `config_overrides` and `new_should_module_be_updated`, as in `Learner.add_module`.
+
+        Returns:
+            The spec of all modules.
+
+        Raises:
+            ConfigError: the id, the spec or a setting cannot be used.
+        """
+        settings |= {"module_id": module_id, "module_spec": module_spec}
+        return self._change("add_module", **settings)  # type: ignore[no-any-return]
 
     def remove_module(self, module_id: ModuleID, **settings: Any) -> MultiRLModuleSpec:
-        """`Learner.remove_module` on all learners, or an error and on none."""
-        spec: MultiRLModuleSpec = self._change("remove_module", module_id, **settings)
-        return spec
+        """Remove a module with its optimizers from all learners, or raise and from none.
+
+        Args:
+            module_id: which one; not the last.
+            **settings: `new_should_module_be_updated`, as in `Learner.remove_module`.
+
+        Returns:
+            The spec of the modules that are left.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+            ConfigError: it is the last one, or a setting cannot be used.
+        """
+        return self._change("remove_module", module_id, **settings)  # type: ignore[no-any-return]
 
     def _change(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._requests.run(lambda: self._learners.change(method, *args, **kwargs))[0]
+        return self._requests.run(lambda: self._learners.call_all(method, *args, **kwargs))[0]
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -223,18 +271,25 @@ class LearnerGroup(Adaptable):
         *,
         not_components: str | Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """One learner's state under "learner"; all are equal. Components as in `Learner.get_state`."""
+        """The state of one learner; all are equal.
+
+        Args:
+            components: as in `Learner.get_state`, such as `"rl_module"`; None: all.
+            not_components: left out.
+
+        Returns:
+            `{"learner": state}`, nested dicts of numpy copies and plain values.
+
+        Raises:
+            ConfigError: there is no such component.
+        """
         state = self._requests.run(
-            lambda: self._learners.one("get_state", components, not_components=not_components)
+            lambda: self._learners.call_one("get_state", components, not_components=not_components)
         )
         return {COMPONENT_LEARNER: state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set every learner's state to `state["learner"]`, or raise and set none.
-
-        Raises:
-            RestoreMismatchError: it does not fit.
-        """
+        """Set the state of every learner to `state["learner"]`, or raise `RestoreMismatchError` and set none."""
         if COMPONENT_LEARNER not in state:
             raise RestoreMismatchError(
                 f"a group's state is under {COMPONENT_LEARNER!r}, as get_state() gives it; found: {list(state)}. "
@@ -243,13 +298,13 @@ class LearnerGroup(Adaptable):
         self._change("set_state", state[COMPONENT_LEARNER])
 
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
-        """Weights of all modules or of those named.
+        """Copies of the weights of some modules, or of all: `{module_id: {parameter name: array}}`.
 
         Raises:
-            UnknownModuleError: one that is named is not there.
+            UnknownModuleError: there is no such module.
         """
         weights: dict[ModuleID, dict[str, Array]] = self._requests.run(
-            lambda: self._learners.one("get_weights")
+            lambda: self._learners.call_one("get_weights")
         )
         for module_id in module_ids or ():
             if module_id not in weights:
@@ -257,14 +312,25 @@ class LearnerGroup(Adaptable):
         return weights if module_ids is None else {module_id: weights[module_id] for module_id in module_ids}
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Set every learner's weights, or raise and set none."""
+        """Set weights of `get_weights` in every learner, or raise `RestoreMismatchError` and set none."""
         self._change("set_weights", weights)
 
     # --- disk ---------------------------------------------------------------------------------------------------
 
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
-        """One learner writes; the checkpoint is a Learner's and opens in a single Learner too."""
-        self._requests.run(lambda: self._learners.one("save_to_path", abspath(path), keep=keep))
+        """Write a checkpoint by one learner; a group of any size and a single `Learner` open it.
+
+        Args:
+            path: a directory, made if it is missing.
+            keep: how many saves to keep in it.
+
+        Returns:
+            `path`.
+
+        Raises:
+            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+        """
+        self._requests.run(lambda: self._learners.call_one("save_to_path", abspath(path), keep=keep))
         return str(path)
 
     def restore_from_path(
@@ -274,9 +340,18 @@ class LearnerGroup(Adaptable):
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
     ) -> None:
-        """Every learner takes over the checkpoint of a group or of a single Learner, or an error and none does.
+        """Restore every learner from a checkpoint of a group or a single Learner, or raise and restore none.
 
-        Arguments as in `Learner.restore_from_path`.
+        Args:
+            path: a checkpoint directory or one of its saves.
+            component: such as `"rl_module"` or `"rl_module/p0"`; None: all.
+            hyperparameters: which settings of training are used afterwards: those of the `"checkpoint"`, or those of
+                this group's `"config"`.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            ConfigError: it has no such component.
+            RestoreMismatchError: it does not fit.
         """
         self._change("restore_from_path", abspath(path), component=component, hyperparameters=hyperparameters)
 
@@ -284,18 +359,25 @@ class LearnerGroup(Adaptable):
     def from_checkpoint(
         cls, path: checkpointing.StrPath, *, backend: str | None = None, num_learners: int | None = None
     ) -> "LearnerGroup":
-        """A group with the config and state of a checkpoint of a group or of a single Learner.
+        """Build a group with the config and state of a checkpoint of a group or a single Learner.
 
         Args:
             path: a checkpoint directory or one of its saves.
-            backend: another than the one that saved it.
-            num_learners: another number than the config's.
+            backend: instead of the backend that saved it.
+            num_learners: instead of the config's.
+
+        Returns:
+            The group, with the checkpoint's state.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            RestoreMismatchError: its state does not fit its config.
         """
         checkpoint = checkpointing.load(path, kind="learner")
         check_whole(checkpoint.state, checkpoint.path)
         with checkpointing.saying_what_does_not_fit(checkpoint):
             config = checkpointing.config_of(checkpoint, backend=backend, given=["env"])
-            config = config.environment(None)  # it makes none: the spaces are in the config
+            config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
             with expecting_weights(checkpoint.state):
                 group = cls(config=config)
@@ -307,28 +389,7 @@ class LearnerGroup(Adaptable):
         return group
 
     def shutdown(self) -> None:
-        """Stop the learners; what waits has failed. Calling it again does nothing."""
-        if not self._is_shut_down:
-            self._is_shut_down = True
+        """Shut the learners down; updates in flight fail. Calling it again does nothing."""
+        if not self._requests.closed:
             self._requests.close()
             self._learners.shutdown()
-
-
-def _learners(config: Any) -> Learners:
-    return RemoteLearners(config) if config.num_learners else LocalLearner(config)
-
-
-def _requests(config: Any, learners: Learners) -> RequestQueue:
-    if learners.is_remote:
-        return BackgroundRequestQueue(config.max_requests_in_flight_per_learner, config.on_full)
-    return RequestQueue()
-
-
-def build_learner_group(
-    config: Any,
-    env: Any = None,
-    spaces: Spaces | None = None,
-    rl_module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
-) -> LearnerGroup:
-    """What `config.build_learner_group()` calls; arguments as `build_learner`."""
-    return LearnerGroup(config=with_spaces(config, env, spaces), module_spec=rl_module_spec)

@@ -1,7 +1,7 @@
-"""What a remote learner answers: a value or an error, and always how far it is and what state it is in.
+"""What a remote learner answers: a value or an error, and always its progress and the digest of its state.
 
-Errors of the user's code travel as values, so that they keep their type and no actor is harmed by them; the notes on
-them say where they were raised. Knows no Ray.
+Errors of the user's code are sent as values, so that they keep their type and the actor goes on. Notes tell where
+they were raised.
 """
 
 import pickle
@@ -18,14 +18,14 @@ from plugrad.learner import Learner
 
 @dataclass(frozen=True)
 class Reply:
-    """One learner's answer.
+    """The answer of one learner.
 
     Args:
-        rank: whose.
-        committed: number of the last change that it has taken over.
+        rank: of the learner.
+        committed: number of the last change that it has applied.
         digest: of its state.
         value: the answer, if there is no failure.
-        failure: instead of an answer.
+        failure: instead of a value.
     """
 
     rank: int
@@ -40,10 +40,17 @@ Replies: TypeAlias = dict[int, Reply]
 
 
 def raise_failures(replies: Mapping[int, Reply]) -> None:
-    """Raise the error of the first that has one of its own, if any has; else what it says of another."""
+    """Raise the error of the first learner that failed by itself, else an error that only follows from another's.
+
+    Args:
+        replies: by rank.
+
+    Raises:
+        Exception: of a learner; nothing is raised if none failed.
+    """
     failures = [reply.failure for reply in replies.values() if reply.failure is not None]
     if failures:
-        raise min(failures, key=lambda failure: failure.echo).error()
+        raise min(failures, key=lambda failure: failure.level).error()
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,14 @@ class Failure:
         summary: its class and message.
         where: rank, hook, module and line, as far as they are known.
         trace: the traceback as text.
-        echo: 0 for an error of its own, 1 for a learner that came too late for another, 2 for one that left.
+        level: 0 for an error of the learner's own, 1 where another came too late, 2 where another left.
     """
 
     pickled: bytes | None
     summary: str
     where: dict[str, Any]
     trace: str
-    echo: int
+    level: int
 
     def error(self) -> Exception:
         """The exception as it was, with a note that says where, and the attributes `rank`, `hook` and `module_id`."""
@@ -84,18 +91,27 @@ def _try_to_set(error: Any, name: str, value: Any) -> None:
         return
 
 
-def failure_of(error: Exception, rank: int, change: int | None) -> Failure:
-    """What to send of an exception that was just caught."""
+def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
+    """The `Failure` of an exception that was just caught.
+
+    Args:
+        error: the exception.
+        rank: of the learner that raised it.
+        change: number of the change that it was busy with, or None.
+
+    Returns:
+        What to send.
+    """
     return Failure(
-        _pickled(error),
+        _pickle(error),
         f"{type(error).__name__}: {error}",
-        {"rank": rank, "change": change, **_place(error.__traceback__)},
+        {"rank": rank, "change": change, **_locate(error.__traceback__)},
         "".join(traceback.format_exception(error)),
         2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
     )
 
 
-def _pickled(error: Exception) -> bytes | None:
+def _pickle(error: Exception) -> bytes | None:
     import cloudpickle  # Ray brings it
 
     try:
@@ -106,7 +122,7 @@ def _pickled(error: Exception) -> bytes | None:
     return pickled
 
 
-def _place(trace: TracebackType | None) -> dict[str, Any]:
+def _locate(trace: TracebackType | None) -> dict[str, Any]:
     """Hook, module and line of the innermost frames that tell them."""
     hooks = hook_methods(Learner)
     found: dict[str, Any] = {"hook": None, "module_id": None, "line": None}

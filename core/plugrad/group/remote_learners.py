@@ -1,9 +1,9 @@
-"""The learners of a group as Ray actors: asked all at once, held equal, and made whole again after a fault.
+"""`RemoteLearners`: the learners of a group as Ray actors, called all at once, kept equal, and restored after a fault.
 
-The driver is the arbiter. Every change has a number; a learner that has taken it over says so in every reply, with a
-digest of its state. An error of the user's code undoes the change everywhere and is raised here. A learner that died or
-is stuck is replaced, the one that is furthest gives its state to all others, and the change is done again unless that
-one had done it already: no update is lost, none is applied twice.
+The driver numbers every change. A learner that has applied it says so in every reply, with a digest of its state. An
+error of the user's code undoes the change on all learners and is raised here. A learner that died or is stuck is
+replaced. The learner that has applied most changes gives its state to the others, and the change is repeated if that
+learner had not applied it. So no update is lost and none is applied twice.
 """
 
 import logging
@@ -26,13 +26,13 @@ log = logging.getLogger("plugrad")
 
 
 class RemoteLearners:
-    """See the module.
+    """`config.num_learners` learners in Ray actors, equal in everything but their rank.
 
     Args:
         config: an `AlgorithmConfig` with spaces or an environment.
 
     Attributes:
-        version: see `Learners`.
+        version: a number that changes after each call that may have changed the learners' state.
 
     Raises:
         Exception: what building a learner raised.
@@ -51,7 +51,7 @@ class RemoteLearners:
         self.version = 0
         self._restarts_left: int = config.max_restarts
         self._compiled: set[Any] = set()
-        self._dead: PlugradError | None = None
+        self._error: PlugradError | None = None
         try:
             self._build()
         except BaseException:
@@ -63,134 +63,169 @@ class RemoteLearners:
 
     @property
     def config(self) -> Any:
-        """See `Learners`."""
+        """The learners' config; it follows modules that are added and removed."""
         return self._workers.config
 
-    # --- what a group asks for ----------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------
 
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """See `Learners`."""
+        """Call `Learner.update` on all learners, as `call_all`.
+
+        Args:
+            batch: to train on, or None.
+            episodes: instead of a batch, or None; learner 0 runs the connectors.
+            settings: the other arguments.
+
+        Returns:
+            The results of each learner in rank order.
+
+        Raises:
+            Exception: as `call_all`.
+        """
         if (batch is None) == (episodes is None):
-            return self.change("update", batch, episodes=episodes, **settings)  # a learner says it better
-        with self._changing():
-            return self._update(batch, episodes, settings)
+            return self.call_all(
+                "update", batch, episodes=episodes, **settings
+            )  # the learners raise the error
+        with self._count_change():
+            return self._update(batch if episodes is None else episodes, settings, episodes is not None)
 
-    def _update(
-        self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        key = compile_key(batch if episodes is None else episodes, settings)
+    def _update(self, data: Any, settings: Mapping[str, Any], is_episodes: bool) -> list[dict[str, Any]]:
+        key = compile_key(data, settings)
 
-        def patience() -> float:  # a learner that is restarted over this update has to compile it
+        def timeout_s() -> float:  # a learner that is restarted meanwhile has to compile the update
             return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
 
-        given = put(self._workers.ray, batch if episodes is None else episodes)
-        payload = (lambda: given) if episodes is None else (lambda: self._batch_of(given, patience()))
-        results = self._all("update", payload, settings, patience, several=False)
+        args = put(self._workers.ray, (data,))
+        make_args = (lambda: self._run_connectors(args, timeout_s())) if is_episodes else (lambda: args)
+        results = self._apply("update", make_args, settings, timeout_s)
         self._compiled.add(key)
         return results
 
-    def change(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """See `Learners`."""
+    def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a method that changes the state: it takes effect exactly once on all learners, or on none.
+
+        Args:
+            method: of `Learner`.
+            *args, **kwargs: its arguments.
+
+        Returns:
+            Its values in rank order.
+
+        Raises:
+            Exception: what a learner raised.
+            LearnerGroupDeadError: learners died and cannot be replaced.
+            LearnerTimeoutError: likewise, where they do not answer.
+        """
         given = put(self._workers.ray, args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
-        with self._changing():
-            values = self._all(method, lambda: given, kwargs, lambda: timeout_s, several=True)
-            self._workers.config = self.one("apply", _config_of)
+        with self._count_change():
+            values = self._apply(method, lambda: given, kwargs, lambda: timeout_s)
+            self._workers.config = self.call_one("apply", _get_config)
         if method.endswith("_module"):
             self._compiled.clear()
         return values
 
-    def each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """See `Learners`. On learners that met a fault meanwhile the method may run again."""
-        with self._changing():  # what the method does is not known
-            return self._each(method, args, kwargs)
+    def call_each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a method on each learner; after a fault it may run again on some.
 
-    def _each(self, method: str, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-        replies: Replies = {}
-        self._check_alive()
-        while missing := [rank for rank in self._workers.ranks if rank not in replies]:
-            new, lost = self._run(None, method, args, kwargs, missing)
-            replies |= new
-            self._recover(lost)
-            if lost and self.config.on_failure == "shrink":
-                replies = {}  # those that are left have other ranks now
-        raise_failures(replies)
-        return [replies[rank].value for rank in sorted(replies)]
+        Args:
+            method: of `Learner`.
+            *args, **kwargs: its arguments.
 
-    def one(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """See `Learners`. Also a group that has lost learners for good can be asked, while one is left."""
+        Returns:
+            Its values in rank order.
+
+        Raises:
+            Exception: as `call_all`.
+        """
+        with self._count_change():  # it is not known what the method changes
+            replies: Replies = {}
+            self._check_alive()
+            while missing := [rank for rank in self._workers.ranks if rank not in replies]:
+                new, lost = self._workers.call_learners(method, args, kwargs, ranks=missing)
+                replies |= new
+                self._recover(lost)
+                if lost and self.config.on_failure == "shrink":
+                    replies = {}  # the remaining learners have other ranks now
+            raise_failures(replies)
+            return [replies[rank].value for rank in sorted(replies)]
+
+    def call_one(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method on one learner, also in a group that failed for good but has a learner left.
+
+        Args:
+            method: of `Learner`.
+            *args, **kwargs: its arguments.
+
+        Returns:
+            Its value.
+
+        Raises:
+            Exception: as `call_all`.
+        """
         while True:
             if not self._workers.synced:
                 self._check_alive()
             first = self._workers.synced[0]
-            replies, lost = self._run(None, method, args, kwargs, [first])
+            replies, lost = self._workers.call_learners(method, args, kwargs, ranks=[first])
             if not lost:
                 raise_failures(replies)
                 return replies[first].value
             self._recover(lost)
 
     def shutdown(self) -> None:
-        """See `Learners`."""
-        self._dead = self._dead or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
+        """End the actors; calling it again does nothing."""
+        self._error = self._error or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
         if len(self._workers):
-            self._workers.end()
+            self._workers.shutdown()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """After it, who follows the weights fetches them again; also after an error, which may have come late."""
+    def _count_change(self) -> Iterator[None]:
+        """Change `version` afterwards, also after an error, since it may have come late."""
         try:
             yield
         finally:
             self.version += 1
 
-    def _run(
-        self, number: int | None, method: str, args: Any, kwargs: Mapping[str, Any], ranks: list[int]
-    ) -> tuple[Replies, list[LostActor]]:
-        return self._workers.ask(
-            "run", number, self.config.timeout_s, method, args, kwargs, True, ranks=ranks
-        )
-
     # --- one change on all --------------------------------------------------------------------------------------
 
-    def _all(
+    def _apply(
         self,
         method: str,
-        payload: Callable[[], Any],
+        make_args: Callable[[], Any],
         kwargs: Mapping[str, Any],
-        patience: Callable[[], float],
-        *,
-        several: bool,
+        timeout_s: Callable[[], float],
     ) -> list[Any]:
-        """The answers of all learners to one change, which is done by all of them exactly once or by none."""
+        """Apply one change to all learners exactly once, or to none; returns the method's values."""
         self._last_number += 1
         number = self._last_number
         while True:
-            self._come_together()
-            given = payload()
-            if not self._workers.is_connected:  # a learner was lost over that
+            self._connect()
+            args = make_args()
+            if not self._workers.is_connected:  # a learner was lost meanwhile
                 continue
-            timeout_s = patience()
-            arguments = (number, timeout_s, method, given, kwargs, several)
-            replies, lost = self._workers.ask("run", *arguments, timeout_s=timeout_s)
+            replies, lost = self._workers.call_learners(
+                method, args, kwargs, number=number, timeout_s=timeout_s()
+            )
             if not lost:
-                return self._settled(number, method, replies)
+                return self._commit(number, method, replies)
             self._recover(lost)
             if self._committed == number:
-                return self._completed(replies, number)
+                return self._values_after_recovery(replies, number)
 
-    def _settled(self, number: int, method: str, replies: Replies) -> list[Any]:
-        """The answers of all, or the error of one: then the change is undone where it was done."""
+    def _commit(self, number: int, method: str, replies: Replies) -> list[Any]:
+        """The values of all learners; or the error of one, after the change is undone on those that applied it."""
         are_equal = len({reply.digest for reply in replies.values()}) == 1
         if any(reply.failure for reply in replies.values()):
             if not are_equal:
-                self._make_equal(next(rank for rank, reply in replies.items() if reply.committed < number))
+                self._sync_from(next(rank for rank, reply in replies.items() if reply.committed < number))
             raise_failures(replies)
         self._committed = number
         self._workers.digest = replies[0].digest
         if not are_equal:
-            self._make_equal(0)
+            self._sync_from(0)
             if method == "update":
                 raise CollectiveError(
                     "after this update the learners' states differ, and all have that of learner 0 now: an override "
@@ -198,35 +233,35 @@ class RemoteLearners:
                 )
         return [replies[rank].value for rank in sorted(replies)]
 
-    def _completed(self, replies: Replies, number: int) -> list[Any]:
-        """The answers to a change that only some could give: who was restarted has the state of who did it."""
+    def _values_after_recovery(self, replies: Replies, number: int) -> list[Any]:
+        """The values of a change that only some learners answered; the others have their state now."""
         good = {rank: reply for rank, reply in replies.items() if reply.committed == number}
         first = good[min(good)]
         return [good.get(rank, first).value for rank in self._workers.ranks]
 
-    def _batch_of(self, episodes: Any, timeout_s: float) -> Any:
-        """Reference to the batch that learner 0 makes of episodes."""
-        replies, lost, batch = self._workers.ask_for_batch(episodes, timeout_s)
+    def _run_connectors(self, args: Any, timeout_s: float) -> Any:
+        """Reference to `(batch,)`, which learner 0 makes of episodes."""
+        replies, lost, batch = self._workers.run_connectors(args, timeout_s)
         self._recover(lost)
         raise_failures(replies)
         if replies and replies[0].digest != self._workers.digest:
-            self._make_equal(0)  # a connector drew random numbers
+            self._sync_from(0)  # a connector drew random numbers
         return batch
 
-    # --- coming together, and faults ----------------------------------------------------------------------------
+    # --- building and recovering --------------------------------------------------------------------------------
 
     def _build(self) -> None:
         lost = self._workers.start(range(self.config.num_learners))
         if lost:
-            raise self._not_built(lost[0])
-        replies, lost = self._workers.ask("look")
+            raise self._build_error(lost[0])
+        replies, lost = self._workers.call("get_status")
         if not lost and len({reply.digest for reply in replies.values()}) > 1:
-            lost = self._workers.copy_from(0)  # a module that draws its own initial weights
+            lost = self._workers.sync_from(0)  # a module draws its own initial weights
         self._workers.digest = replies[0].digest if replies else ""
         self._recover(lost)
-        self._come_together()
+        self._connect()
 
-    def _not_built(self, lost: LostActor) -> PlugradError:
+    def _build_error(self, lost: LostActor) -> PlugradError:
         if lost.died:
             return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
         resources = self._workers.ray.available_resources().items()
@@ -240,36 +275,36 @@ class RemoteLearners:
             phase="build",
         )
 
-    def _come_together(self) -> None:
+    def _connect(self) -> None:
         while not self._workers.is_connected:
             self._check_alive()
             self._recover(self._workers.connect())
         self._check_alive()
 
-    def _make_equal(self, source: int) -> None:
-        self._recover(self._workers.copy_from(source))
+    def _sync_from(self, source: int) -> None:
+        self._recover(self._workers.sync_from(source))
 
     def _check_alive(self) -> None:
-        if self._dead is not None:
-            raise self._dead
+        if self._error is not None:
+            raise self._error
 
     def _recover(self, lost: Sequence[LostActor]) -> None:
-        """Make the group whole again, with the state of the survivor that is furthest; nothing if none is lost.
+        """Replace lost learners, and give all the state of the one that has applied most changes.
 
         Raises:
-            LearnerGroupDeadError: nobody survived, the budget is used up, or `on_failure="raise"`.
+            LearnerGroupDeadError: none is left, `max_restarts` are used up, or `on_failure="raise"`.
             LearnerTimeoutError: likewise, where learners are stuck and not dead.
         """
         while lost:
-            self._part_with(lost)
-            replies, lost = self._workers.ask("look")
+            self._remove(lost)
+            replies, lost = self._workers.call("get_status")
             if not lost:
                 source = min(self._workers.synced, key=lambda rank: (-replies[rank].committed, rank))
-                lost = self._fill_up(source)
+                lost = self._replace(source)
                 self._committed = replies[source].committed
                 self._workers.digest = replies[source].digest
 
-    def _part_with(self, lost: Sequence[LostActor]) -> None:
+    def _remove(self, lost: Sequence[LostActor]) -> None:
         self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
         for each in lost:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
@@ -277,34 +312,34 @@ class RemoteLearners:
         self._workers.abort(str(lost[0]))
         self._check_alive()  # a group that was shut down meanwhile stays so
         if self.config.on_failure == "raise":
-            self._die(lost[0], "on_failure='raise'")
+            self._fail(lost[0], "on_failure='raise'")
         if not self._workers.synced:
-            self._workers.end()
-            self._die(lost[0], "no other has its state: restore a checkpoint in a new group")
+            self._workers.shutdown()
+            self._fail(lost[0], "no other has its state: restore a checkpoint in a new group")
         if self.config.on_failure == "restart":
             self._restarts_left -= len(lost)
             if self._restarts_left < 0:
-                self._die(lost[0], f"max_restarts={self.config.max_restarts} are used up")
+                self._fail(lost[0], f"max_restarts={self.config.max_restarts} are used up")
 
-    def _fill_up(self, source: int) -> list[LostActor]:
-        """All places taken again, or fewer places, all with the state of `source`; returns who was lost over that."""
+    def _replace(self, source: int) -> list[LostActor]:
+        """Start new learners for missing ranks, or renumber, and sync from `source`; returns who is lost meanwhile."""
         if self.config.on_failure == "shrink":
             self._workers.renumber_ranks(source)
-            return self._workers.copy_from(0)
+            return self._workers.sync_from(0)
         missing = [rank for rank in range(self.config.num_learners) if rank not in self._workers.ranks]
         try:
-            return self._workers.start(missing) or self._workers.copy_from(source)
+            return self._workers.start(missing) or self._workers.sync_from(source)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            self._dead = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
+            self._error = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
             raise
 
-    def _die(self, lost: LostActor, why: str) -> NoReturn:
-        self._dead = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
+    def _fail(self, lost: LostActor, why: str) -> NoReturn:
+        self._error = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
         if lost.died:
-            raise self._dead
-        raise LearnerTimeoutError(str(self._dead), rank=lost.rank, phase=lost.phase)
+            raise self._error
+        raise LearnerTimeoutError(str(self._error), rank=lost.rank, phase="call")
 
 
-def _config_of(learner: LearnerProtocol) -> Any:
+def _get_config(learner: LearnerProtocol) -> Any:
     return learner.config

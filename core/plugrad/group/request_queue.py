@@ -1,66 +1,84 @@
-"""In which order a group's work is done, and what waits. Knows futures and functions, no learner.
-
-Everything that a group is asked for goes through here, so that what was asked first is done first.
-"""
+"""The order of a group's calls: they run one after the other, in the order in which they were made."""
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Condition, Thread
 from typing import Any, TypeVar
 
 from plugrad.errors import LearnerGroupDeadError, QueueFullError
 from plugrad.group.futures import Dropped, Results, UpdateCounters, UpdateFuture
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Update = Callable[[], Results]
 
 
 class RequestQueue:
-    """Work that is done at once, in the caller's thread: a local learner's."""
+    """Runs each call at once, in the caller's thread: the queue of a local learner.
+
+    Attributes:
+        closed: whether further calls are refused.
+    """
 
     def __init__(self) -> None:
-        self.counters = UpdateCounters()
-        self._closed = False
+        self._counters = UpdateCounters()
+        self.closed = False
 
-    def run(self, work: Callable[[], Answer], *, next_in_line: bool = False) -> Answer:
-        """Do it, and wait for it.
+    def run(self, work: Callable[[], T], *, next_in_line: bool = False) -> T:
+        """Run a function and wait for it.
 
         Args:
-            work: what to do.
-            next_in_line: before the submitted updates that have not begun; else after everything that was asked before.
+            work: the function.
+            next_in_line: run it before submitted updates that have not begun; else after all earlier calls.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            LearnerGroupDeadError: the queue is closed.
+            Exception: what it raises.
         """
         self._check_open()
         return work()
 
     def submit(self, update: Update) -> UpdateFuture:
-        """An update whose outcome the future will have."""
+        """Run an update; its outcome, also an error, is that of the future.
+
+        Raises:
+            LearnerGroupDeadError: the queue is closed.
+        """
         self._check_open()
-        future = self.counters.open()
-        try:
-            self.counters.settle(future, "applied", update())
-        except Exception as error:
-            self.counters.settle(future, "failed", error)
+        future = self._counters.new_future()
+        self._run_update(future, update)
         return future
 
-    def stats(self) -> dict[str, int]:
-        """The counters's counts."""
-        return self.counters.stats()
+    def get_stats(self) -> dict[str, int]:
+        """See `LearnerGroup.get_stats`."""
+        return self._counters.get_stats()
 
     def close(self) -> None:
-        """Let go of everything that waits."""
-        self._closed = True
+        """Refuse further calls."""
+        self.closed = True
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise _closed()
+        if self.closed:
+            raise _closed_error()
+
+    def _run_update(self, future: UpdateFuture, update: Update) -> None:
+        try:
+            results = update()
+        except Exception as error:
+            self._counters.set_outcome(future, "failed", error)
+        else:
+            self._counters.set_outcome(future, "applied", results)
 
 
 class BackgroundRequestQueue(RequestQueue):
-    """Work that one thread does in order, while the caller goes on.
+    """Runs calls in one thread, in order, while the caller of `submit` goes on.
 
     Args:
-        limit: so many submitted updates may be without an outcome.
-        on_full: what another one meets: "block", "raise", "drop_oldest" or "drop_newest".
+        limit: how many submitted updates may be in flight.
+        on_full: what happens to a further one: "block", "raise", "drop_oldest" or "drop_newest".
     """
 
     def __init__(self, limit: int, on_full: str) -> None:
@@ -72,115 +90,106 @@ class BackgroundRequestQueue(RequestQueue):
         self._thread = Thread(target=self._work, name="plugrad-learner-group", daemon=True)
         self._thread.start()
 
-    def run(self, work: Callable[[], Answer], *, next_in_line: bool = False) -> Answer:
+    def run(self, work: Callable[[], T], *, next_in_line: bool = False) -> T:
         """See `RequestQueue`."""
-        answer = _Answer(work)
+        answer: Future[T] = Future()
         with self._changed:
             self._check_open()
             put = self._waiting.appendleft if next_in_line else self._waiting.append
-            put((answer.find, None))
+            put((lambda: _run_into(answer, work), None))
             self._changed.notify_all()
-            self._changed.wait_for(lambda: answer.found or self._closed)
-        if not answer.found:
-            raise _closed()
-        value: Answer = answer.value()
-        return value
+            self._changed.wait_for(lambda: answer.done() or self.closed)
+        if not answer.done():
+            raise _closed_error()
+        return answer.result()
 
     def submit(self, update: Update) -> UpdateFuture:
         """See `RequestQueue`.
 
         Raises:
-            QueueFullError: `on_full="raise"` and there is no room.
+            LearnerGroupDeadError: the queue is closed.
+            QueueFullError: `on_full="raise"` and too many updates are in flight.
         """
         with self._changed:
             self._check_open()
-            if self._is_full() and self._on_full == "raise":
-                raise QueueFullError(
-                    f"{self._limit} updates are in flight and on_full='raise': take results first, or raise "
-                    "max_requests_in_flight_per_learner",
-                    limit=self._limit,
-                )
-            if self._is_full() and self._on_full == "block":
-                self._changed.wait_for(lambda: not self._is_full() or self._closed)
-                self._check_open()
-            if self._is_full() and self._on_full == "drop_oldest":
-                self._drop_oldest()
-            future = self.counters.open()
-            if len(self.counters.in_flight) > self._limit:
-                self.counters.settle(future, "dropped", Dropped(f"the newest of more than {self._limit}"))
+            if self._is_full():
+                self._make_room()
+            future = self._counters.new_future()
+            if len(self._counters.in_flight) > self._limit:
+                dropped = Dropped(f"the newest of more than {self._limit}")
+                self._counters.set_outcome(future, "dropped", dropped)
                 return future
-            self._waiting.append((lambda: self._update(future, update), future))
+            self._waiting.append((lambda: self._run_update(future, update), future))
             self._changed.notify_all()
             return future
 
-    def stats(self) -> dict[str, int]:
-        """See `RequestQueue`."""
+    def get_stats(self) -> dict[str, int]:
+        """See `LearnerGroup.get_stats`."""
         with self._changed:
-            return super().stats()
+            return super().get_stats()
 
     def close(self) -> None:
-        """Let go of everything that waits: its futures have failed."""
+        """Refuse further calls; futures in flight fail."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._waiting.clear()
-            for future in self.counters.in_flight:
-                self.counters.settle(future, "failed", _closed())
+            for future in self._counters.in_flight:
+                self._counters.set_outcome(future, "failed", _closed_error())
             self._changed.notify_all()
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                if self._closed:
+                self._changed.wait_for(lambda: self._waiting or self.closed)
+                if self.closed:
                     return
                 work, _ = self._waiting.popleft()
             work()
             with self._changed:
                 self._changed.notify_all()
 
-    def _update(self, future: UpdateFuture, update: Update) -> None:
-        answer = _Answer(update)
-        answer.find()
+    def _run_update(self, future: UpdateFuture, update: Update) -> None:
+        answer: Future[Results] = Future()
+        _run_into(answer, update)
         with self._changed:
             if future.done:  # closed meanwhile
                 return
-            if answer.error is None:
-                self.counters.settle(future, "applied", answer.value())
+            if error := answer.exception():
+                self._counters.set_outcome(future, "failed", error)
             else:
-                self.counters.settle(future, "failed", answer.error)
+                self._counters.set_outcome(future, "applied", answer.result())
 
     def _is_full(self) -> bool:
-        return len(self.counters.in_flight) >= self._limit
+        return len(self._counters.in_flight) >= self._limit
+
+    def _make_room(self) -> None:
+        if self._on_full == "raise":
+            raise QueueFullError(
+                f"{self._limit} updates are in flight and on_full='raise': take results first, or raise "
+                "max_requests_in_flight_per_learner",
+                limit=self._limit,
+            )
+        if self._on_full == "block":
+            self._changed.wait_for(lambda: not self._is_full() or self.closed)
+            self._check_open()
+        if self._on_full == "drop_oldest":
+            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         for place, (_, future) in enumerate(self._waiting):
             if future is not None:
                 del self._waiting[place]
-                self.counters.settle(future, "dropped", Dropped(f"the oldest of more than {self._limit}"))
+                dropped = Dropped(f"the oldest of more than {self._limit}")
+                self._counters.set_outcome(future, "dropped", dropped)
                 return
 
 
-class _Answer:
-    """What a function answers or raises, found in one thread and taken in another."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._value: Any = None
-        self.error: BaseException | None = None
-        self.found = False
-
-    def find(self) -> None:
-        try:
-            self._value = self._work()
-        except BaseException as error:
-            self.error = error
-        self.found = True
-
-    def value(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self._value
+def _run_into(answer: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        answer.set_result(work())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
-def _closed() -> LearnerGroupDeadError:
+def _closed_error() -> LearnerGroupDeadError:
     return LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")

@@ -1,0 +1,66 @@
+"""`LocalLearner`: the one learner of a group with `num_learners=0`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plugrad.learner import Learner, build_learner
+
+
+class LocalLearner:
+    """One learner in this process, with the interface of `RemoteLearners`.
+
+    Args:
+        config: an `AlgorithmConfig` with spaces.
+    """
+
+    is_remote = False
+
+    def __init__(self, config: Any) -> None:
+        self.learner: Learner = build_learner(config)
+        self._version, self._changes = 0, (0, [0])
+
+    @property
+    def config(self) -> Any:
+        """The learner's config; it follows modules that are added and removed."""
+        return self.learner.config
+
+    @property
+    def version(self) -> int:
+        """A number that changes after each call that may have changed the learner's state."""
+        changes = self.learner.weights_version, [each._num_loads for each in self.learner.module.values()]
+        if changes != self._changes:
+            self._changes = changes
+            self._version += 1
+        return self._version
+
+    def __len__(self) -> int:
+        return 1
+
+    def update(
+        self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Call `Learner.update`.
+
+        Args:
+            batch: to train on, or None.
+            episodes: instead of a batch, or None.
+            settings: the other arguments.
+
+        Returns:
+            A list with its results.
+        """
+        return [self.learner.update(batch, episodes=episodes, **settings)]
+
+    def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a method that changes the state; returns a list with its value."""
+        return [self.call_one(method, *args, **kwargs)]
+
+    call_each = call_all
+
+    def call_one(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method and return its value."""
+        return getattr(self.learner, method)(*args, **kwargs)
+
+    def shutdown(self) -> None:
+        """Shut the learner down; calling it again does nothing."""
+        self.learner.shutdown()
