@@ -1,8 +1,4 @@
-"""Episodes: what an env runner, or a simulator of your own, hands to a learner.
-
-A chunk of a longer episode is an episode that is neither terminated nor truncated. Knows arrays only:
-nothing of environments, networks or batches.
-"""
+"""Episodes: what an env runner, or a simulator of your own, gives to a learner."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,22 +13,33 @@ from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SingleAgentEpisode:
-    """The steps of one agent, in order.
+    """The T steps of one agent, or a chunk of a longer episode: then it is neither terminated nor truncated.
+
+    ```python
+    episode = SingleAgentEpisode(
+        observations=np.zeros((4, 2), np.float32),  # one more than there are actions
+        actions=np.array([0, 1, 0]),
+        rewards=np.ones(3, np.float32),
+        terminated=True,
+        extra_model_outputs={"action_logp": np.full(3, -0.7, np.float32)},
+    )
+    learner.update(episodes=[episode])
+    ```
 
     Args:
-        observations: `[T + 1, ...]`: what was acted on, and last what the last action led to, also when
-            the episode ended there (never the observation of the next reset).
+        observations: `[T + 1, ...]`: those that were acted on, and at the end the one that the last action led to, also
+            where the episode ended (never the first observation of the next episode).
         actions: `[T, ...]`.
         rewards: `[T]`.
-        terminated: the environment reached a terminal state: nothing follows, nothing is bootstrapped.
-        truncated: a limit cut the episode; its last observation still has a value.
+        terminated: whether the environment reached a terminal state, whose value is 0.
+        truncated: whether a limit ended the episode; the value of its last observation is bootstrapped.
         extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`. A stateful
-            module learns from the states: `state_in`, `{name: [T, ...]}`, in which each step was taken, or
-            `state_out`, which it left behind; kept as columns `state_in/<name>` (`plugrad.batch.recurrent_state`).
+            module needs `state_in`, `{name: [T, ...]}`, the state in which each step was taken, or `state_out`, the
+            state after it. They are kept as columns `state_in/<name>`.
         id_: the same for all chunks of one episode.
         module_id: the module that acted, and that learns from the steps.
 
-    Anything array-like is accepted and kept as an array without a copy where it is one already.
+    Array-likes are converted to arrays; arrays are kept without a copy.
 
     Raises:
         BatchError: the lengths do not fit each other.
@@ -72,7 +79,7 @@ class SingleAgentEpisode:
                 )
 
     def __len__(self) -> int:
-        """The number of steps."""
+        """The number of steps, T."""
         return len(self.actions)
 
     @property
@@ -87,7 +94,7 @@ class SingleAgentEpisode:
 
     @property
     def is_done(self) -> bool:
-        """Whether the episode ended here; if not, this is a chunk and the environment went on."""
+        """Whether the episode ended; if not, this is a chunk of a longer one."""
         return self.terminated or self.truncated
 
     def get_return(self) -> float:
@@ -103,12 +110,19 @@ def _length(values: Array) -> int:
 class MultiAgentEpisode:
     """The episodes of the agents of one environment.
 
+    ```python
+    episode = MultiAgentEpisode(
+        agent_episodes={"left": left, "right": right},  # SingleAgentEpisodes
+        agent_to_module={"left": "p0", "right": "p1"},
+    )
+    ```
+
     Args:
-        agent_episodes: `{agent id: episode}`; agents may have acted in different numbers of steps.
-        agent_to_module: `{agent id: module id}`, or a function of the agent id; an agent that the mapping
-            does not name keeps its episode's `module_id`.
-        env_steps: how often the environment was stepped; by default the longest agent's number of steps,
-            which is right where all agents act at once.
+        agent_episodes: `{agent_id: episode}`; agents may have acted in different numbers of steps.
+        agent_to_module: `{agent_id: module_id}`, or a function of the agent id. An agent that the mapping does not
+            have keeps its episode's `module_id`.
+        env_steps: the number of steps of the environment; None: that of the longest agent episode, which is right
+            where all agents act at once.
     """
 
     agent_episodes: Mapping[str, SingleAgentEpisode]
@@ -126,11 +140,11 @@ class MultiAgentEpisode:
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
-        """The agents, in the order given."""
+        """The ids of the agents, in the order of `agent_episodes`."""
         return tuple(self.agent_episodes)
 
     def module_for(self, agent_id: str) -> ModuleID:
-        """The module that acted for this agent, and that learns from its steps."""
+        """The id of the module that acted for an agent, and that learns from its steps."""
         if callable(self.agent_to_module):
             return self.agent_to_module(agent_id)
         return self.agent_to_module.get(agent_id, self.agent_episodes[agent_id].module_id)
@@ -146,7 +160,7 @@ Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
 def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[SingleAgentEpisode]]:
     """The single-agent episodes that each module learns from, in the order of the rows of its batch.
 
-    Every connector piece that pairs rows with episodes must go by this order.
+    Every connector piece that pairs rows with episodes relies on this order.
     """
     found: dict[ModuleID, list[SingleAgentEpisode]] = {}
     for episode in episodes:

@@ -1,11 +1,11 @@
-"""Recorded experience: episodes on disk, and data sets of others as episodes. No pickle, no environment, no learner.
+"""Recorded experience: episodes on disk, and Minari's data sets as episodes; nothing is pickled.
 
     save_episodes("expert", episodes, observation_space=..., action_space=...)
     data = load_episodes("expert")                    # or "minari:D4RL/pen/human-v2", or a list of both
     data.episodes, data.observation_space, data.action_space
 
-The format on disk is said in docs/episode-format.md. `episode_files` writes and reads it by
-`episode_columns`, `minari` reads Minari's, `validation` looks at all of them.
+docs/episode-format.md describes the format on disk. `episode_files` and `episode_columns` write and read it, `minari`
+reads Minari's data sets, `validation` checks both.
 """
 
 from plugrad.offline.episode_data import EpisodeData

@@ -1,7 +1,7 @@
-"""One part of a data set of episodes, as it was read: columns that `lengths` cuts into episodes, and two spaces.
+"""The columns and spaces of one part of a data set of episodes, as read from disk.
 
-Nothing is believed: every entry is looked at before it is used, and what an array must be large for is not made before
-the file is known to be as large.
+The file is not trusted: every entry is checked before it is used, and a space is made only if it is no larger than the
+arrays in the file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,16 +22,17 @@ _STEPS = ("observations", "actions", "rewards")
 _KINDS = {each.__name__ for each in ARRAY_SPACES}
 
 
-class Columns:
-    """The state of a part, its structure checked.
+class EpisodeColumns:
+    """The columns of a part, concatenated over its episodes; their structure is checked.
 
     Args:
-        where: it comes from, for the errors.
-        state: as docs/episode-format.md says.
+        where: the source, for errors.
+        state: as described in docs/episode-format.md.
 
     Attributes:
-        steps: the columns of steps by name, additional ones too; not checked: see `validation.check_steps`.
-        num_observations: how many rows of observations there must be.
+        steps: the columns of steps by name, also additional ones; their values are not checked, see
+            `validation.check_steps`.
+        num_observations: the number of rows that `observations` must have.
 
     Raises:
         BatchError: an entry is missing, of another type, or does not fit `lengths`.
@@ -54,7 +55,7 @@ class Columns:
         self.num_observations = int(self._lengths.sum()) + len(self._lengths)
 
     def episodes(self) -> Iterator[SingleAgentEpisode]:
-        """The episodes, whose arrays are views of the columns."""
+        """The episodes; their arrays are views of the columns."""
         cuts = np.cumsum(self._lengths)[:-1]
         columns = {
             name: np.split(values, np.cumsum(self._lengths + 1)[:-1] if name == "observations" else cuts)
@@ -102,16 +103,19 @@ class Columns:
 
 
 def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) -> gym.Space[Any]:
-    """The space that the metadata says, made only if it is as large as the rows that are there.
+    """Read a space from the metadata of a part; it is made only if its shape is that of the rows.
 
     Args:
-        where: it comes from, for the error.
-        name: of the space.
+        where: the source, for the error.
+        name: of the space, such as "action_space".
         metadata: of the part.
-        rows: the column of which it is the space, `[N, ...]`.
+        rows: `[N, ...]`, the column that is of this space.
+
+    Returns:
+        The space.
 
     Raises:
-        BatchError: it is no space, or one of larger or smaller arrays than the rows.
+        BatchError: it is no space, or one of another shape.
     """
     written = metadata.get(name)
     kind = written.get("__space__") if isinstance(written, dict) else None
@@ -121,17 +125,17 @@ def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) 
         )
     assert isinstance(written, dict)
     size = {"Box": "shape", "MultiBinary": "n"}.get(kind)
-    said = written.get(size) if size else None
-    said = [said] if isinstance(said, int) else said
-    if size and said != list(rows.shape[1:]):
+    shape = written.get(size) if size else None
+    shape = [shape] if isinstance(shape, int) else shape
+    if size and shape != list(rows.shape[1:]):
         raise BatchError(
-            f"{where}: {name!r} says arrays of shape {str(said)[:200]}, found {list(rows.shape[1:])}"
+            f"{where}: {name!r} says arrays of shape {str(shape)[:200]}, found {list(rows.shape[1:])}"
         )
     if kind == "Box" and str(written.get("dtype")) not in _DTYPES:
         raise BatchError(f"{where}: {name!r} has the dtype {str(written.get('dtype'))[:100]}")
     try:
         return decode(written)  # type: ignore[no-any-return]
-    except Exception as error:  # whatever the numbers of a stranger lead to
+    except Exception as error:  # whatever untrusted numbers lead to
         raise BatchError(
             f"{where}: {name!r} is no space: {type(error).__name__}: {str(error)[:200]}"
         ) from error

@@ -1,4 +1,4 @@
-"""What every source of recorded experience gives: episodes, and the spaces that they are of."""
+"""`EpisodeData`: recorded episodes with their spaces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,34 +6,40 @@ from typing import Any
 
 import gymnasium as gym
 
+from plugrad.deprecation import renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeData:
-    """Recorded episodes of one pair of spaces.
+    """Recorded episodes with their spaces.
 
     Attributes:
-        episodes: whole ones or chunks; observations as an environment gives them (flat, float32 or uint8), actions
-            as a policy gives them (counted from 0, not clipped).
-        observation_space: of one observation.
-        action_space: of one action.
+        episodes: whole ones or chunks. Observations are the environment's (flat, float32 or uint8), actions those of a
+            policy (discrete ones counted from 0, others not clipped).
+        observation_space: of the episodes.
+        action_space: of the episodes.
     """
 
     episodes: Sequence[SingleAgentEpisode]
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
 
-    def joined(self, other: "EpisodeData", *, where: str) -> "EpisodeData":
+    joined = renamed("concat")
+
+    def concat(self, other: "EpisodeData", *, where: str) -> "EpisodeData":
         """The episodes of both.
 
         Args:
             other: more episodes.
-            where: they come from, for the error.
+            where: their source, for the error.
+
+        Returns:
+            New data with all episodes.
 
         Raises:
-            BatchError: they are of other spaces.
+            BatchError: the spaces differ.
         """
         for name in ("observation_space", "action_space"):
             expected, found = getattr(self, name), getattr(other, name)

@@ -1,7 +1,7 @@
 """Episodes on disk: a checkpoint directory in which every save is a part of the data set.
 
-So writing is all or nothing and reading is checked, as for any checkpoint. Columns of all episodes of a part lie one
-behind the other; `lengths` cuts them. Knows the checkpoint package; nothing of who made the episodes.
+So writing is all or nothing, and reading is checked, as for any checkpoint. A part has the concatenated columns of its
+episodes, and their `lengths`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
 from plugrad.config.serialize import encode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, CheckpointError
-from plugrad.offline.episode_columns import Columns, read_space
+from plugrad.offline.episode_columns import EpisodeColumns, read_space
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.validation import check_steps
 
 KIND: Final = "episodes"
 ALL: Final = 10**9
-"""Saves to keep: every one is a part of the data set."""
+"""Number of saves to keep: no part of the data set is ever removed."""
 
 
 def save_episodes(
@@ -33,25 +33,25 @@ def save_episodes(
     action_space: gym.Space[Any],
     about: Mapping[str, Any] | None = None,
 ) -> str:
-    """Add a part with these episodes to the data set in `path`, which is made if it is missing.
+    """Write episodes as one more part of the data set in a directory.
 
     Args:
-        path: a directory.
+        path: the directory, made if it is missing.
         episodes: of one module, all with the same columns.
-        observation_space: of one observation.
-        action_space: of one action.
-        about: more plain data about them, such as who recorded them.
+        observation_space: of the episodes.
+        action_space: of the episodes; discrete actions are counted from 0.
+        about: further metadata, plain data such as who recorded them.
 
     Returns:
         `path`.
 
     Raises:
-        BatchError: no episodes, episodes of several modules, columns that not all of them have, or columns that
-            do not fit the spaces (`plugrad.offline.validation`).
-        CheckpointError: the disk refused; the parts that are there stay as they were.
+        BatchError: there are no episodes, they are of several modules or have different columns, or a column does not
+            fit the spaces (`plugrad.offline.validation`).
+        CheckpointError: the disk refused; earlier parts are as they were.
     """
     state = _state(episodes)
-    found = Columns("the episodes", state)
+    found = EpisodeColumns("the episodes", state)
     check_steps(
         "the episodes",
         found.steps,
@@ -71,18 +71,18 @@ def save_episodes(
 
 
 def read_episodes(path: str | Path) -> EpisodeData:
-    """All parts of the data set in `path`, in the order in which they were written.
+    """Read all parts of the data set in a directory, in the order in which they were written.
 
     Raises:
         CheckpointError: it is no data set of episodes, or damaged.
-        BatchError: its parts are of different spaces, or its columns do not fit its lengths and spaces.
+        BatchError: its parts have different spaces, or a column does not fit lengths or spaces.
     """
     parts = list_saves(path)
     if not parts:
         raise CheckpointError(
             f"{path} has no recorded episodes in it: write some with plugrad record RUN -o {path}"
         )
-    return reduce(lambda one, other: one.joined(other, where=str(path)), map(_read_part, parts))
+    return reduce(lambda one, other: one.concat(other, where=str(path)), map(_read_part, parts))
 
 
 def _state(episodes: Sequence[SingleAgentEpisode]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _read_part(path: Path) -> EpisodeData:
     part = load_checkpoint(path)
     if part.metadata.get("kind") != KIND:
         raise CheckpointError(f"{path} holds {part.metadata.get('kind')!r}, not {KIND!r}")
-    found = Columns(str(path), part.state)
+    found = EpisodeColumns(str(path), part.state)
     spaces = {
         "observation_space": read_space(
             str(path), "observation_space", part.metadata, found.steps["observations"]

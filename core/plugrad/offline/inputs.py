@@ -1,7 +1,6 @@
-"""What the setting `input_` of an offline algorithm names, as episodes."""
+"""Load the episodes that the setting `input_` of an offline algorithm names."""
 
 from collections.abc import Sequence
-from functools import reduce
 
 from plugrad.errors import ConfigError
 from plugrad.offline.episode_data import EpisodeData
@@ -10,17 +9,20 @@ from plugrad.offline.minari import PREFIX, read_minari
 
 
 def load_episodes(input_: str | Sequence[str] | None) -> EpisodeData:
-    """The episodes of one source or of several.
+    """Load the episodes of one source or of several.
 
     Args:
         input_: a directory that `plugrad record` or `save_episodes` wrote, `"minari:<data set id>"` of a data set
             that Minari has on this machine, or a list of these.
 
+    Returns:
+        All episodes, with their spaces.
+
     Raises:
-        ConfigError: nothing is named.
-        MissingFrameworkError: Minari is named and not installed.
+        ConfigError: `input_` is empty, or a data set is not on this machine.
+        MissingFrameworkError: Minari is not installed.
         CheckpointError: a directory cannot be read.
-        BatchError: the sources are of different spaces.
+        BatchError: the sources have different spaces, or their columns are not valid.
     """
     sources = [input_] if isinstance(input_, str) else list(input_ or ())
     if not sources:
@@ -28,8 +30,10 @@ def load_episodes(input_: str | Sequence[str] | None) -> EpisodeData:
             "input_ names no recorded episodes: give a directory that 'plugrad record RUN -o DIR' wrote, "
             "or 'minari:<data set id>'"
         )
-    found = [(source, _read(source)) for source in sources]
-    return reduce(lambda one, each: one.joined(each[1], where=each[0]), found[1:], found[0][1])
+    data = _read(sources[0])
+    for source in sources[1:]:
+        data = data.concat(_read(source), where=source)
+    return data
 
 
 def _read(source: str) -> EpisodeData:

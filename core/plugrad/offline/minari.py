@@ -17,14 +17,19 @@ PREFIX: Final = "minari:"
 
 
 def read_minari(dataset_id: str) -> EpisodeData:
-    """A data set that is on this machine; observations that are no Box are flattened, as an env runner does.
+    """Read a data set of Minari that is on this machine.
+
+    Observations that are no Box are flattened, as by an env runner.
 
     Args:
         dataset_id: such as `"D4RL/pen/human-v2"`.
 
+    Returns:
+        Its episodes and spaces.
+
     Raises:
         MissingFrameworkError: Minari is not installed.
-        ConfigError: the data set is not here; nothing is downloaded.
+        ConfigError: the data set is not on this machine; nothing is downloaded.
         BatchError: it cannot be read, or its columns do not fit its spaces (`plugrad.offline.validation`).
     """
     if find_spec("minari") is None:
@@ -39,14 +44,14 @@ def read_minari(dataset_id: str) -> EpisodeData:
     except FileNotFoundError as error:
         raise ConfigError(f"{where} is not on this machine: minari download {dataset_id}") from error
     except Exception as error:  # whatever a damaged file leads to
-        raise _damaged(where, error) from error
+        raise _read_error(where, error) from error
     space = data.observation_space
     flat = space if isinstance(space, gym.spaces.Box) else gym.spaces.flatten_space(space)
     stored = stored_space(flat)
     try:
         episodes = [_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()]
     except Exception as error:
-        raise _damaged(where, error) from error
+        raise _read_error(where, error) from error
     for each in episodes:
         check_steps(
             f"{where}, episode {each.id_}",
@@ -58,7 +63,7 @@ def read_minari(dataset_id: str) -> EpisodeData:
     return EpisodeData(episodes=episodes, observation_space=stored, action_space=data.action_space)
 
 
-def _damaged(where: str, error: Exception) -> BatchError:
+def _read_error(where: str, error: Exception) -> BatchError:
     return BatchError(f"{where} cannot be read: {type(error).__name__}: {str(error)[:200]}")
 
 
@@ -78,11 +83,11 @@ def _episode(
 def _observations(found: Any, space: gym.Space[Any], number: int) -> Array:
     if isinstance(space, gym.spaces.Box):
         return np.asarray(found)
-    return np.stack([np.asarray(gym.spaces.flatten(space, _at(found, t))) for t in range(number)])
+    return np.stack([np.asarray(gym.spaces.flatten(space, _take(found, t))) for t in range(number)])
 
 
-def _at(columns: Any, t: int) -> Any:
-    """One observation of a tree of columns."""
+def _take(columns: Any, t: int) -> Any:
+    """Observation `t` of a nested structure of columns."""
     if isinstance(columns, dict):
-        return {key: _at(values, t) for key, values in columns.items()}
-    return tuple(_at(values, t) for values in columns) if isinstance(columns, tuple) else columns[t]
+        return {key: _take(values, t) for key, values in columns.items()}
+    return tuple(_take(values, t) for values in columns) if isinstance(columns, tuple) else columns[t]

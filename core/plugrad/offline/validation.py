@@ -1,7 +1,4 @@
-"""What recorded columns have to be, wherever they come from: a file is believed in nothing.
-
-Knows arrays and spaces; nothing of files.
-"""
+"""Check recorded columns, from whatever source."""
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -26,15 +23,16 @@ def check_steps(
     """Check the columns of recorded steps against their number and their spaces.
 
     Args:
-        where: they come from, for the error.
-        columns: `observations` `[num_observations, ...]`, `actions`, `rewards` and more, `[T, ...]`; `actions` says T.
-        num_observations: one more per episode than it has steps.
-        observation_space: of one observation.
-        action_space: of one action; discrete actions are counted from 0.
+        where: the source, for the error.
+        columns: `observations` `[num_observations, ...]`, and `actions`, `rewards` and others `[T, ...]`; `actions`
+            gives T.
+        num_observations: steps plus episodes.
+        observation_space: of the observations.
+        action_space: of the actions; discrete ones are counted from 0.
 
     Raises:
-        BatchError: names the column; it has another number of rows or another shape, holds no numbers, or holds numbers
-            that cannot be: NaN, infinity (but not in additional columns), actions out of range.
+        BatchError: a column has another number of rows or another shape, is not numeric, or has NaN, infinity (which
+            additional columns may have) or actions out of range.
     """
     actions = columns["actions"]
     num_steps = len(actions) if isinstance(actions, np.ndarray) and actions.ndim else 0
@@ -46,23 +44,29 @@ def check_steps(
     for name, values in columns.items():
         check_numbers(where, name, values, num_observations if name == "observations" else num_steps)
         if name in shapes and values.shape != shapes[name]:
-            _refuse(where, name, f"shape {shapes[name]}", f"shape {values.shape}")
-        # Additional columns may hold infinity: the logits of an action that is forbidden.
+            _raise(where, name, f"shape {shapes[name]}", f"shape {values.shape}")
+        # Additional columns may have infinity, such as the logits of masked actions.
         bad = np.isnan(values) if name not in shapes else ~np.isfinite(values)
         if values.dtype.kind == "f" and bad.any():
-            _refuse(where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}")
+            _raise(where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}")
     _check_range(where, actions, action_space)
 
 
 def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
-    """Refuse a column that is no array of numbers with so many rows.
+    """Check that a column is an array of numbers.
+
+    Args:
+        where: the source, for the error.
+        name: of the column.
+        values: the column.
+        rows: the number of rows that it must have.
 
     Raises:
-        BatchError: names the column.
+        BatchError: names the column, what was expected and what was found.
     """
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf" or not values.ndim:
         found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-        _refuse(where, name, "an array of numbers", found)
+        _raise(where, name, "an array of numbers", found)
     if len(values) != rows:
         raise BatchError(
             f"{where}: expected {rows} rows of {name!r} by its lengths, found {len(values)}",
@@ -74,7 +78,7 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
 
 def _shape_of(where: str, name: str, space: gym.Space[Any]) -> tuple[int, ...]:
     if not isinstance(space, ARRAY_SPACES):
-        _refuse(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
+        _raise(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
     return tuple(space.shape or ())
 
 
@@ -83,7 +87,7 @@ def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
         return
     number = space.n if isinstance(space, Discrete) else space.nvec
     if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= number).any():
-        _refuse(
+        _raise(
             where,
             "actions",
             f"whole numbers from 0 to below {number}, counted from 0 whatever the start of {space}",
@@ -91,7 +95,7 @@ def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
         )
 
 
-def _refuse(where: str, name: str, expected: str, found: str) -> NoReturn:
+def _raise(where: str, name: str, expected: str, found: str) -> NoReturn:
     raise BatchError(
         f"{where}: {name!r}: expected {expected}, found {found}", column=name, expected=expected, found=found
     )

@@ -1,8 +1,7 @@
-"""Policies: the way from an observation to an action that `env.step` takes.
+"""Policies: from an observation to an action that `env.step` takes.
 
-`observations` turns observations into the rows that a module computes on, `normalization` scales them, `actions` turns
-a module's actions into the environment's. `policy` joins them. Env runners use the same parts. Knows arrays and
-spaces; knows no environments, modules, learners or frameworks.
+`observations` makes the rows that a module computes on, `normalization` scales them, and `actions` makes a module's
+actions those of the environment. `policy` joins them around a module. Env runners use the same parts.
 """
 
 from plugrad.policy.policy import Policy

@@ -1,4 +1,4 @@
-"""From a module's actions to those that `env.step` takes."""
+"""Convert a module's actions to those that `env.step` takes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from plugrad.types import Array
 
 
 def action_converter(space: Space[Any]) -> Callable[[Array], Array]:
-    """A function from a module's actions [N, ...] to actions of the environment [N, ...], of the space's dtype.
+    """The function from a module's actions [N, ...] to the environment's [N, ...], of the space's dtype.
 
     Box actions are clipped to the bounds. The 0-based actions of a Discrete or MultiDiscrete space with another start
     are shifted by it.

@@ -1,7 +1,4 @@
-"""Running mean and variance of observations, and the normaliser built on them.
-
-Knows arrays only: nothing of environments, episodes or learners.
-"""
+"""Normalisation of observations by their running mean and variance."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -13,14 +10,14 @@ from plugrad.types import Array
 
 
 class ObservationNormalizer:
-    """Brings observations to mean 0 and variance 1 by what was seen so far, and clips them.
+    """Scales observations to mean 0 and variance 1 by the statistics of those seen so far, and clips them.
 
-    Statistics are float64 sums over all rows seen: the count, the mean and `m2`, the sum of squared
-    deviations from the mean. The variance is `m2 / count` (of the population, as in the reference PPO
-    implementations).
+    The statistics are float64: the count, the mean, and `m2`, the sum of squared deviations from the mean. The variance
+    is the population's, `m2 / count`, as in `VecNormalize` of stable-baselines3. New rows are merged in by the parallel
+    form of Welford's algorithm; see `merge`.
 
     Args:
-        shape: shape of one observation.
+        shape: of one observation.
         clip: normalised values lie in `[-clip, clip]`.
         epsilon: added to the variance, so that a constant entry becomes 0 and not NaN.
         frozen: a frozen normaliser applies its statistics and never changes them (evaluation).
@@ -36,7 +33,7 @@ class ObservationNormalizer:
 
     @property
     def count(self) -> int:
-        """How many observations the statistics are made of."""
+        """The number of observations in the statistics."""
         return self._count
 
     @property
@@ -50,7 +47,7 @@ class ObservationNormalizer:
         return self._m2 / self._count if self._count else np.ones_like(self._mean)
 
     def normalize(self, observations: Array) -> Array:
-        """`(observations - mean) / sqrt(variance + epsilon)`, clipped; the statistics stay as they are.
+        """`(observations - mean) / sqrt(variance + epsilon)`, clipped; does not change the statistics.
 
         Args:
             observations: `[N, *shape]`, any real dtype.
@@ -64,10 +61,10 @@ class ObservationNormalizer:
         return scaled.astype(np.float32)
 
     def update(self, observations: Array) -> None:
-        """Count the rows of `observations`, `[N, *shape]`, each once; a frozen normaliser counts none.
+        """Add the rows of `observations`, `[N, *shape]`, to the statistics; a frozen normaliser ignores them.
 
         Raises:
-            BatchError: a value is NaN or infinite; it would stay in the mean for ever, so nothing is counted.
+            BatchError: a value is NaN or infinite, which would stay in the mean for ever. Nothing was added.
         """
         if self.frozen or not len(observations):
             return
@@ -78,7 +75,12 @@ class ObservationNormalizer:
         self.merge(len(rows), mean, np.add.reduce(np.square(rows - mean), axis=0))
 
     def merge(self, count: int, mean: Array, m2: Array) -> None:
-        """Take in the statistics of other rows, as if each had been counted here.
+        """Add the statistics of other rows, with the result of adding the rows themselves.
+
+        Args:
+            count: number of rows.
+            mean: float64 `[*shape]`, their mean.
+            m2: float64 `[*shape]`, their sum of squared deviations from that mean.
 
         Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
         Variances", 1979, doi:10.1007/978-3-642-51461-6_3, equations 2.1a and 2.1b, with means in place of sums.
@@ -92,7 +94,7 @@ class ObservationNormalizer:
         self._set_moments(total, new_mean, new_m2)
 
     def frozen_copy(self) -> Self:
-        """The same statistics for evaluation: what is learned here later does not reach the copy."""
+        """A frozen copy with the present statistics, for evaluation."""
         copy = type(self)(self._mean.shape, clip=self.clip, epsilon=self._epsilon, frozen=True)
         copy.set_state(self.get_state())
         return copy
@@ -102,11 +104,11 @@ class ObservationNormalizer:
         return {"count": self._count, "mean": self._mean.copy(), "m2": self._m2.copy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `get_state` returned.
+        """Set the statistics to a state of `get_state`.
 
         Raises:
-            RestoreMismatchError: the state is of observations of another shape, or no statistics at all. Nothing was
-                changed.
+            RestoreMismatchError: the state is of observations of another shape, or holds no valid statistics. Nothing
+                was changed.
         """
         mean, m2 = (np.array(state[name], dtype=np.float64) for name in ("mean", "m2"))
         if mean.shape != self._mean.shape or m2.shape != self._mean.shape:

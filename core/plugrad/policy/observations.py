@@ -1,4 +1,4 @@
-"""From an environment's observations to the rows that a module computes on."""
+"""Encode an environment's observations as the rows that a module computes on."""
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -20,9 +20,9 @@ class ObservationEncoder:
     """Flattens, scales and casts observations.
 
     Args:
-        space: of one observation.
-        row_space: of one row that the module reads; None: `stored_space` of the flattened `space`.
-        normalizer: scales the rows; None: they stay as they are.
+        space: the observation space of the environment.
+        row_space: the space of one row that the module reads; None: `stored_space` of the flattened `space`.
+        normalizer: scales the rows; None: they are not scaled.
 
     Raises:
         ConfigError: observations of `space` cannot be flattened.
@@ -45,23 +45,22 @@ class ObservationEncoder:
             )
 
     def rows(self, flat: Array) -> Array:
-        """Rows as the module reads them: a new array.
-
-        Args:
-            flat: observations [N, ...] of a Box, or flattened ones.
-        """
+        """Scale and cast observations [N, ...] that are flat or of a Box; returns a new array [N, ...]."""
         if self.normalizer is not None:
             return self.normalizer.normalize(flat)
         return np.array(flat, dtype=self.row_space.dtype)
 
     def encode(self, observation: Any) -> tuple[Array, bool]:
-        """`(rows [N, ...], whether it is one observation)`; one observation becomes one row.
+        """Encode one observation, or a batch.
 
         Args:
             observation: one, or a batch in which every array of the structure has a leading dimension N.
 
+        Returns:
+            `(rows, is_single)`: rows [N, ...], N = 1 for one observation, and whether it was one.
+
         Raises:
-            BatchError: it does not fit the space; says where, what was expected and what was found.
+            BatchError: it does not fit the space.
         """
         number = _num_rows(self.space, observation, "")
         if not self._flattens:
@@ -76,7 +75,7 @@ class ObservationEncoder:
 
 
 def flat_space(space: Space[Any]) -> Space[Any]:
-    """The space of flattened observations; a Box stays as it is.
+    """The space of flattened observations; that of a Box is the Box.
 
     Raises:
         ConfigError: observations of this space have no fixed length.
@@ -94,11 +93,17 @@ def _flat_length(space: Space[Any]) -> int:
 
 
 def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
-    """The space of the observations as episodes store them: images stay uint8, everything else is float32.
+    """The space of observations as episodes store them: uint8 for images, float32 for everything else.
 
     Args:
         space: a Box, such as that of flattened observations.
-        normalized: the observations are normalised: float32, with no bounds of their own.
+        normalized: whether the observations are normalised: then they are float32 without bounds.
+
+    Returns:
+        A Box of the same shape.
+
+    Raises:
+        ConfigError: `space` is no Box.
     """
     if not isinstance(space, Box):
         raise ConfigError(
@@ -112,20 +117,20 @@ def stored_space(space: Space[Any], *, normalized: bool = False) -> Box:
 
 
 def _as_float32(bound: Array) -> Array:
-    limit = np.finfo(np.float32).max  # a float64 bound beyond it means that there is none
+    limit = np.finfo(np.float32).max  # a float64 bound beyond it stands for no bound
     bound = np.where(bound > limit, np.inf, np.where(bound < -limit, -np.inf, bound))
     return bound.astype(np.float32)
 
 
 def _num_rows(space: Space[Any], observation: Any, path: str) -> int | None:
-    """The rows of a batch; None for one observation."""
+    """The number of rows of a batch; None for one observation."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _num_rows_of_array(space, observation, path)
     parts = _parts(space, observation, path)
     found = {where: _num_rows(part, value, where) for where, part, value in parts}
     if len(set(found.values())) > 1:
         counts = ", ".join(f"{'one' if n is None else n} at {where}" for where, n in found.items())
-        _refuse(path, "equally many rows everywhere", counts)
+        _raise(path, "equally many rows everywhere", counts)
     return next(iter(found.values()), None)
 
 
@@ -133,11 +138,11 @@ def _parts(space: Any, observation: Any, path: str) -> list[tuple[str, Space[Any
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
             found = list(observation) if isinstance(observation, Mapping) else type(observation).__name__
-            _refuse(path, f"a dict of {list(space.spaces)}", found)
+            _raise(path, f"a dict of {list(space.spaces)}", found)
         return [(f"{path}[{key!r}]", each, observation[key]) for key, each in space.spaces.items()]
     if not isinstance(observation, tuple | list) or len(observation) != len(space.spaces):
         found = f"{type(observation).__name__} of {np.size(observation)}"
-        _refuse(path, f"a tuple of {len(space.spaces)}", found)
+        _raise(path, f"a tuple of {len(space.spaces)}", found)
     return [(f"{path}[{n}]", each, observation[n]) for n, each in enumerate(space.spaces)]
 
 
@@ -147,13 +152,13 @@ def _num_rows_of_array(space: Space[Any], observation: Any, path: str) -> int | 
     try:
         array = np.asarray(observation)
     except ValueError:  # nested lists of different lengths
-        _refuse(path, expected, type(observation).__name__)
+        _raise(path, expected, type(observation).__name__)
     if array.dtype.kind not in ("US" if isinstance(space, spaces.Text) else "biuf"):
-        _refuse(path, expected, type(observation).__name__)
+        _raise(path, expected, type(observation).__name__)
     if array.shape not in (shape, (*array.shape[:1], *shape)):
-        _refuse(path, expected, f"shape {list(array.shape)}")
+        _raise(path, expected, f"shape {list(array.shape)}")
     if isinstance(space, Discrete) and np.any((array < space.start) | (array >= space.start + space.n)):
-        _refuse(path, f"whole numbers of {space}", array)
+        _raise(path, f"whole numbers of {space}", array)
     return None if array.shape == shape else len(array)
 
 
@@ -166,7 +171,7 @@ def _row(space: Space[Any], observation: Any, n: int) -> Any:
     return observation[n]
 
 
-def _refuse(path: str, expected: str, found: Any) -> NoReturn:
+def _raise(path: str, expected: str, found: Any) -> NoReturn:
     raise BatchError(
         f"observation{path}: expected {expected}; found {found}",
         column=Columns.OBS,

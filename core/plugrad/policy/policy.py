@@ -1,4 +1,4 @@
-"""`Policy`: acts in an environment with a trained module."""
+"""`Policy`: a trained module that acts in an environment."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,30 +15,47 @@ from plugrad.types import Array
 State = Mapping[str, Array]
 
 
-class Act(Protocol):
-    """What a module does with rows of observations."""
+class ActFunction(Protocol):
+    """Acts with a module: rows of observations to columns."""
 
     def __call__(self, rows: Array, *, explore: bool, state: State | None) -> Mapping[str, Any]:
-        """Columns: `actions` [N, ...] as the distribution gives them and, of a stateful module, `state_out`."""
+        """Act.
+
+        Args:
+            rows: encoded observations [N, ...].
+            explore: draw actions; else take the most probable.
+            state: of a stateful module, `{name: [N, ...]}`; None: episodes begin.
+
+        Returns:
+            Columns [N, ...]: `actions` of the module's distribution and, of a stateful module, `state_out`.
+        """
         ...
 
 
 class Policy:
-    """From an observation to an action that `env.step` takes.
+    """A trained module that acts in an environment: it takes observations and returns actions for `env.step`.
 
-    Made by `plugrad.load_policy`, `Algorithm.get_policy`, `LearnerGroup.get_policy` and `Learner.get_policy`.
+    `plugrad.load_policy`, `Algorithm.get_policy`, `LearnerGroup.get_policy` and `Learner.get_policy` make policies.
+
+    ```python
+    policy = plugrad.load_policy("runs/my-run")
+    observation, _ = env.reset()
+    action, state = policy.predict(observation)
+    observation, reward, terminated, truncated, _ = env.step(action)
+    action, state = policy.predict(observation, state)  # a stateful policy needs the state of the call before
+    ```
 
     Args:
-        act: the module.
-        encoder: what happens to observations before it.
-        action_space: of one action of the environment.
-        initial_state: of a stateful module, `{name: array}` of one row where an episode begins; empty for others.
+        act: calls the module.
+        encoder: makes the rows that the module reads of observations.
+        action_space: of the environment.
+        initial_state: of a stateful module, `{name: array}` of one row at the start of an episode; empty for others.
     """
 
     def __init__(
         self,
         *,
-        act: Act,
+        act: ActFunction,
         encoder: ObservationEncoder,
         action_space: Space[Any],
         initial_state: State,
@@ -51,12 +68,12 @@ class Policy:
 
     @property
     def observation_space(self) -> Space[Any]:
-        """Of one observation that `predict` takes."""
+        """The space of one observation that `predict` takes."""
         return self._encoder.space
 
     @property
     def action_space(self) -> Space[Any]:
-        """Of one action that `predict` gives."""
+        """The space of one action that `predict` returns."""
         return self._action_space
 
     def predict(
@@ -66,32 +83,32 @@ class Policy:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, dict[str, Array] | None]:
-        """Act.
+        """Act on one observation or on a batch.
 
         Args:
-            observation: one, or a batch of N, in the structure of `observation_space`: for a Dict space a dict, whose
-                arrays have a leading dimension N in a batch.
-            state: of a stateful policy, what the call before returned, `{name: [N, ...]}`, N = 1 for one observation.
-                None: episodes begin.
-            episode_start: bool [N]: the rows that begin an episode now; their state is begun anew. None: none of them.
-            deterministic: the most probable action; else one drawn as in training.
+            observation: one, or a batch of N, in the structure of `observation_space`. For a Dict space it is a dict,
+                whose arrays have a leading dimension N in a batch.
+            state: of a stateful policy, the state that the call before returned, `{name: [N, ...]}`, with N = 1 for one
+                observation. None: episodes begin.
+            episode_start: bool [N]: the rows in which an episode begins; they get the initial state. None: no row.
+            deterministic: take the most probable action; else draw one, as in training.
 
         Returns:
-            `(actions, state)`: one action of `action_space`, or N of them in an array [N, ...] of its dtype; and the
-            state for the next call, None for a policy without one.
+            `(actions, state)`. For one observation `actions` is one action of `action_space`, for a batch an array
+            [N, ...] of the space's dtype. `state` is for the next call; None for a policy without a state.
 
         Raises:
-            BatchError: observation, state or episode_start do not fit.
+            BatchError: `observation`, `state` or `episode_start` has another structure, shape or dtype.
         """
         rows, is_single = self._encoder.encode(observation)
-        before = self._begun(state, episode_start, len(rows))
+        before = self._reset_rows(state, episode_start, len(rows))
         columns = self._act(rows, explore=not deterministic, state=before)
         actions = self._to_env(np.asarray(columns[Columns.ACTIONS]))
         after = columns.get(Columns.STATE_OUT)
         return actions[0] if is_single else actions, None if after is None else dict(after)
 
-    def _begun(self, state: State | None, episode_start: Any, number: int) -> State | None:
-        """The state with the rows of `episode_start` begun anew."""
+    def _reset_rows(self, state: State | None, episode_start: Any, number: int) -> State | None:
+        """The state, with the initial one in the rows of `episode_start`."""
         if episode_start is None:
             return state
         starts = np.atleast_1d(np.asarray(episode_start))
@@ -105,9 +122,9 @@ class Policy:
             )
         if state is None:
             return None
-        return {name: self._reset(name, np.asarray(value), starts) for name, value in state.items()}
+        return {name: self._reset_array(name, np.asarray(value), starts) for name, value in state.items()}
 
-    def _reset(self, name: str, value: Array, starts: Array) -> Array:
+    def _reset_array(self, name: str, value: Array, starts: Array) -> Array:
         initial = self._initial.get(name)
         if initial is None or value.shape != (len(starts), *initial.shape):
             return value  # the module refuses it and says why
