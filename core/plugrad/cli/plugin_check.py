@@ -9,6 +9,7 @@ import click
 
 from plugrad.errors import PluginError, PlugradError
 from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.manager import Plugin, implementations, is_wrapper
 from plugrad.hooks.registry import (
     PluginRecord,
@@ -109,6 +110,7 @@ def _complete(plugin: Plugin) -> None:
         get_algorithm(plugin.name)
     if plugin.tier == "backend":
         answered = {hook for each in (*CORE, plugin) for hook in implementations(each)}
-        missing = [hook for hook in vars(BackendSpec) if not hook.startswith("_") and hook not in answered]
+        hooks = (*vars(BackendSpec), *vars(GradientSpec))
+        missing = [hook for hook in hooks if not hook.startswith("_") and hook not in answered]
         if missing:
             raise PluginError(f"{plugin} does not answer {', '.join(missing)}: see docs/hooks.md")

@@ -18,18 +18,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from plugrad.collective import Collective
-from plugrad.config import Config
-from plugrad.gradients import FlatVariable, Gradients, Layout
+from plugrad.gradients import FlatVariable, Layout
+from plugrad.hooks.algorithm_methods import AlgorithmMethods
+from plugrad.hooks.backend_methods import BackendMethods
+from plugrad.hooks.gradient_methods import GradientMethods
+from plugrad.hooks.learner_methods import LearnerMethods
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
-from plugrad.rl_module import MultiRLModule, RLModule
-from plugrad.schedules import Coefficients, ConfigView, Schedule
+from plugrad.rl_module import MultiRLModule
+from plugrad.schedules import Coefficients, Schedule
 from plugrad.types import (
     ALL_MODULES,
     DEFAULT_MODULE_ID,
-    DEFAULT_OPTIMIZER,
     Array,
-    ModuleBatches,
     ModuleID,
     ParamRef,
     Tensor,
@@ -120,14 +121,10 @@ class RegisteredOptimizer:
         return self.optimizer_adapter.parameters
 
 
-class LearnerProtocol(Protocol):
-    """A built learner, as everything below `plugrad.learner` uses it."""
+class LearnerProtocol(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Protocol):
+    """A built learner. Its methods that are hooks are those of `AlgorithmMethods`, `LearnerMethods`, and so on."""
 
     # --- what it has ----------------------------------------------------------------------------------------
-
-    @property
-    def config(self) -> Config:
-        """The settings; `config.get_config_for_module(module_id)` gives those of one module."""
 
     @property
     def module(self) -> MultiRLModule:
@@ -203,9 +200,6 @@ class LearnerProtocol(Protocol):
 
     # --- losses and metrics ---------------------------------------------------------------------------------
 
-    def config_view(self, module_id: ModuleID) -> ConfigView:
-        """A module's config with scheduled fields as tensors: what losses get."""
-
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
         """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
 
@@ -217,19 +211,6 @@ class LearnerProtocol(Protocol):
 
     def stream(self, *names: str) -> np.random.Generator:
         """This learner's own random generator of these names; part of its state."""
-
-    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
-        """`{module_id: scalar loss}`. Traced."""
-
-    def compute_loss_for_module(
-        self,
-        *,
-        module_id: ModuleID,
-        config: ConfigView,
-        batch: Mapping[str, Tensor],
-        fwd_out: Mapping[str, Tensor],
-    ) -> Tensor:
-        """The scalar loss of one module on one minibatch. Traced."""
 
     # --- acting ---------------------------------------------------------------------------------------------
 
@@ -254,65 +235,6 @@ class LearnerProtocol(Protocol):
     ) -> Array:
         """State values, float32 [B + E], of all observations of E episodes with B steps."""
 
-    # --- gradients and optimizers ---------------------------------------------------------------------------
-
-    def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
-        """`{param ref: gradient of the sum of the losses}` for every registered parameter. Traced."""
-
-    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
-        """All gradients on their way to the optimizers. Traced."""
-
-    def postprocess_gradients_for_module(
-        self,
-        *,
-        module_id: ModuleID,
-        config: ConfigView | None = None,
-        module_gradients_dict: Mapping[ParamRef, Tensor],
-    ) -> Mapping[ParamRef, Tensor]:
-        """One module's gradients: clipped as `grad_clip` says. Traced."""
-
-    def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """Step the optimizers of which there are gradients. Traced."""
-
-    def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
-        """Register the optimizers of one module."""
-
-    def register_optimizer(
-        self,
-        *,
-        module_id: ModuleID = ALL_MODULES,
-        optimizer_name: str = DEFAULT_OPTIMIZER,
-        optimizer: Any,
-        params: Sequence[Any],
-        lr_or_lr_schedule: Any = None,
-    ) -> None:
-        """Let an optimizer step these parameters; see `plugrad.Learner.register_optimizer`."""
-
-    def get_optimizer(
-        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
-    ) -> Any:
-        """An optimizer by module and name."""
-
-    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
-        """`[(name, optimizer)]` of a module; of all of them for `ALL_MODULES`."""
-
-    def filter_param_dict_for_optimizer(
-        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
-    ) -> Mapping[ParamRef, Tensor]:
-        """The entries that belong to one optimizer."""
-
-    def get_parameters(self, module: RLModule) -> list[Any]:
-        """The framework's trainable parameters of a module."""
-
-    def get_param_ref(self, param: Any) -> ParamRef:
-        """`<module id>/<parameter name>` of one of the modules' parameters."""
-
-    def get_target_parameters(self, module_id: ModuleID, config: Config | None = None) -> Collection[str]:
-        """Names of the parameters that `targets[module_id]` copies."""
-
-    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
-        """Whether a module is trained in this update."""
-
     # --- state ----------------------------------------------------------------------------------------------
 
     def get_state(
@@ -331,28 +253,3 @@ class LearnerProtocol(Protocol):
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
         """Load weights of `get_weights`."""
-
-    # --- the framework, by the names that RLlib's Learner has for it ----------------------------------------
-
-    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-        """One gradient step on one minibatch -> `(fwd_out, loss_per_module, metrics)`. Traced."""
-
-    def _differentiate(
-        self, variables: Sequence[FlatVariable], loss_fn: Callable[[], Any]
-    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
-        """Call `loss_fn` under the framework's autograd -> `(losses, aux, gradients)`. Traced."""
-
-    def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Numpy arrays as this framework's tensors on the learner's device."""
-
-    def _convert_to_numpy(self, tensors: Any) -> Any:
-        """Tensors as numpy copies."""
-
-    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
-        """A variable of the framework with this value, on the learner's device."""
-
-    def _get_optimizer_lr(self, optimizer: Any) -> float:
-        """The learning rate of an optimizer."""
-
-    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
-        """Set the learning rate of an optimizer."""

@@ -1,4 +1,4 @@
-"""Learner methods that are hooks with a default in the core. A subclass overrides the method; a plugin wraps the hook.
+"""Hooks that are Learner methods with a default in the core. A subclass overrides the method; a plugin wraps the hook.
 
 @hookimpl(wrapper=True)
 def compute_losses(learner, fwd_out, batch):
@@ -11,86 +11,156 @@ from typing import Any
 
 from plugrad.gradients import Gradients
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.hooks.markers import hookspec
-from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
+from plugrad.hooks.markers import hookspec, learner_method
+from plugrad.types import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    DEFAULT_OPTIMIZER,
+    ModuleBatches,
+    ModuleID,
+    ParamRef,
+    Tensor,
+)
 
 
 class LearnerSpec:
     """Hook specifications of the Learner itself."""
 
+    @learner_method("_update")
     @hookspec(firstresult=True)
     def update(
         self, learner: LearnerProtocol, batch: ModuleBatches
     ) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-        """`Learner._update`: one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
+        """Take one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
 
-        Returns `(fwd_out, loss_per_module, metrics)`.
+        Its method is `Learner._update`, not the public `update()`.
 
+        Args:
+            learner: the learner.
+            batch: `{module_id: {column: tensor [B, ...]}}`.
+
+        Returns:
+            `(fwd_out, loss_per_module, metrics)`.
+
+        Example:
             @hookimpl(wrapper=True)
             def update(learner, batch):
                 return (yield)
         """
         raise NotImplementedError
 
+    @learner_method(keyword_only=True)
     @hookspec(firstresult=True)
     def compute_losses(
         self, learner: LearnerProtocol, fwd_out: ModuleBatches, batch: ModuleBatches
     ) -> dict[ModuleID, Tensor]:
-        """`{module_id: scalar}` from `compute_loss_for_module`, module by module; override for joint losses. Traced.
+        """Compute the losses of all modules on one minibatch. Default: `compute_loss_for_module` of each. Traced.
 
-        @hookimpl(wrapper=True)
-        def compute_losses(learner, fwd_out, batch):
-            losses = yield
-            return {m: loss + 0.01 * penalty(learner, fwd_out[m]) for m, loss in losses.items()}
+        The place for a term that any algorithm shall get, and for joint losses of several modules.
+
+        Args:
+            learner: the learner.
+            fwd_out: what each module's `forward_train` returned, `{module_id: {column: tensor [B, ...]}}`.
+            batch: `{module_id: {column: tensor [B, ...]}}`.
+
+        Returns:
+            `{module_id: scalar tensor}`.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def compute_losses(learner, fwd_out, batch):
+                losses = yield
+                return {m: loss + 0.01 * penalty(learner, fwd_out[m]) for m, loss in losses.items()}
         """
         raise NotImplementedError
 
+    @learner_method()
     @hookspec(firstresult=True)
     def postprocess_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> Gradients:
-        """All gradients, before they are applied: `postprocess_gradients_for_module` for each module. Traced.
+        """Change all gradients before they are applied. Traced.
 
-        Names that no optimizer steps are an `UnknownParameterError`; what is left out counts as zero, and an
-        optimizer of which all is left out does not step.
+        Default: `postprocess_gradients_for_module` for each module.
 
-        @hookimpl(wrapper=True)
-        def postprocess_gradients(learner, gradients_dict):
-            gradients = yield
-            return {ref: learner.ops.clip(g, -1.0, 1.0) for ref, g in gradients.items()}
+        Args:
+            learner: the learner.
+            gradients_dict: `{parameter ref: gradient}`.
+
+        Returns:
+            The gradients to apply. What is left out counts as zero; an optimizer of which all is left out does not
+            step; a name that no optimizer steps is an `UnknownParameterError`.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def postprocess_gradients(learner, gradients_dict):
+                gradients = yield
+                return {ref: learner.ops.clip(g, -1.0, 1.0) for ref, g in gradients.items()}
         """
         raise NotImplementedError
 
+    @learner_method()
     @hookspec(firstresult=True)
     def apply_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> None:
-        """Step every optimizer whose parameters have gradients here. A backend may answer with a fused step. Traced.
+        """Step the optimizers of which there are gradients. A backend may answer with a fused step. Traced.
 
-        @hookimpl(wrapper=True)
-        def apply_gradients(learner, gradients_dict):
-            return (yield)
+        Args:
+            learner: the learner.
+            gradients_dict: `{parameter ref: gradient}`. A parameter that is left out, or None, counts as zero beside
+                others of its optimizer; an optimizer without any is not stepped.
+
+        Raises:
+            UnknownParameterError: a key is not the name of a parameter that an optimizer steps.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def apply_gradients(learner, gradients_dict):
+                return (yield)
         """
         raise NotImplementedError
 
+    @learner_method(multi_agent_batch=None)
     @hookspec(firstresult=True)
     def should_module_be_updated(
         self, learner: LearnerProtocol, module_id: ModuleID, multi_agent_batch: Any
     ) -> bool:
-        """Whether a module is trained in this update. Default: `config.policies_to_train`. Once per update and module.
+        """Whether a module is trained in this update. Asked once per update and module.
 
-        @hookimpl(wrapper=True)
-        def should_module_be_updated(learner, module_id):
-            return (yield) and module_id not in FROZEN
+        Default: what `config.policies_to_train` says.
+
+        Args:
+            learner: the learner.
+            module_id: of the module.
+            multi_agent_batch: the batch as `update` was given it; None if it was given episodes.
+
+        Returns:
+            True if it is trained.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def should_module_be_updated(learner, module_id):
+                return (yield) and module_id not in FROZEN
         """
         raise NotImplementedError
 
+    @learner_method()
     @hookspec(firstresult=True)
     def configure_optimizers(self, learner: LearnerProtocol) -> None:
-        """`configure_optimizers_for_module` for every module that the backend can train. Called once, at build.
+        """Register the optimizers of all modules. Asked once, at build.
 
-        @hookimpl(wrapper=True)
-        def configure_optimizers(learner):
-            return (yield)
+        Default: `configure_optimizers_for_module` for every module that the backend can train.
+
+        Args:
+            learner: the learner.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def configure_optimizers(learner):
+                return (yield)
         """
         raise NotImplementedError
 
+    @learner_method(
+        keyword_only=True, module_id=ALL_MODULES, optimizer_name=DEFAULT_OPTIMIZER, lr_or_lr_schedule=None
+    )
     @hookspec(firstresult=True)
     def register_optimizer(
         self,
@@ -101,45 +171,91 @@ class LearnerSpec:
         params: Sequence[Any],
         lr_or_lr_schedule: Any,
     ) -> None:
-        """Give an optimizer its parameters, name and learning rate.
+        """Let an optimizer step some parameters.
 
-        @hookimpl(wrapper=True)
-        def register_optimizer(learner, module_id, optimizer_name):
-            print(module_id, optimizer_name)
-            return (yield)
+        Args:
+            learner: the learner.
+            module_id: whose it is; `ALL_MODULES` for one that modules share.
+            optimizer_name: unique within the module.
+            optimizer: of `plugrad.optimizers`, or the framework's own where the backend declares
+                `Capability.FRAMEWORK_OPTIMIZERS`: a `torch.optim.Optimizer` over exactly `params`, a Keras optimizer
+                not yet built.
+            params: a list of the framework's parameters, from `get_parameters`.
+            lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
+
+        Raises:
+            OptimizerError: the name is taken, `params` is no list of parameters, or one of them has an optimizer.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def register_optimizer(learner, module_id, optimizer_name):
+                print(module_id, optimizer_name)
+                return (yield)
         """
         raise NotImplementedError
 
+    @learner_method(module_id=DEFAULT_MODULE_ID, optimizer_name=DEFAULT_OPTIMIZER)
     @hookspec(firstresult=True)
     def get_optimizer(self, learner: LearnerProtocol, module_id: ModuleID, optimizer_name: str) -> Any:
-        """The optimizer registered under this name.
+        """The optimizer that was registered under a name.
 
-        @hookimpl(wrapper=True)
-        def get_optimizer(learner, module_id, optimizer_name):
-            return (yield)
+        Args:
+            learner: the learner.
+            module_id: of the module.
+            optimizer_name: within the module, or whole: `<module id>_<optimizer name>`.
+
+        Returns:
+            The object that was registered.
+
+        Raises:
+            OptimizerError: there is none; it is a KeyError too.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def get_optimizer(learner, module_id, optimizer_name):
+                return (yield)
         """
         raise NotImplementedError
 
+    @learner_method(module_id=ALL_MODULES)
     @hookspec(firstresult=True)
     def get_optimizers_for_module(
         self, learner: LearnerProtocol, module_id: ModuleID
     ) -> list[tuple[str, Any]]:
-        """`[(short name, optimizer)]` registered for a module; all of them for `ALL_MODULES`.
+        """List the optimizers of a module.
 
-        @hookimpl(wrapper=True)
-        def get_optimizers_for_module(learner, module_id):
-            return (yield)
+        Args:
+            learner: the learner.
+            module_id: of the module; `ALL_MODULES`: every optimizer.
+
+        Returns:
+            `[(name within the module, optimizer)]`.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def get_optimizers_for_module(learner, module_id):
+                return (yield)
         """
         raise NotImplementedError
 
+    @learner_method()
     @hookspec(firstresult=True)
     def filter_param_dict_for_optimizer(
         self, learner: LearnerProtocol, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
     ) -> Mapping[ParamRef, Tensor]:
-        """The entries of `param_dict` that belong to one optimizer. Traced.
+        """Pick the entries that belong to one optimizer. Traced.
 
-        @hookimpl(wrapper=True)
-        def filter_param_dict_for_optimizer(learner, param_dict, optimizer):
-            return (yield)
+        Args:
+            learner: the learner.
+            param_dict: `{parameter ref: gradient}`.
+            optimizer: a registered one.
+
+        Returns:
+            Those of its parameters.
+
+        Example:
+            @hookimpl(wrapper=True)
+            def filter_param_dict_for_optimizer(learner, param_dict, optimizer):
+                return (yield)
         """
         raise NotImplementedError

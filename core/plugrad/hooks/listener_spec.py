@@ -1,4 +1,4 @@
-"""What a listener can hear: called on every plugin that implements it, never inside a compiled program.
+"""Hooks of a listener: called on every plugin that implements them, never inside a compiled program.
 
     [options.entry_points]
     plugrad.plugins =
@@ -22,80 +22,123 @@ class ListenerSpec:
     def learner_built(self, learner: LearnerProtocol) -> None:
         """A learner has its modules and optimizers.
 
-        @hookimpl
-        def learner_built(learner):
-            print(learner.module)
+        Args:
+            learner: the learner.
+
+        Example:
+            @hookimpl
+            def learner_built(learner):
+                print(learner.module)
         """
 
     @hookspec
     def update_begun(self, learner: LearnerProtocol, timesteps: Mapping[str, int] | None) -> None:
         """`update()` was called with a good batch; nothing has changed yet.
 
-        @hookimpl
-        def update_begun(learner):
-            start_clock()
+        Args:
+            learner: the learner.
+            timesteps: what `update` was given.
+
+        Example:
+            @hookimpl
+            def update_begun(learner):
+                start_clock()
         """
 
     @hookspec
     def update_ended(self, learner: LearnerProtocol, results: Mapping[str, Mapping[str, Any]]) -> None:
-        """`update()` is about to return these results: plain floats and numpy arrays.
+        """`update()` is about to return these results.
 
-        @hookimpl
-        def update_ended(results):
-            log(results)
+        Args:
+            learner: the learner.
+            results: `{module_id or ALL_MODULES: {name: float or numpy array}}`.
+
+        Example:
+            @hookimpl
+            def update_ended(results):
+                log(results)
         """
 
     @hookspec
     def module_added(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
         """`add_module()` is done.
 
-        @hookimpl
-        def module_added(module_id):
-            print("new:", module_id)
+        Args:
+            learner: the learner.
+            module_id: the new one.
+
+        Example:
+            @hookimpl
+            def module_added(module_id):
+                print("new:", module_id)
         """
 
     @hookspec
     def module_removed(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
         """`remove_module()` is done.
 
-        @hookimpl
-        def module_removed(module_id):
-            print("gone:", module_id)
+        Args:
+            learner: the learner.
+            module_id: the one that is gone.
+
+        Example:
+            @hookimpl
+            def module_removed(module_id):
+                print("gone:", module_id)
         """
 
     @hookspec
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """`Algorithm.train()` is about to return these results, by flat keys; `algorithm.ask_to_stop(reason)` works.
+        """`Algorithm.train()` is about to return these results.
 
-        @hookimpl
-        def iteration_ended(algorithm, results):
-            if results["time/iteration"] > 60:
-                algorithm.ask_to_stop("an iteration took more than a minute")
+        Args:
+            algorithm: the Algorithm; `algorithm.ask_to_stop(reason)` ends `plugrad train` after this iteration.
+            results: plain numbers by flat keys, such as `env_runners/episode_return_mean`.
+
+        Example:
+            @hookimpl
+            def iteration_ended(algorithm, results):
+                if results["time/iteration"] > 60:
+                    algorithm.ask_to_stop("an iteration took more than a minute")
         """
 
     @hookspec
     def algorithm_stopped(self, algorithm: Any) -> None:
         """`Algorithm.stop()` was called for the first time; environments and learners are still there.
 
-        @hookimpl
-        def algorithm_stopped():
-            close_log()
+        Args:
+            algorithm: the Algorithm.
+
+        Example:
+            @hookimpl
+            def algorithm_stopped():
+                close_log()
         """
 
     @hookspec
     def checkpoint_saved(self, learner: LearnerProtocol, path: str) -> None:
         """A checkpoint is complete on disk.
 
-        @hookimpl
-        def checkpoint_saved(path):
-            upload(path)
+        Args:
+            learner: the learner.
+            path: of its directory.
+
+        Example:
+            @hookimpl
+            def checkpoint_saved(path):
+                upload(path)
         """
 
     @hookspec
     def checkpoint_restored(self, learner: LearnerProtocol, path: str) -> None:
-        """The learner has exactly the state of this checkpoint.
+        """The learner has exactly the state of a checkpoint.
 
-        @hookimpl
-        def checkpoint_restored(path):
-            print("back at", path)
+        Args:
+            learner: the learner.
+            path: as it was given.
+
+        Example:
+            @hookimpl
+            def checkpoint_restored(path):
+                print("back at", path)
         """

@@ -20,11 +20,13 @@ from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.error_notes import with_error_note
+from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT
 
 TIERS = ("core", "backend", "algorithm", "listener")
+SPECIFICATIONS = (BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
 RENAMED: Mapping[str, str] = {"adopt_module": "wrap_module", "adopt_optimizer": "wrap_optimizer"}
 """`{older hook name: name of today}`: plugins that answer the older one are asked, with a warning."""
@@ -52,7 +54,7 @@ def specifications() -> dict[str, Callable[..., Any]]:
     """`{hook name: specification function}`, all of them."""
     return {
         name: function
-        for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
+        for spec in SPECIFICATIONS
         for name, function in vars(spec).items()
         if hasattr(function, f"{PROJECT}_spec")
     }
@@ -136,7 +138,7 @@ class HookManager:
         self._plugins: list[Plugin] = []
         self._is_traced = tracing.is_asked_for()
         self._pluggy = pluggy.PluginManager(PROJECT)
-        for spec in (BackendSpec, AlgorithmSpec, LearnerSpec, ListenerSpec):
+        for spec in SPECIFICATIONS:
             self._pluggy.add_hookspecs(spec)
         self._pluggy.register(_named("learner", base_implementations))
         for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):

@@ -1,24 +1,18 @@
 """The Learner as its own parts see it: what hooks may use, what only the parts change, and the inner hooks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from plugrad.config import Config
-from plugrad.gradients import Clip, FlatVariable, Gradients
-from plugrad.hooks.backend_spec import Program
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
 from plugrad.learner.metrics import Metrics
 from plugrad.learner.target_networks import TargetNetwork
-from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
-from plugrad.optimizers import Optimizer
-from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients
-from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 
 class LossCheck(Protocol):
@@ -31,7 +25,6 @@ class LossCheck(Protocol):
 class LearnerInternals(LearnerProtocol, Protocol):
     """A Learner to the parts of `plugrad.learner`, which read and change these."""
 
-    config: Config
     plugins: list[Plugin]
     module: MultiRLModule
     ops: Ops
@@ -60,15 +53,6 @@ class LearnerInternals(LearnerProtocol, Protocol):
     def forget_programs(self) -> None:
         """Make the programs of updates anew: what they were made for has changed."""
 
-    def configure_optimizers(self) -> None:
-        """Register the optimizers of all modules."""
-
-    def before_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Once per update, before the first minibatch."""
-
-    def after_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Once per update, after the last minibatch."""
-
     def compile_results(
         self,
         *,
@@ -79,8 +63,6 @@ class LearnerInternals(LearnerProtocol, Protocol):
     ) -> dict[ModuleID, dict[str, Any]]:
         """What `update` returns."""
 
-    def _provide(self, hook: str, **arguments: Any) -> Any: ...
-
     def _check_is_built(self, error: bool = True) -> bool: ...
 
     def _check_result(self, result: Any) -> None: ...
@@ -88,36 +70,3 @@ class LearnerInternals(LearnerProtocol, Protocol):
     def _get_optimizer_state(self) -> dict[str, Any]: ...
 
     def _set_optimizer_state(self, state: Mapping[str, Any]) -> None: ...
-
-    def _build_network(
-        self, *, module_id: ModuleID, config: Config, module_spec: RLModuleSpec
-    ) -> Network: ...
-
-    def _build_module(
-        self,
-        *,
-        module_id: ModuleID,
-        module_spec: RLModuleSpec,
-        network: Network,
-        weights: Mapping[str, Array],
-    ) -> RLModule: ...
-
-    def _wrap_module(self, *, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule: ...
-
-    def _get_buffers(self, module: RLModule) -> Mapping[str, Variable]: ...
-
-    def _get_exploration_inputs(self, *, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array: ...
-
-    def _compile_update(self, step: Any, variables: Sequence[Variable], mode: str) -> Program: ...
-
-    def _wrap_optimizer(self, optimizer: Any) -> Optimizer: ...
-
-    def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable: ...
-
-    def _is_module_compatible_with_learner(self, module: RLModule) -> bool: ...
-
-    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None: ...
-
-    def _get_clip_function(self) -> Clip: ...
-
-    def _reduce_gradients(self, gradients: Gradients) -> Gradients: ...

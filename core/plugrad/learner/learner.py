@@ -19,9 +19,13 @@ from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable, renamed
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, NotBuiltError
-from plugrad.gradients import Layout
+from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
+from plugrad.hooks.algorithm_methods import AlgorithmMethods
+from plugrad.hooks.backend_methods import BackendMethods
 from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.gradient_methods import GradientMethods
+from plugrad.hooks.learner_methods import LearnerMethods
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
@@ -46,11 +50,11 @@ from plugrad.learner.checkpointing import (
 )
 from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.hook_methods import HookMethods
 from plugrad.learner.inference import Actor
 from plugrad.learner.internals import LossCheck
 from plugrad.learner.locking import locked, new_lock
 from plugrad.learner.metrics import Metrics
+from plugrad.learner.optimizer_registry import check_names
 from plugrad.learner.policies import make_policy, warn_without_statistics
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, all_or_nothing
@@ -80,7 +84,7 @@ CORE = tuple(
 )
 
 
-class Learner(HookMethods, Adaptable):
+class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Adaptable):
     """Trains the modules of one process.
 
     Args:
@@ -239,6 +243,9 @@ class Learner(HookMethods, Adaptable):
             self.streams[key] = stream(self.seed, *names)
         return self.streams[key]
 
+    def _provide(self, hook: str, **arguments: Any) -> Any:
+        return self._hooks.provide(hook, learner=self, **arguments)
+
     def notify(self, hook: str, **arguments: Any) -> None:
         """Call a listener hook."""
         self._hooks.call_hook(hook, learner=self, **arguments)
@@ -312,6 +319,11 @@ class Learner(HookMethods, Adaptable):
         """Make the programs of updates and the copies to act with anew: what they were made for has changed."""
         self._call = UpdateRun(self)
         self._actor = Actor(self)
+
+    def apply_gradients(self, gradients_dict: Gradients) -> None:  # noqa: D102
+        check_names(gradients_dict, self.layouts, "apply_gradients")
+        self._provide("apply_gradients", gradients_dict=gradients_dict)
+        self.weights_version += 1
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """A module's config with scheduled fields as tensors: what losses get."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
+from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.manager import implementations
 from plugrad.hooks.registry import load_backend
 from plugrad.learner.learner import CORE
@@ -24,7 +25,11 @@ __all__ = [
 ]
 
 _WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
-REQUIRED = [name for name in vars(BackendSpec) if not name.startswith("_") and name not in _WITH_DEFAULT]
+REQUIRED = [
+    name
+    for name in (*vars(BackendSpec), *vars(GradientSpec))
+    if not name.startswith("_") and name not in _WITH_DEFAULT
+]
 DECLARED = {Capability.FUSED_STEP: "apply_gradients", Capability.FRAMEWORK_OPTIMIZERS: "wrap_optimizer"}
 """Hooks that the core answers too: who declares this capability has an answer of its own."""
 OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}

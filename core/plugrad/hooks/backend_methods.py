@@ -1,0 +1,161 @@
+"""The Learner's methods that are hooks of `backend_spec`.
+
+Written by `python tests/core/hook_texts.py`: change the specifications, not this file.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from plugrad.hooks.backend_types import Program
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
+from plugrad.ops import Variable
+from plugrad.rl_module import RLModule
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+
+
+class BackendMethods(HookCaller, Protocol):
+    """The Learner's methods that are hooks of `backend_spec`."""
+
+    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
+        """Make a variable of the framework on the learner's device.
+
+        Learning rates, coefficients, slots of optimizers: everything that changes between updates without a new trace.
+
+        Args:
+            value: a number or an array; the variable keeps its shape.
+            dtype: such as "float32"; None: float32 for floats, int32 for ints.
+            trainable: whether gradients may be taken by it.
+
+        Returns:
+            The variable (`plugrad.ops.Variable`).
+        """
+        answer: Variable = self._provide("get_tensor_variable", value=value, dtype=dtype, trainable=trainable)
+        return answer
+
+    def _build_module(
+        self,
+        *,
+        module_id: ModuleID,
+        module_spec: RLModuleSpec,
+        network: Network,
+        weights: Mapping[str, Array],
+    ) -> RLModule:
+        """Make the framework's module around a network, for a spec that names no `module_class`.
+
+        The module holds the weights; `network` computes with them, over this backend's ops.
+
+        Args:
+            module_id: of the module.
+            module_spec: complete, with spaces.
+            network: see `build_network`.
+            weights: `{parameter name: float32 array}`, drawn from the seed and equal on every backend, in the
+                network's order and shapes.
+
+        Returns:
+            The module.
+        """
+        answer: RLModule = self._provide(
+            "build_module", module_id=module_id, module_spec=module_spec, network=network, weights=weights
+        )
+        return answer
+
+    def _wrap_module(self, *, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+        """Make an `RLModule` of a model of the framework that is none, such as one given as `Learner(module=...)`.
+
+        Args:
+            module_id: of the module.
+            module: is called with the observations [B, ...] and returns the action distribution's inputs [B, inputs],
+                `(inputs, values [B])`, or `{column: tensor}`.
+            module_spec: complete, with spaces.
+
+        Returns:
+            The module around the model.
+
+        Raises:
+            ConfigError: it is no model of this framework.
+        """
+        answer: RLModule = self._provide(
+            "wrap_module", module_id=module_id, module=module, module_spec=module_spec
+        )
+        return answer
+
+    def _is_module_compatible_with_learner(self, module: RLModule) -> bool:
+        """Whether the backend can train a module. Others live beside the trained ones, without an optimizer.
+
+        Args:
+            module: one of its modules.
+
+        Returns:
+            True if it can be trained.
+        """
+        return bool(self._provide("is_module_compatible_with_learner", module=module))
+
+    def get_parameters(self, module: RLModule) -> list[Any]:
+        """List a module's trainable parameters.
+
+        Args:
+            module: one that the backend can train.
+
+        Returns:
+            The framework's own objects, in the module's order.
+        """
+        answer: list[Any] = self._provide("get_parameters", module=module)
+        return answer
+
+    def _get_buffers(self, module: RLModule) -> Mapping[str, Variable]:
+        """List what a module keeps beside its trained parameters: statistics, counters, seeds, frozen parameters.
+
+        Asked when modules are built. Default: none. An update that fails puts them back, and `compile_update` finds
+        them among its `variables`. Learners of a group make them equal after each update: floats become the mean over
+        the learners, weighted by rows; all else becomes that of learner 0.
+
+        Args:
+            module: one that the backend can train.
+
+        Returns:
+            `{name in module.get_state(): variable}`. `read` gives what the module computes with, in programs too.
+        """
+        answer: Mapping[str, Variable] = self._provide("get_buffers", module=module)
+        return answer
+
+    def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert numpy arrays to tensors on the learner's device.
+
+        Args:
+            batch: a (nested) dict of arrays; float64 becomes float32.
+
+        Returns:
+            The same dict with tensors.
+        """
+        answer: dict[str, Any] = self._provide("convert_batch_type", batch=batch)
+        return answer
+
+    def _convert_to_numpy(self, tensors: Any) -> Any:
+        """Convert tensors to numpy copies. It is the only way back.
+
+        Args:
+            tensors: a tensor, or a (nested) dict or list of tensors.
+
+        Returns:
+            The same with arrays.
+        """
+        return self._provide("convert_to_numpy", tensors=tensors)
+
+    def _compile_update(
+        self, step: Callable[[ModuleBatches], dict[str, Tensor]], variables: Sequence[Variable], mode: str
+    ) -> Program:
+        """Make the fastest program that the framework can of the core's step on a minibatch.
+
+        Args:
+            step: `step(minibatch) -> {metric: scalar}` with `minibatch = {module_id: mapping of columns}`, such as
+                `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes.
+            variables: all of the learner's.
+            mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`.
+
+        Returns:
+            The program; it says in `mode` and `reason` what really runs and why.
+        """
+        answer: Program = self._provide("compile_update", step=step, variables=variables, mode=mode)
+        return answer

@@ -1,0 +1,154 @@
+"""The Learner's methods that are hooks of `gradient_spec`.
+
+Written by `python tests/core/hook_texts.py`: change the specifications, not this file.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from plugrad.gradients import Clip, FlatVariable, Gradients
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.optimizers import Optimizer
+from plugrad.types import ModuleID, ParamRef, Tensor
+
+
+class GradientMethods(HookCaller, Protocol):
+    """The Learner's methods that are hooks of `gradient_spec`."""
+
+    def get_param_ref(self, param: Any) -> ParamRef:
+        """Name a parameter of this learner, as gradients and states do.
+
+        Args:
+            param: one of `get_parameters`.
+
+        Returns:
+            `<module id>/<parameter name>`.
+
+        Raises:
+            OptimizerError: it belongs to no module of this learner.
+        """
+        answer: ParamRef = self._provide("get_param_ref", param=param)
+        return answer
+
+    def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable:
+        """Put one flat float32 variable behind some parameters, which stay the module's ordinary parameters.
+
+        Asked once for each registered optimizer.
+
+        Args:
+            params: of `get_parameters`.
+
+        Returns:
+            A vector with the parameters' values in the order of `params`.
+        """
+        answer: FlatVariable = self._provide("flatten_parameters", params=params)
+        return answer
+
+    def _differentiate(
+        self, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[dict[ModuleID, Tensor], Any]]
+    ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
+        """Call `loss_fn` under the framework's autograd, then `learner.compute_gradients`. Traced.
+
+        Args:
+            variables: the flat parameters to differentiate by, one for each optimizer that steps now.
+            loss_fn: `() -> (losses, aux)`; while it runs, modules must compute with what the backend differentiates by.
+
+        Returns:
+            `(losses, aux, gradients)` with what `compute_gradients` returned.
+        """
+        answer: tuple[dict[ModuleID, Tensor], Any, Gradients] = self._provide(
+            "differentiate", variables=variables, loss_fn=loss_fn
+        )
+        return answer
+
+    def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
+        """Differentiate the sum of the losses by every registered parameter. Traced.
+
+        On torch and tf2 an override may give `super()` what it made of the losses, such as `2 * loss`; a backend that
+        knows gradients of the losses themselves only raises an error then.
+
+        Args:
+            loss_per_module: `{module_id: scalar}`.
+            **kwargs: what `differentiate` passes along to the method, or a user, such as tf2's `gradient_tape`.
+
+        Returns:
+            `{parameter ref: gradient}`, shapes as of the parameters.
+        """
+        answer: Gradients = self._provide("compute_gradients", loss_per_module=loss_per_module, kwargs=kwargs)
+        return answer
+
+    def _reduce_gradients(self, gradients: Gradients) -> Gradients:
+        """Add up the gradients of all learners of a group; a learner alone returns them as they are. Traced.
+
+        Every learner has weighted its losses by its part of the rows, so that the sum is the gradient of the whole
+        batch. Default: through numpy, for backends that do not trace.
+
+        Args:
+            gradients: its own, `{parameter ref: gradient}`.
+
+        Returns:
+            The sums, `{parameter ref: gradient}`.
+        """
+        answer: Gradients = self._provide("reduce_gradients", gradients=gradients)
+        return answer
+
+    def _get_clip_function(self) -> Clip:
+        """The function that clips one optimizer's gradients. Asked once per step. Traced.
+
+        Default: the core's formula over `learner.ops`; another may be faster.
+
+        Returns:
+            See `plugrad.gradients.Clip`.
+        """
+        answer: Clip = self._provide("get_clip_function")
+        return answer
+
+    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
+        """Refuse what cannot be stepped. Asked for each optimizer before it is registered.
+
+        Args:
+            optimizer: what the user registers.
+            params: that it is to step.
+
+        Raises:
+            OptimizerError: it is no optimizer that this backend knows, or these are no parameters.
+        """
+        self._provide("check_registered_optimizer", optimizer=optimizer, params=params)
+
+    def _wrap_optimizer(self, optimizer: Any) -> Optimizer:
+        """Give an optimizer of the framework the methods of `plugrad.optimizers.Optimizer`.
+
+        For backends with `Capability.FRAMEWORK_OPTIMIZERS`. Asked once per registered optimizer, after
+        `check_registered_optimizer`. Default: what it is given. `learner.get_optimizer()` stays the user's own object.
+
+        Args:
+            optimizer: of `plugrad.optimizers` or of the framework.
+
+        Returns:
+            An object with `bind`, `step`, `parameters`, `variables` (what an undo puts back) and `get_slots`,
+            `slots_like`, `set_slots` (what a state has of it).
+        """
+        answer: Optimizer = self._provide("wrap_optimizer", optimizer=optimizer)
+        return answer
+
+    def _get_optimizer_lr(self, optimizer: Any) -> float:
+        """Read the learning rate of an optimizer.
+
+        Args:
+            optimizer: a registered one.
+
+        Returns:
+            The rate, as a float.
+        """
+        return float(self._provide("get_optimizer_lr", optimizer=optimizer))
+
+    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
+        """Set the learning rate of an optimizer. Schedules do so after each update.
+
+        It must not cause a new trace, so the rate is a variable.
+
+        Args:
+            optimizer: a registered one.
+            lr: the rate.
+        """
+        self._provide("set_optimizer_lr", optimizer=optimizer, lr=lr)

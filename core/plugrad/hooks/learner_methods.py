@@ -1,0 +1,182 @@
+"""The Learner's methods that are hooks of `learner_spec`.
+
+Written by `python tests/core/hook_texts.py`: change the specifications, not this file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from plugrad.gradients import Gradients
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.types import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    DEFAULT_OPTIMIZER,
+    ModuleBatches,
+    ModuleID,
+    ParamRef,
+    Tensor,
+)
+
+
+class LearnerMethods(HookCaller, Protocol):
+    """The Learner's methods that are hooks of `learner_spec`."""
+
+    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+        """Take one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
+
+        Its method is `Learner._update`, not the public `update()`.
+
+        Args:
+            batch: `{module_id: {column: tensor [B, ...]}}`.
+
+        Returns:
+            `(fwd_out, loss_per_module, metrics)`.
+        """
+        answer: tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]] = self._provide("update", batch=batch)
+        return answer
+
+    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
+        """Compute the losses of all modules on one minibatch. Default: `compute_loss_for_module` of each. Traced.
+
+        The place for a term that any algorithm shall get, and for joint losses of several modules.
+
+        Args:
+            fwd_out: what each module's `forward_train` returned, `{module_id: {column: tensor [B, ...]}}`.
+            batch: `{module_id: {column: tensor [B, ...]}}`.
+
+        Returns:
+            `{module_id: scalar tensor}`.
+        """
+        answer: dict[ModuleID, Tensor] = self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
+        return answer
+
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
+        """Change all gradients before they are applied. Traced.
+
+        Default: `postprocess_gradients_for_module` for each module.
+
+        Args:
+            gradients_dict: `{parameter ref: gradient}`.
+
+        Returns:
+            The gradients to apply. What is left out counts as zero; an optimizer of which all is left out does not
+            step; a name that no optimizer steps is an `UnknownParameterError`.
+        """
+        answer: Gradients = self._provide("postprocess_gradients", gradients_dict=gradients_dict)
+        return answer
+
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
+        """Step the optimizers of which there are gradients. A backend may answer with a fused step. Traced.
+
+        Args:
+            gradients_dict: `{parameter ref: gradient}`. A parameter that is left out, or None, counts as zero beside
+                others of its optimizer; an optimizer without any is not stepped.
+
+        Raises:
+            UnknownParameterError: a key is not the name of a parameter that an optimizer steps.
+        """
+        self._provide("apply_gradients", gradients_dict=gradients_dict)
+
+    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
+        """Whether a module is trained in this update. Asked once per update and module.
+
+        Default: what `config.policies_to_train` says.
+
+        Args:
+            module_id: of the module.
+            multi_agent_batch: the batch as `update` was given it; None if it was given episodes.
+
+        Returns:
+            True if it is trained.
+        """
+        return bool(
+            self._provide(
+                "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
+            )
+        )
+
+    def configure_optimizers(self) -> None:
+        """Register the optimizers of all modules. Asked once, at build.
+
+        Default: `configure_optimizers_for_module` for every module that the backend can train.
+        """
+        self._provide("configure_optimizers")
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: ModuleID = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+        optimizer: Any,
+        params: Sequence[Any],
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer step some parameters.
+
+        Args:
+            module_id: whose it is; `ALL_MODULES` for one that modules share.
+            optimizer_name: unique within the module.
+            optimizer: of `plugrad.optimizers`, or the framework's own where the backend declares
+                `Capability.FRAMEWORK_OPTIMIZERS`: a `torch.optim.Optimizer` over exactly `params`, a Keras optimizer
+                not yet built.
+            params: a list of the framework's parameters, from `get_parameters`.
+            lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
+
+        Raises:
+            OptimizerError: the name is taken, `params` is no list of parameters, or one of them has an optimizer.
+        """
+        self._provide(
+            "register_optimizer",
+            module_id=module_id,
+            optimizer_name=optimizer_name,
+            optimizer=optimizer,
+            params=params,
+            lr_or_lr_schedule=lr_or_lr_schedule,
+        )
+
+    def get_optimizer(
+        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
+        """The optimizer that was registered under a name.
+
+        Args:
+            module_id: of the module.
+            optimizer_name: within the module, or whole: `<module id>_<optimizer name>`.
+
+        Returns:
+            The object that was registered.
+
+        Raises:
+            OptimizerError: there is none; it is a KeyError too.
+        """
+        return self._provide("get_optimizer", module_id=module_id, optimizer_name=optimizer_name)
+
+    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
+        """List the optimizers of a module.
+
+        Args:
+            module_id: of the module; `ALL_MODULES`: every optimizer.
+
+        Returns:
+            `[(name within the module, optimizer)]`.
+        """
+        answer: list[tuple[str, Any]] = self._provide("get_optimizers_for_module", module_id=module_id)
+        return answer
+
+    def filter_param_dict_for_optimizer(
+        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+    ) -> Mapping[ParamRef, Tensor]:
+        """Pick the entries that belong to one optimizer. Traced.
+
+        Args:
+            param_dict: `{parameter ref: gradient}`.
+            optimizer: a registered one.
+
+        Returns:
+            Those of its parameters.
+        """
+        answer: Mapping[ParamRef, Tensor] = self._provide(
+            "filter_param_dict_for_optimizer", param_dict=param_dict, optimizer=optimizer
+        )
+        return answer
