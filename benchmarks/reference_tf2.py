@@ -80,13 +80,13 @@ class WholeUpdate(Contestant):
 
     def _loss(self, flat: Any, obs: Any, actions: Any, old_logp: Any, advantages: Any, targets: Any) -> Any:
         named = self._named(flat)
-        logp = _log_prob(self._tower(named, "pi", obs), named.get("pi.log_std"), actions)
+        logp = _log_prob(self._encoder(named, "pi", obs), named.get("pi.log_std"), actions)
         ratio = tf.exp(logp - old_logp)
         clipped = tf.clip_by_value(ratio, 1.0 - CLIP_PARAM, 1.0 + CLIP_PARAM)
         policy = tf.reduce_mean(tf.minimum(ratio * advantages, clipped * advantages))
-        return VF_COEFF * tf.reduce_mean(tf.square(self._tower(named, "vf", obs)[:, 0] - targets)) - policy
+        return VF_COEFF * tf.reduce_mean(tf.square(self._encoder(named, "vf", obs)[:, 0] - targets)) - policy
 
-    def _tower(self, named: dict[str, Any], name: str, x: Any) -> Any:
+    def _encoder(self, named: dict[str, Any], name: str, x: Any) -> Any:
         for n in range(len(self._cell.hiddens)):
             x = tf.tanh(tf.matmul(x, named[f"{name}.{n}.weight"]) + named[f"{name}.{n}.bias"])
         return tf.matmul(x, named[f"{name}.out.weight"]) + named[f"{name}.out.bias"]

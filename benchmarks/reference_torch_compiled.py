@@ -94,10 +94,10 @@ class CompiledStep(Contestant):
         targets: Tensor,
     ) -> Tensor:
         named = self._named(flat)
-        logp = log_prob(self._tower(named, "pi", obs), named.get("pi.log_std"), actions)
-        return surrogate_loss(logp, self._tower(named, "vf", obs)[:, 0], old_logp, advantages, targets)
+        logp = log_prob(self._encoder(named, "pi", obs), named.get("pi.log_std"), actions)
+        return surrogate_loss(logp, self._encoder(named, "vf", obs)[:, 0], old_logp, advantages, targets)
 
-    def _tower(self, named: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    def _encoder(self, named: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
         for n in range(len(self._cell.hiddens)):
             x = torch.tanh(torch.addmm(named[f"{name}.{n}.bias"], x, named[f"{name}.{n}.weight"]))
         return torch.addmm(named[f"{name}.out.bias"], x, named[f"{name}.out.weight"])

@@ -81,7 +81,7 @@ class Twin:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         outputs = cell.actions
-        self.pi, self.vf = self._tower(outputs), self._tower(1)
+        self.pi, self.vf = self._encoder(outputs), self._encoder(1)
         self.log_std = torch.nn.Parameter(torch.zeros(cell.actions, device="cuda"))
         self.params = [*self.pi.parameters(), *self.vf.parameters()] + (
             [] if cell.discrete else [self.log_std]
@@ -91,7 +91,7 @@ class Twin:
             name: torch.as_tensor(column, device="cuda") for name, column in make_batch(cell).items()
         }
 
-    def _tower(self, outputs: int) -> torch.nn.Sequential:
+    def _encoder(self, outputs: int) -> torch.nn.Sequential:
         widths = (self.cell.inputs, *self.cell.hiddens)
         layers: list[torch.nn.Module] = []
         for inputs, width in itertools.pairwise(widths):

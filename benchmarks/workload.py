@@ -92,15 +92,15 @@ def initial_weights(cell: Cell, seed: int) -> Weights:
     rng = np.random.default_rng([seed, 2])
     outputs = {"pi": cell.num_actions, "vf": 1}
     weights: Weights = {}
-    for tower, last in outputs.items():
+    for encoder, last in outputs.items():
         widths = (cell.obs_size, *cell.hiddens, last)
-        names = [f"{tower}.{n}" for n in range(len(cell.hiddens))] + [f"{tower}.out"]
+        names = [f"{encoder}.{n}" for n in range(len(cell.hiddens))] + [f"{encoder}.out"]
         for name, (inputs, width) in zip(names, pairwise(widths), strict=True):
             scale = 0.01 if name == "pi.out" else 1.0
             drawn = rng.standard_normal((inputs, width)) * scale / np.sqrt(inputs)
             weights[f"{name}.weight"] = drawn.astype(np.float32)
             weights[f"{name}.bias"] = np.zeros(width, np.float32)
-        if tower == "pi" and cell.continuous:
+        if encoder == "pi" and cell.continuous:
             weights["pi.log_std"] = np.zeros(last, np.float32)
     return weights
 

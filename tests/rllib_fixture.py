@@ -100,7 +100,7 @@ def num_held_at_zero(name: str) -> int:
 
 HEADS = {"pi": "pi", "_pi_head": "pi", "vf": "vf"}
 DUELING_HEADS = {"af": "advantage", "vf": "value"}
-TOWERS = {"actor_encoder": "pi", "critic_encoder": "vf", "encoder": "encoder"}
+ENCODERS = {"actor_encoder": "pi", "critic_encoder": "vf", "encoder": "encoder"}
 LSTM = {"weight_ih_l0": "input_weight", "weight_hh_l0": "recurrent_weight", "bias_ih_l0": "bias"}
 
 
@@ -115,14 +115,14 @@ def translated(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _of_encoder(parts: list[str], values: np.ndarray) -> tuple[str, np.ndarray]:
-    tower = TOWERS.get(parts[1], parts[0])
+    encoder = ENCODERS.get(parts[1], parts[0])
     if "lstm" in parts:
-        return f"{tower}.lstm.{LSTM[parts[-1]]}", _gates(values)
+        return f"{encoder}.lstm.{LSTM[parts[-1]]}", _gates(values)
     kind, number, last = parts[-3:]
     layer = int(number) // 2
     if kind == "cnn":
-        return f"{tower}.conv.{layer}.{last}", values.transpose(2, 3, 1, 0) if last == "weight" else values
-    return f"{tower}.{layer}.{last}", _dense(values)
+        return f"{encoder}.conv.{layer}.{last}", values.transpose(2, 3, 1, 0) if last == "weight" else values
+    return f"{encoder}.{layer}.{last}", _dense(values)
 
 
 def _dense(values: np.ndarray) -> np.ndarray:

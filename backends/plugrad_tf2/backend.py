@@ -22,7 +22,7 @@ from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import differentiation, framework_optimizer, op_recorder, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
-from plugrad_tf2.variables import FlatParameters, Lend, TensorVariable
+from plugrad_tf2.variables import FlatParameters, FunctionalCall, TensorVariable
 
 
 @hookimpl
@@ -109,10 +109,10 @@ def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, t
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
     """One vector, lent in slices to the modules if all of them are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
-    return FlatParameters(refs, params, _lender(learner, refs))
+    return FlatParameters(refs, params, _functional_call_of(learner, refs))
 
 
-def _lender(learner: LearnerProtocol, refs: Sequence[ParamRef]) -> Lend | None:
+def _functional_call_of(learner: LearnerProtocol, refs: Sequence[ParamRef]) -> FunctionalCall | None:
     module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
     if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in module_ids):
         return None

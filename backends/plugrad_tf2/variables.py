@@ -11,7 +11,7 @@ from plugrad.gradients import Layout
 from plugrad.types import Array, ParamRef
 from plugrad_tf2 import ops
 
-Lend = Callable[[Mapping[ParamRef, Any]], AbstractContextManager[None]]
+FunctionalCall = Callable[[Mapping[ParamRef, Any]], AbstractContextManager[None]]
 
 
 class TensorVariable:
@@ -63,13 +63,15 @@ class FlatParameters:
     Args:
         refs: names of the variables.
         params: the variables, float32.
-        lend: lets the modules compute with the tensors given, for modules that can; None: they always use `params`.
+        functional_call: lets the modules compute with the tensors given; None: they always use `params`.
     """
 
-    def __init__(self, refs: Sequence[ParamRef], params: Sequence[tf.Variable], lend: Lend | None) -> None:
+    def __init__(
+        self, refs: Sequence[ParamRef], params: Sequence[tf.Variable], functional_call: FunctionalCall | None
+    ) -> None:
         self.layout = Layout(tuple(refs), tuple(tuple(param.shape) for param in params))
         self._params = list(params)
-        self._lend = lend
+        self._functional_call = functional_call
         self._resident = False
         # One call each instead of one per parameter: outside a program they are made at every update.
         self._joined = tf.function(self._join, autograph=False)
@@ -88,7 +90,7 @@ class FlatParameters:
     @contextmanager
     def resident(self) -> Iterator[None]:
         """While it lasts, `read` and `assign` mean the vector; only for modules that can be lent to."""
-        self._resident = self._lend is not None
+        self._resident = self._functional_call is not None
         try:
             yield
         finally:
@@ -96,11 +98,11 @@ class FlatParameters:
 
     def stay_in_variables(self) -> None:
         """Never be resident: for an optimizer that steps the variables themselves."""
-        self._lend = None
+        self._functional_call = None
 
     def load(self) -> None:
         """Parameters into the vector, at the beginning of a program."""
-        if self._lend is not None:
+        if self._functional_call is not None:
             self._flat.assign(self._joined())
 
     def store(self) -> None:
@@ -111,14 +113,14 @@ class FlatParameters:
     @contextmanager
     def watched(self, tape: tf.GradientTape) -> Iterator[list[Any]]:
         """Let modules compute with something that the tape watches; yields what to differentiate by."""
-        if not self._resident or self._lend is None:
+        if not self._resident or self._functional_call is None:
             for param in self._params:
                 tape.watch(param)
             yield self._params
             return
         leaf = self._flat.read_value()
         tape.watch(leaf)
-        with self._lend(self.layout.split(ops, leaf)):
+        with self._functional_call(self.layout.split(ops, leaf)):
             yield [leaf]
 
     def flat_gradient(self, gradients: Sequence[Any]) -> Any:

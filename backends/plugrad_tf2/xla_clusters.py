@@ -20,7 +20,7 @@ DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"
 @contextmanager
 def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]:
     """What is traced meanwhile has these parts compiled: `DIFFERENTIATE`, `APPLY`."""
-    fronts = {name: vars(learner)[name] for name in parts if name in vars(learner)}
+    wrapped = {name: vars(learner)[name] for name in parts if name in vars(learner)}
     compiled: dict[str, Callable[..., Any]] = {
         DIFFERENTIATE: partial(_differentiate, learner),
         APPLY: _apply_gradients,
@@ -32,7 +32,7 @@ def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]
     finally:
         for name in parts:
             delattr(learner, name)
-        vars(learner).update(fronts)
+        vars(learner).update(wrapped)
 
 
 def _compiled(part: Callable[[], Any]) -> Any:

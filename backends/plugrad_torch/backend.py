@@ -29,7 +29,7 @@ from plugrad_torch import (
 )
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
-from plugrad_torch.variables import BufferVariable, FlatParameters, Lend, TensorVariable, places_of
+from plugrad_torch.variables import BufferVariable, FlatParameters, FunctionalCall, TensorVariable, places_of
 
 
 @hookimpl
@@ -118,10 +118,12 @@ def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, t
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
     """One vector; the parameters become views of it."""
     refs = [learner.get_param_ref(param) for param in params]
-    return FlatParameters(refs, params, _lender(learner, refs, params))
+    return FlatParameters(refs, params, _functional_call_of(learner, refs, params))
 
 
-def _lender(learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]) -> Lend:
+def _functional_call_of(
+    learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]
+) -> FunctionalCall:
     known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
     places = {  # a parameter that modules share is lent to each of them
         module_id: {

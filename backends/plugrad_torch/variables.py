@@ -20,11 +20,11 @@ Place = tuple[Any, str]
 """A dict of parameters or buffers of a module, and a key of it."""
 
 
-class Lend(Protocol):
+class FunctionalCall(Protocol):
     """Lets the modules compute with other tensors than their parameters, for a while."""
 
     def __call__(self, tensors: Mapping[ParamRef, Tensor]) -> AbstractContextManager[None]:
-        """`with lend({param ref: tensor}): ...`."""
+        """`with functional_call({param ref: tensor}): ...`."""
         ...
 
 
@@ -145,17 +145,19 @@ class FlatParameters:
     Args:
         refs: names of the parameters.
         params: the parameters, float32, on one device.
-        lend: lends the modules tracers in place of these parameters.
+        functional_call: lets the modules compute with tracers in place of these parameters.
     """
 
-    def __init__(self, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter], lend: Lend) -> None:
+    def __init__(
+        self, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter], functional_call: FunctionalCall
+    ) -> None:
         self.layout = Layout(tuple(refs), tuple(tuple(param.shape) for param in params))
         self.tracer: Tensor | None = None
         self._params = list(params)
-        self._lend = lend
-        self._adopt()
+        self._functional_call = functional_call
+        self._make_views()
 
-    def _adopt(self) -> None:
+    def _make_views(self) -> None:
         self._flat = torch.cat([param.detach().reshape(-1) for param in self._params])
         self.gradient = torch.zeros_like(self._flat)
         self._places: list[tuple[torch.nn.Parameter, int, Tensor]] = []
@@ -179,7 +181,7 @@ class FlatParameters:
         """Take the parameters back if somebody gave them another storage (`module.to(...)`, `zero_grad()`)."""
         for param, start, slope in self._places:
             if param.data_ptr() != start or param.grad is not slope:
-                self._adopt()
+                self._make_views()
                 return
 
     @contextmanager
@@ -187,7 +189,7 @@ class FlatParameters:
         """While traced: a tensor to differentiate by, slices of which the modules compute with."""
         assert self.tracer is not None
         leaf = self.tracer.detach().requires_grad_(True)
-        with self._lend(dict(zip(self.layout.refs, self._views(leaf), strict=True))):
+        with self._functional_call(dict(zip(self.layout.refs, self._views(leaf), strict=True))):
             yield leaf
 
     def read(self) -> Tensor:

@@ -346,7 +346,7 @@ def test_what_runs_around_super_runs_once_per_update(backend):
 
 
 def wraps_everything(heard: set[str]) -> Any:
-    """A listener that wraps every hook with a front and changes nothing."""
+    """A listener that wraps every hook of a method and changes nothing."""
 
     def passes(hook: str) -> Any:
         @hookimpl(wrapper=True)
@@ -359,7 +359,7 @@ def wraps_everything(heard: set[str]) -> Any:
     return type("WrapsEverything", (), {hook: passes(hook) for hook in METHODS})()
 
 
-def test_every_hook_with_a_front_is_heard_and_a_wrapper_that_does_nothing_changes_nothing(backend):
+def test_every_hook_of_a_method_is_heard_and_a_wrapper_that_does_nothing_changes_nothing(backend):
     heard: set[str] = set()
     config = sgd(backend, optimizer={"type": "adam"}, grad_clip=0.5, lr=[[0, 0.01], [100, 0.1]])
     learner, plain = built(config, Learner, wraps_everything(heard)), built(config)
@@ -374,7 +374,7 @@ def test_every_hook_with_a_front_is_heard_and_a_wrapper_that_does_nothing_change
     assert heard == set(METHODS) - of_users_models
 
 
-def test_a_front_takes_arguments_as_the_method_does(backend):
+def test_a_wrapped_method_takes_arguments_as_the_method_does(backend):
     heard: set[str] = set()
     learner, plain = built(sgd(backend), Learner, wraps_everything(heard)), built(sgd(backend))
     for each in (learner, plain):

@@ -16,9 +16,9 @@ from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import HookManager, Plugin, implementations, specifications
 
 SPECS = specifications()
-FRONTED = set(hook_methods(Learner).values())
+WRAPPABLE = set(hook_methods(Learner).values())
 ONE_ANSWER = {name for name, spec in SPECS.items() if spec.plugrad_spec["firstresult"]}
-UNWRAPPABLE = sorted(ONE_ANSWER - FRONTED)
+NOT_TO_WRAP = sorted(ONE_ANSWER - WRAPPABLE)
 
 
 def plugin(tier: str, name: str, *functions: Callable[..., Any]) -> Plugin:
@@ -43,8 +43,8 @@ def wrapper(hook: str, change: Callable[[Any], Any]) -> Callable[..., Any]:
     return function
 
 
-def manager(*plugins: Plugin, innermost: Any = None) -> HookManager:
-    return HookManager(plugins, {} if innermost is None else {"compute_losses": hookimpl(innermost)})
+def manager(*plugins: Plugin, base: Any = None) -> HookManager:
+    return HookManager(plugins, {} if base is None else {"compute_losses": hookimpl(base)})
 
 
 # --- what a plugin may look like ----------------------------------------------------------------------------------
@@ -224,11 +224,11 @@ def test_a_hook_that_nobody_answers_is_an_error_and_not_none():
 # --- wrappers and listeners ---------------------------------------------------------------------------------------
 
 
-def test_wrappers_run_around_the_innermost_and_the_last_plugin_is_outermost():
+def test_wrappers_run_around_the_base_implementation_and_the_last_plugin_is_outermost():
     hooks = manager(
         plugin("algorithm", "inner", wrapper("compute_losses", lambda found: [*found, "inner"])),
         plugin("listener", "outer", wrapper("compute_losses", lambda found: [*found, "outer"])),
-        innermost=lambda learner, fwd_out, batch: [learner, fwd_out, batch],
+        base=lambda learner, fwd_out, batch: [learner, fwd_out, batch],
     )
     assert hooks.is_wrapped("compute_losses")
     found = hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
@@ -242,7 +242,7 @@ def test_an_answer_of_none_is_an_answer():
         plugin("algorithm", "mine", answer("compute_losses", None)),
         plugin("listener", "outer", wrapper("compute_losses", lambda found: found)),
     ]
-    hooks = manager(*plugins, innermost=lambda learner, fwd_out, batch: None)
+    hooks = manager(*plugins, base=lambda learner, fwd_out, batch: None)
     assert hooks.provide("compute_losses", learner=1, fwd_out=2, batch=3) is None
     assert hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3) is None
 
@@ -261,7 +261,7 @@ def test_an_error_below_passes_through_a_wrapper():
             seen.append(str(error))
             raise
 
-    hooks = manager(plugin("listener", "mine", compute_losses), innermost=fail)
+    hooks = manager(plugin("listener", "mine", compute_losses), base=fail)
     with pytest.raises(ZeroDivisionError, match="below") as raised:
         hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
     assert seen == ["below"]
@@ -314,7 +314,7 @@ def test_an_error_of_a_wrapper_names_it_and_not_those_around_it(function, error,
     below = {raises_another: {}}.get(function, {"a": 1})
     culprit = Plugin("listener", "culprit", SimpleNamespace(compute_losses=function))
     around = [plugin("listener", name, wrapper("compute_losses", lambda found: found)) for name in ("a", "b")]
-    hooks = manager(around[0], culprit, around[1], innermost=lambda learner, fwd_out, batch: below["a"])
+    hooks = manager(around[0], culprit, around[1], base=lambda learner, fwd_out, batch: below["a"])
     with pytest.raises(error, match=words) as raised:
         hooks.call_hook("compute_losses", learner=1, fwd_out=2, batch=3)
     assert raised.value.__notes__ == ["raised by listener 'culprit', hook 'compute_losses'"]
@@ -357,23 +357,23 @@ def test_one_object_cannot_listen_twice():
         manager(Plugin("listener", "a", ears), Plugin("listener", "b", ears))
 
 
-@pytest.mark.parametrize("hook", UNWRAPPABLE)
+@pytest.mark.parametrize("hook", NOT_TO_WRAP)
 def test_a_wrapper_that_nothing_would_run_is_refused(hook):
     hooks = manager(plugin("listener", "mine", wrapper(hook, lambda found: found)))
     with pytest.raises(PluginError, match=f"^listener 'mine' wraps '{hook}', which cannot be wrapped"):
-        hooks.check_wrappable(FRONTED)
+        hooks.check_wrappable(WRAPPABLE)
 
 
 def test_all_other_hooks_can_be_wrapped():
-    for hook in SPECS.keys() - set(UNWRAPPABLE):
-        manager(plugin("listener", "mine", wrapper(hook, lambda found: found))).check_wrappable(FRONTED)
+    for hook in SPECS.keys() - set(NOT_TO_WRAP):
+        manager(plugin("listener", "mine", wrapper(hook, lambda found: found))).check_wrappable(WRAPPABLE)
 
 
 # --- no drift -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_asked_once_at_build_or_around_a_first_loss_is_all_that_cannot_be_wrapped():
-    assert set(UNWRAPPABLE) == {
+    assert set(NOT_TO_WRAP) == {
         "backend_info",
         "get_config_class",
         "get_default_rl_module_spec",

@@ -83,9 +83,9 @@ def test_the_config_keeps_its_own_if_asked_and_the_log_says_so(source, tmp_path,
 
 def test_equal_hyperparameters_are_no_news_and_keep_what_was_compiled(source, tmp_path, caplog):
     other = built(THEIRS)
-    programs = other._call
+    programs = other._update_run
     other.restore_from_path(tmp_path / "c")
-    assert other._call is programs
+    assert other._update_run is programs
     assert not caplog.records
 
 

@@ -151,10 +151,10 @@ def test_num_iters_is_num_epochs():
 def test_reduce_fn_gets_the_results_of_each_minibatch():
     old, new, reduced = (make(ValueLearner, lr=0.05) for _ in range(3))
     whole = new.update(ppo_batch(), minibatch_size=4, num_epochs=2)
-    call = old._call
+    run = old._update_run
     with warned("reduce_fn="):
         each = old.update(ppo_batch(), minibatch_size=4, num_epochs=2, reduce_fn=None)
-    assert old._call is call
+    assert old._update_run is run
     assert len(each) == 8
     losses = [results[P]["total_loss"] for results in each]
     assert len(set(losses)) == 8

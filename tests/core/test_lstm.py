@@ -89,7 +89,7 @@ LAYERS = ["0.weight", "0.bias", "lstm.input_weight", "lstm.recurrent_weight", "l
 
 
 @pytest.mark.parametrize(
-    ("settings", "towers", "state"),
+    ("settings", "encoders", "state"),
     [
         ({}, ("pi", "vf"), ["pi_h", "pi_c", "vf_h", "vf_c"]),
         ({"vf_share_layers": True}, ("encoder",), ["h", "c"]),
@@ -97,10 +97,12 @@ LAYERS = ["0.weight", "0.bias", "lstm.input_weight", "lstm.recurrent_weight", "l
         ({"inference_only": True, "vf_share_layers": True}, ("encoder",), ["h", "c"]),
     ],
 )
-def test_the_memory_stands_between_tower_and_head_and_has_a_state_for_each_tower(settings, towers, state):
+def test_the_memory_stands_between_encoder_and_head_and_has_a_state_for_each_encoder(
+    settings, encoders, state
+):
     net = network(**settings)
     names = [each.name for each in net.parameters if not each.name.endswith(("out.weight", "out.bias"))]
-    assert names == [f"{tower}.{layer}" for tower in towers for layer in LAYERS]
+    assert names == [f"{encoder}.{layer}" for encoder in encoders for layer in LAYERS]
     initial = net.initial_state()
     assert list(initial) == state
     for value in initial.values():

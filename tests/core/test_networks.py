@@ -47,7 +47,7 @@ HIDDEN = {"0.weight": (3, 5), "0.bias": (5,), "1.weight": (5, 4), "1.bias": (4,)
 VALUE = {"vf.out.weight": (4, 1), "vf.out.bias": (1,)}
 
 
-def tower(name: str) -> dict[str, tuple[int, ...]]:
+def encoder(name: str) -> dict[str, tuple[int, ...]]:
     return {f"{name}.{layer}": shape for layer, shape in HIDDEN.items()}
 
 
@@ -58,18 +58,18 @@ def head(outputs: int) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, {**tower("pi"), **head(2), **tower("vf"), **VALUE}),
-        ({"vf_share_layers": True}, {**tower("encoder"), **head(2), **VALUE}),
-        ({"inference_only": True}, {**tower("pi"), **head(2)}),
-        ({"inference_only": True, "vf_share_layers": True}, {**tower("encoder"), **head(2)}),
-        ({"action": MultiDiscrete([2, 3])}, {**tower("pi"), **head(5), **tower("vf"), **VALUE}),
+        ({}, {**encoder("pi"), **head(2), **encoder("vf"), **VALUE}),
+        ({"vf_share_layers": True}, {**encoder("encoder"), **head(2), **VALUE}),
+        ({"inference_only": True}, {**encoder("pi"), **head(2)}),
+        ({"inference_only": True, "vf_share_layers": True}, {**encoder("encoder"), **head(2)}),
+        ({"action": MultiDiscrete([2, 3])}, {**encoder("pi"), **head(5), **encoder("vf"), **VALUE}),
         (
             {"action": Box(-1, 1, (2,))},
-            {**tower("pi"), **head(2), "pi.log_std": (2,), **tower("vf"), **VALUE},
+            {**encoder("pi"), **head(2), "pi.log_std": (2,), **encoder("vf"), **VALUE},
         ),
         (
             {"action": Box(-1, 1, (2,)), "free_log_std": False},
-            {**tower("pi"), **head(4), **tower("vf"), **VALUE},
+            {**encoder("pi"), **head(4), **encoder("vf"), **VALUE},
         ),
         (
             {"fcnet_hiddens": ()},
@@ -90,7 +90,7 @@ FILTERS = ((3, 3, 2), (4, 2, 1))
 """They make [4, 3, 3] and then [3, 2, 4] of an image [9, 8, 2]."""
 
 
-def conv_tower(name: str) -> dict[str, tuple[int, ...]]:
+def conv_encoder(name: str) -> dict[str, tuple[int, ...]]:
     convolutions = {"conv.0.weight": (3, 3, 2, 3), "conv.0.bias": (3,)}
     convolutions |= {"conv.1.weight": (2, 2, 3, 4), "conv.1.bias": (4,)}
     layers = {**convolutions, **HIDDEN, "0.weight": (24, 5)}
@@ -100,12 +100,12 @@ def conv_tower(name: str) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, {**conv_tower("pi"), **head(2), **conv_tower("vf"), **VALUE}),
-        ({"vf_share_layers": True}, {**conv_tower("encoder"), **head(2), **VALUE}),
-        ({"inference_only": True}, {**conv_tower("pi"), **head(2)}),
+        ({}, {**conv_encoder("pi"), **head(2), **conv_encoder("vf"), **VALUE}),
+        ({"vf_share_layers": True}, {**conv_encoder("encoder"), **head(2), **VALUE}),
+        ({"inference_only": True}, {**conv_encoder("pi"), **head(2)}),
     ],
 )
-def test_convolutions_come_first_in_a_tower(settings, expected):
+def test_convolutions_come_first_in_a_encoder(settings, expected):
     net = network(IMAGE, conv_filters=FILTERS, **settings)
     assert list(shapes(net).items()) == list(expected.items())
     assert not net.acts_in_numpy

@@ -57,45 +57,45 @@ def sequences(count=3, steps=4, **columns):
 
 
 def test_seq_lens_alone_say_what_counts_and_what_lies_behind_becomes_zero():
-    columns, units = count_samples(P, sequences(seq_lens=np.array([4, 1, 2])), Stateful())
+    columns, samples = count_samples(P, sequences(seq_lens=np.array([4, 1, 2])), Stateful())
     expected = [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]
     np.testing.assert_array_equal(columns[Columns.LOSS_MASK], expected)
     np.testing.assert_array_equal(columns[Columns.ACTIONS], expected)
     np.testing.assert_array_equal(columns[Columns.OBS][..., 1], expected)
     assert columns["state_in/h"].all()
-    assert units == SampleCount(3, 7)
+    assert samples == SampleCount(3, 7)
 
 
 def test_without_lengths_and_mask_everything_counts():
-    columns, units = count_samples(P, sequences(), Stateful())
+    columns, samples = count_samples(P, sequences(), Stateful())
     assert columns[Columns.LOSS_MASK].all()
-    assert units == SampleCount(3, 12)
+    assert samples == SampleCount(3, 12)
 
 
 def test_a_mask_hides_on_top_of_the_lengths_and_keeps_its_weights():
     mask = np.array([[2.0, 0.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.5, 0.0, 0.0]])
-    columns, units = count_samples(P, sequences(seq_lens=np.array([3, 4, 4]), loss_mask=mask), Stateless())
+    columns, samples = count_samples(P, sequences(seq_lens=np.array([3, 4, 4]), loss_mask=mask), Stateless())
     np.testing.assert_array_equal(columns[Columns.LOSS_MASK], [[2, 0, 2, 0], [1, 1, 1, 1], [0, 0.5, 0, 0]])
     np.testing.assert_array_equal(columns[Columns.ACTIONS], [[1, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0]])
-    assert units == SampleCount(3, 7)
+    assert samples == SampleCount(3, 7)
 
 
 def test_a_stateful_module_lives_through_hidden_steps_before_one_that_counts():
     mask = np.array([[0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 0, 1]], bool)
-    columns, units = count_samples(P, sequences(loss_mask=mask), Stateful())
+    columns, samples = count_samples(P, sequences(loss_mask=mask), Stateful())
     np.testing.assert_array_equal(columns[Columns.OBS][..., 0], [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
-    assert units == SampleCount(3, 5)
+    assert samples == SampleCount(3, 5)
 
 
 def test_rows_and_whole_sequences_that_are_hidden_are_left_out():
     mask = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
-    columns, units = count_samples(P, sequences(loss_mask=mask), Stateful())
+    columns, samples = count_samples(P, sequences(loss_mask=mask), Stateful())
     assert {len(values) for values in columns.values()} == {2}
-    assert units == SampleCount(2, 5)
+    assert samples == SampleCount(2, 5)
     rows = {Columns.OBS: np.arange(8.0).reshape(4, 2), Columns.LOSS_MASK: np.array([0, 1, 1, 0])}
-    columns, units = count_samples(P, rows, Stateless())
+    columns, samples = count_samples(P, rows, Stateless())
     np.testing.assert_array_equal(columns[Columns.OBS], [[2, 3], [4, 5]])
-    assert units == SampleCount(2, 2)
+    assert samples == SampleCount(2, 2)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_what_cannot_be_a_sequence_is_refused(columns, words):
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 400), st.integers(1, 4))
 def test_minibatches_have_as_many_sequences_as_rllibs_rule_says(count, length, size, epochs):
-    units = SampleCount(count, count * length)
-    if size > units.steps:
+    samples = SampleCount(count, count * length)
+    if size > samples.steps:
         with pytest.raises(BatchError, match="is above the"):
-            indices({P: units}, MinibatchSpec(size, epochs), {P: stream(0)})
+            indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})
         return
-    found = indices({P: units}, MinibatchSpec(size, epochs), {P: stream(0)})[P]
-    assert abs(found.shape[1] - max(1.0, count * size / units.steps)) <= 0.5
+    found = indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})[P]
+    assert abs(found.shape[1] - max(1.0, count * size / samples.steps)) <= 0.5
     assert (found.shape[0] - 1) * found.shape[1] < epochs * count <= found.size
     assert np.bincount(found.ravel()[:count]).tolist() == [1] * count
 

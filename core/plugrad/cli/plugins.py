@@ -15,7 +15,7 @@ from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.plugin_check import Report, check_file, check_record
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.registry import PluginRecord, list_plugins, obstacle
-from plugrad.importing.names import is_unpackaged
+from plugrad.importing.names import is_local_plugin
 
 
 @click.command()
@@ -72,7 +72,7 @@ def _problem(record: PluginRecord) -> str | None:
 
 
 def _reports(name: str) -> list[Report]:
-    if is_unpackaged(name):
+    if is_local_plugin(name):
         return [check_file(name)]
     records = list_plugins()
     found = [record for record in records if record.name == name]

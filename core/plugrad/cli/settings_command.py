@@ -20,7 +20,7 @@ from plugrad.cli.typed_names import look_in_current_folder
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm, use_plugin
-from plugrad.importing.names import is_unpackaged
+from plugrad.importing.names import is_local_plugin
 
 DEFAULT_ALGORITHM = "ppo"
 _CHOICE = "plugrad.algorithm"
@@ -121,7 +121,7 @@ def choose_algorithm(arguments: Sequence[str], flags: frozenset[str]) -> Algorit
     run = Path(options["--resume"]) if options.get("--resume") else None
     name = next((value for option, value in pairs if option is None), None)
     texts = [value for option, value in pairs if option == "--plugin"]
-    used = {text: use_plugin(text) for text in (name, *texts) if text and is_unpackaged(text)}
+    used = {text: use_plugin(text) for text in (name, *texts) if text and is_local_plugin(text)}
     if name in used:
         if used[name].tier != "algorithm":
             raise AlgorithmNotFoundError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from plugrad.importing.names import is_unpackaged
+from plugrad.importing.names import is_local_plugin
 from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
@@ -36,7 +36,7 @@ def named_code(config: Any) -> Iterator[NamedCode]:
         for name in _module_classes(getattr(config, setting)):
             yield NamedCode(setting, name, MODULE)
     for name in config.plugin_names:
-        if is_unpackaged(name):
+        if is_local_plugin(name):
             yield NamedCode(_LISTENERS, name, NOTHING)
     yield from _in_overrides(config)
 

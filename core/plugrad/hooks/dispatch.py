@@ -1,12 +1,12 @@
 """How a Learner method and the hook of its name are one thing.
 
-- `learner.compute_losses(...)` finds an instance attribute, the *front*, if a plugin wraps that hook. The front runs
-  the chain of wrappers.
+- If a plugin wraps a hook, the learner gets an instance attribute of that name, which `learner.compute_losses(...)`
+  finds. It runs the chain of wrappers.
 - At the end of the chain stands the method as the class has it: the override of a subclass if there is one.
-- `super()` looks at classes only, so it never meets a front: it goes down to `Learner`'s own method, and that calls
-  the provider that the plugins agreed on.
+- `super()` looks at classes only, so it never finds the instance attribute: it goes down to `Learner`'s own method, and
+  that calls the provider.
 
-A hook that nobody wraps has no front; its call costs nothing more than a method call.
+A hook that nobody wraps has no such attribute: its call costs one method call.
 """
 
 import inspect
@@ -70,27 +70,27 @@ def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable
 
 
 def install_wrappers(learner: LearnerProtocol, base: type[Any], manager: HookManager) -> None:
-    """Put a front on the learner for each of its hooks that a plugin wraps, or whose calls are to be seen."""
+    """Give the learner an attribute for each of its hooks that a plugin wraps, or whose calls are traced."""
     manager.check_wrappable(hook_methods(base).values())
     for method, hook in hook_methods(base).items():
         shown = _method(type(learner), base, method, hook)
         if manager.is_wrapped(hook):
-            setattr(learner, method, _front(learner, getattr(base, method), hook, manager))
+            setattr(learner, method, _with_wrappers(learner, getattr(base, method), hook, manager))
         elif shown is not getattr(type(learner), method):
             setattr(learner, method, MethodType(shown, learner))
 
 
-def _front(
+def _with_wrappers(
     learner: LearnerProtocol, method: Callable[..., Any], hook: str, manager: HookManager
 ) -> Callable[..., Any]:
     signature = inspect.signature(method)
 
     @adaptable
     @wraps(method)
-    def front(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         bound.arguments.pop("self")
         return manager.call_hook(hook, learner=learner, **bound.arguments)
 
-    return MethodType(front, learner)
+    return MethodType(call, learner)

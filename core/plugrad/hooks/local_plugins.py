@@ -27,7 +27,7 @@ def whole_name(text: str) -> str:
     return str(Path(text).resolve()) if text.endswith(".py") else text
 
 
-def load_unpackaged(text: str) -> Plugin:
+def load_local_plugin(text: str) -> Plugin:
     """The plugin in a file, or the object of this name; of a class, an instance made without arguments.
 
     Raises:

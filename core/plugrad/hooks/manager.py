@@ -203,16 +203,16 @@ class HookManager:
         """Whether a call of this hook has to run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
 
-    def check_wrappable(self, fronted: Iterable[str]) -> None:
+    def check_wrappable(self, wrappable: Iterable[str]) -> None:
         """Refuse wrappers that nothing would ever run.
 
         Raises:
-            PluginError: a plugin wraps a hook that has one answer and no front: it is asked when something is built.
+            PluginError: a plugin wraps a hook that has one answer and is no method of a Learner.
         """
-        fronts = set(fronted)
+        known = set(wrappable)
         for name, spec in specifications().items():
             hook = getattr(self._pluggy.hook, name)
-            if _has_one_answer(spec) and name not in fronts and hook.get_hookimpls():
+            if _has_one_answer(spec) and name not in known and hook.get_hookimpls():
                 who = hook.get_hookimpls()[0].plugin.__name__
                 raise PluginError(
                     f"{who} wraps {name!r}, which cannot be wrapped: it is asked when something is built",

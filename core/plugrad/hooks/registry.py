@@ -22,9 +22,9 @@ from plugrad.errors import (
     did_you_mean,
 )
 from plugrad.hooks.entry_points import GROUPS, entries, is_installed, name_and_version, requirement
-from plugrad.hooks.local_plugins import load_unpackaged
+from plugrad.hooks.local_plugins import load_local_plugin
 from plugrad.hooks.manager import Plugin, implementations
-from plugrad.importing.names import is_unpackaged
+from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}
@@ -83,7 +83,7 @@ def use_plugin(text: str) -> Plugin:
         PluginError: it fails to load or its hooks do not fit.
         PluginConflictError: an installed plugin has that name.
     """
-    plugin = load_unpackaged(text)
+    plugin = load_local_plugin(text)
     owner = owner_of(plugin)
     if owner is not None:
         raise PluginConflictError(
@@ -232,8 +232,8 @@ def _load(kind: str, name: str) -> Plugin:
     tier = "listener" if kind == "plugin" else kind
     if (tier, name) in _USED:
         return _USED[tier, name]
-    if kind == "plugin" and is_unpackaged(name):
-        return _listener(load_unpackaged(name))
+    if kind == "plugin" and is_local_plugin(name):
+        return _listener(load_local_plugin(name))
     entry, owner = _find(kind, name)
     record = _record(kind, entry, owner)
     plugin = Plugin(tier, name, _import_of(record, entry))

@@ -77,6 +77,6 @@ def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
         raise ConfigError(f"{where}: {name!r} cannot be imported: {error}{hint}", name=name) from error
 
 
-def is_unpackaged(text: str) -> bool:
+def is_local_plugin(text: str) -> bool:
     """Whether a plugin is named by a file or a module, not by an entry point."""
     return text.endswith(".py") or ":" in text

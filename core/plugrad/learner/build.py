@@ -116,10 +116,10 @@ def _given_modules(learner: LearnerInternals, module: Any) -> MultiRLModule:
     if isinstance(module, MultiRLModule):
         return module
     by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
-    return MultiRLModule({module_id: _adopted(learner, module_id, each) for module_id, each in by_id.items()})
+    return MultiRLModule({module_id: _wrapped(learner, module_id, each) for module_id, each in by_id.items()})
 
 
-def _adopted(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
+def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
     if isinstance(module, RLModule):
         return module
     config = learner.config.get_config_for_module(module_id)

@@ -102,10 +102,10 @@ def scale_metrics(
     if learner.weights is None or not have_loss_masks(minibatch):
         return metrics
     scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
-    return _weighed(metrics, scalars)
+    return _scaled_metrics(metrics, scalars)
 
 
-def _weighed(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
+def _scaled_metrics(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
     """Metrics times the weight of their module; the losses have it already."""
     found = {}
     for name, value in metrics.items():
@@ -156,7 +156,7 @@ def all_reduce_metrics(
     if learner.collective is None:
         return dict(numbers)
     if not have_loss_masks(only_modules(columns)):
-        numbers = _weighed(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
+        numbers = _scaled_metrics(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
     total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
     return dict(zip(numbers, total, strict=True))
 

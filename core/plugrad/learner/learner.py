@@ -289,10 +289,10 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
             NonFiniteError: a loss or gradient was not finite and `nonfinite="raise"`.
         """
         self._check_is_built()
-        spec = self._call.minibatch_spec(
+        spec = self._update_run.minibatch_spec(
             minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches
         )
-        return self._call.run(batch, episodes, timesteps, spec)
+        return self._update_run.run(batch, episodes, timesteps, spec)
 
     def update_from_batch(self, batch: Any, **settings: Any) -> dict[ModuleID, dict[str, Any]]:
         """`update(batch, **settings)`."""
@@ -308,16 +308,16 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
         """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
         self._check_is_built()
-        undo = Snapshot(self)
+        snapshot = Snapshot(self)
         try:
-            return self._call.columns(None, episodes)
+            return self._update_run.columns(None, episodes)
         except BaseException:
-            undo.restore()
+            snapshot.restore()
             raise
 
     def forget_programs(self) -> None:
         """Make the programs of updates and the copies to act with anew: what they were made for has changed."""
-        self._call = UpdateRun(self)
+        self._update_run = UpdateRun(self)
         self._actor = Actor(self)
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:  # noqa: D102

@@ -66,7 +66,7 @@ def on_host(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, 
 
 
 def indices(
-    units: Mapping[ModuleID, SampleCount],
+    samples: Mapping[ModuleID, SampleCount],
     spec: MinibatchSpec,
     streams: Mapping[ModuleID, np.random.Generator],
 ) -> dict[ModuleID, Array]:
@@ -76,33 +76,33 @@ def indices(
     and its minibatches may differ by one row.
 
     Args:
-        units: what each module has, at least 1.
+        samples: what each module has, at least 1.
         cut: how to spec.
         streams: the generator of each module; used only to shuffle.
 
     Raises:
         BatchError: `minibatch_size` is above the steps of the widest module.
     """
-    widest = max(units, key=lambda each: units[each].steps)
-    if spec.minibatch_size is not None and spec.minibatch_size > units[widest].steps:
+    widest = max(samples, key=lambda each: samples[each].steps)
+    if spec.minibatch_size is not None and spec.minibatch_size > samples[widest].steps:
         raise BatchError(
-            f"minibatch_size={spec.minibatch_size} is above the {units[widest].steps} rows of module {widest!r}: "
+            f"minibatch_size={spec.minibatch_size} is above the {samples[widest].steps} rows of module {widest!r}: "
             "give more rows or a smaller minibatch_size",
             module_id=widest,
             expected=spec.minibatch_size,
-            found=units[widest].steps,
+            found=samples[widest].steps,
         )
     parts = spec.accumulate
     if spec.minibatch_size is None:
         num_steps = ceil(spec.num_total_minibatches / parts) or spec.num_epochs
-        return {module_id: _whole(each.count, num_steps, parts) for module_id, each in units.items()}
-    sizes = {module_id: _size(each, spec.minibatch_size) for module_id, each in units.items()}
+        return {module_id: _whole(each.count, num_steps, parts) for module_id, each in samples.items()}
+    sizes = {module_id: _size(each, spec.minibatch_size) for module_id, each in samples.items()}
     count = spec.num_total_minibatches or max(
-        ceil(spec.num_epochs * units[module_id].count / size) for module_id, size in sizes.items()
+        ceil(spec.num_epochs * samples[module_id].count / size) for module_id, size in sizes.items()
     )
     count = ceil(count / parts) * parts
     walks = {
-        module_id: _walk(units[module_id].count, count, size, spec.shuffle, streams[module_id])
+        module_id: _walk(samples[module_id].count, count, size, spec.shuffle, streams[module_id])
         for module_id, size in sizes.items()
     }
     return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
@@ -119,9 +119,9 @@ def _interleaved(walk: Array, parts: int) -> Array:
     return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
 
-def _size(units: SampleCount, minibatch_size: int) -> int:
+def _size(samples: SampleCount, minibatch_size: int) -> int:
     """`minibatch_size` rows, or as many sequences as have that many steps on average: rounded, at least 1."""
-    return max(1, (2 * minibatch_size * units.count + units.steps) // (2 * units.steps))
+    return max(1, (2 * minibatch_size * samples.count + samples.steps) // (2 * samples.steps))
 
 
 def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:

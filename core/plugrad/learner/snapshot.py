@@ -8,7 +8,7 @@ from typing import Any
 from plugrad.learner.components import COMPONENTS, state_variables
 from plugrad.learner.internals import LearnerInternals
 
-_MADE_FOR_MODULES = ("config", "connectors", "_call", "_actor")
+_MADE_FOR_MODULES = ("config", "connectors", "_update_run", "_actor")
 """Attributes of a learner that are made anew when its modules or settings change, beside those of its state."""
 
 
@@ -42,7 +42,7 @@ def all_or_nothing(learner: LearnerInternals) -> Iterator[None]:
 
     More than `Snapshot` alone: modules, optimizers and settings may come and go.
     """
-    undo = Snapshot(learner)
+    snapshot = Snapshot(learner)
     names = [name for each in COMPONENTS.values() for name in each.attributes]
     former = {name: _shallow_copy(getattr(learner, name)) for name in (*_MADE_FOR_MODULES, *names)}
     results = dict(learner.metrics.results)
@@ -52,7 +52,7 @@ def all_or_nothing(learner: LearnerInternals) -> Iterator[None]:
         for name, value in former.items():
             setattr(learner, name, value)
         learner.metrics.results = results
-        undo.restore()
+        snapshot.restore()
         learner.weights_version += 1
         raise
 

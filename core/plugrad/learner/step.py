@@ -292,7 +292,7 @@ def accumulated(
             weights = _weights_of_part(learner, n)
             part_losses, outputs, gradients = differentiate(part, weights)
             _add(losses, part_losses, number)
-            _add(metrics, _weighed_metrics(registered, weights), number)
+            _add(metrics, _scaled_metrics(registered, weights), number)
             layouts = layouts_in(gradients, learner.layouts)
             _add(slopes, {each: flat_of(learner.ops, gradients, each) for each in layouts}, number)
             registered.clear()
@@ -313,7 +313,7 @@ def _weights_of_part(learner: LearnerInternals, n: int) -> PartWeights:
     return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}
 
 
-def _weighed_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
+def _scaled_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
     if weights is None:
         return metrics
     return {

@@ -1,4 +1,4 @@
-"""One call of `Learner.update`: check, prepare, run, report; and undo, if anything goes wrong.
+"""One call of `Learner.update`: check, prepare, run, report; and restore, if anything goes wrong.
 
 Everything here happens once per update, outside the compiled program. Knows no framework.
 """
@@ -70,17 +70,17 @@ class UpdateRun:
         """See `Learner.update`."""
         learner, clock = self._learner, _Clock()
         _check_timesteps(timesteps)
-        undo = Snapshot(learner)
+        snapshot = Snapshot(learner)
         try:
-            columns, units_of = prepare_batch(learner, self.columns(batch, episodes))
-            rows = {module_id: each.steps for module_id, each in units_of.items()}
+            columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes))
+            rows = {module_id: each.steps for module_id, each in sample_counts.items()}
             columns = self._trained(columns, rows, batch)
             clock.lap("connectors")
             learner.notify("update_begun", timesteps=timesteps)
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
-            units_of = {module_id: units_of[module_id] for module_id in columns}
-            self._train(columns, units_of, spec, clock, undo)
+            sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
+            self._train(columns, sample_counts, spec, clock, snapshot)
             learner.weights_version += 1
             self._count(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
@@ -91,7 +91,7 @@ class UpdateRun:
                 learner
             )  # last: a learner of a group that raises anywhere before it undoes the update on all
         except BaseException:
-            undo.restore()
+            snapshot.restore()
             learner.weights_version += 1
             raise
         return results
@@ -123,23 +123,23 @@ class UpdateRun:
     def _train(
         self,
         columns: batches.Batch,
-        units_of: Mapping[ModuleID, SampleCount],
+        sample_counts: Mapping[ModuleID, SampleCount],
         spec: MinibatchSpec,
         clock: "_Clock",
-        undo: Snapshot,
+        snapshot: Snapshot,
     ) -> None:
         learner = self._learner
-        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in units_of}
-        order = indices(units_of, spec, streams)
+        streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
+        order = indices(sample_counts, spec, streams)
         program, reads = self._program(columns)
-        finite = self._finite_minibatches(columns, order, partial(self._run, program, spec), reads, undo)
+        finite = self._finite_minibatches(columns, order, partial(self._run, program, spec), reads, snapshot)
         clock.lap("convert")
         num_steps, num_minibatches = _length(finite), _length(order)
         means = self._run(program, spec, columns, finite) if num_steps else nonfinite.no_losses(columns)
         learner.update_mode = f"{program.mode}: {program.reason}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
-            parameters = self._parameters_not_finite(spec, columns, finite, undo)
+            parameters = self._parameters_not_finite(spec, columns, finite, snapshot)
             raise nonfinite.step_error(num_bad, num_steps, means, parameters)
         nonfinite.take_means(learner, means, num_bad, num_steps)
         nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
@@ -179,24 +179,24 @@ class UpdateRun:
         order: Mapping[ModuleID, Array],
         run: Callable[[batches.Batch, Mapping[ModuleID, Array]], Any],
         reads: Reads,
-        undo: Snapshot,
+        snapshot: Snapshot,
     ) -> Mapping[ModuleID, Array]:
         """The minibatches that are finite in the columns that are read; an error if others are not to be skipped."""
         bad = nonfinite.bad_rows(self._learner, columns)
         if bad and not reads:
             run(columns, order)  # for nothing but to see what is read
-            undo.restore_variables()
+            snapshot.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
         if bad and self._learner.config.nonfinite == "raise":
             raise nonfinite.batch_error(columns, bad)
         return nonfinite.without(order, bad) if bad else order
 
     def _parameters_not_finite(
-        self, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array], undo: Snapshot
+        self, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array], snapshot: Snapshot
     ) -> list[ParamRef]:
         """Take the same steps once more and look at the gradient of each parameter."""
         learner = self._learner
-        undo.restore_variables()
+        snapshot.restore_variables()
         learner.names_parameters = True
         try:
             program, _ = self._program(columns, naming=True)

@@ -32,7 +32,7 @@ class _OneByOne(Program):
         return {name: sum(each[name] for each in own) / num_steps for name in own[0]}
 
 
-class _CallOneByOne(UpdateRun):
+class _RunOneByOne(UpdateRun):
     program: _OneByOne
 
     def _program(self, columns: Any, *, naming: bool = False) -> tuple[Program, Reads]:
@@ -48,12 +48,12 @@ class _CallOneByOne(UpdateRun):
 def results_of_minibatches(learner: Any, update: Callable[[], Results]) -> list[Results]:
     """Run `update` and return what each minibatch reported, beside what the update reported as a whole."""
     learner._check_is_built()
-    call, learner._call = learner._call, _CallOneByOne(learner)
+    run, learner._update_run = learner._update_run, _RunOneByOne(learner)
     try:
         results = update()
-        metrics = learner._call.program.metrics
+        metrics = learner._update_run.program.metrics
     finally:
-        learner._call = call
+        learner._update_run = run
     return [_with(results, learner._convert_to_numpy(each)) for each in metrics]
 
 

@@ -106,7 +106,7 @@ def test_weights_of_a_module_are_copies(backend: str) -> None:
 
 
 def test_a_module_computes_with_weights_that_it_is_lent(backend: str) -> None:
-    """While `lend` lasts, as target networks need it; afterwards it has its own again."""
+    """While `functional_call` lasts, as target networks need it; afterwards it has its own again."""
     learner, other = (tiny_learner(backend, lr=lr) for lr in (0.0, 0.1))
     other.update(tiny_batch())
     lent = learner._convert_batch_type(other.module[P].get_state())
@@ -118,7 +118,9 @@ def test_a_module_computes_with_weights_that_it_is_lent(backend: str) -> None:
         (_forward(learner, "train", tiny_batch()), own),
     ):
         for column, values in expected.items():
-            np.testing.assert_allclose(found[column], values, rtol=0, atol=1e-6, err_msg=f"lend: {column}")
+            np.testing.assert_allclose(
+                found[column], values, rtol=0, atol=1e-6, err_msg=f"functional_call: {column}"
+            )
 
 
 def test_a_module_refuses_weights_that_do_not_fit_and_keeps_its_own(backend: str) -> None:
