@@ -1,13 +1,12 @@
-"""Action distributions, written once over `Ops`: what a policy head's output means.
+"""Action distributions over the outputs of a policy head, written once over `Ops`.
 
-`distribution_class(action_space, ops)` picks the class for a space and binds a backend's ops to it. Leading
-dimensions are kept: inputs (B, input_dim) give logp, entropy and KL of shape (B,), and (B, T, input_dim) give
-(B, T). Actions count from 0 here, and Gaussian actions are not clipped: `Discrete.start` and the bounds of a
-`Box` are the env runner's.
+`distribution_class(action_space, ops)` gives the class for a space. Leading dimensions are kept: logits (B, input_dim)
+give logp, entropy and KL of shape (B,), and (B, T, input_dim) give (B, T). Actions count from 0, and Gaussian actions
+are not clipped: an env runner adds `Discrete.start` and applies the bounds of a `Box`.
 """
 
 # ruff: noqa: D102
-# An overriding method without a docstring does what the one in `Distribution` says.
+# Methods without a docstring are documented in `Distribution`.
 
 import math
 from abc import ABC, abstractmethod
@@ -25,7 +24,7 @@ from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
 
 LOWEST = float(np.finfo(np.float32).min)
-"""The log-probability of what a mask of -inf forbids: `0 * LOWEST` is 0, but `0 * -inf` is NaN."""
+"""The log-probability of a choice that a logit of -inf masks out: `0 * LOWEST` is 0, but `0 * -inf` is NaN."""
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -33,14 +32,24 @@ D = TypeVar("D", bound="Distribution")
 
 
 class Distribution(ABC):
-    """A batch of distributions over actions.
+    """A batch of distributions over actions: the base of `Categorical`, `MultiCategorical` and `DiagGaussian`.
 
-    Use a class made by `distribution_class`: only these have `ops`, `input_dim` and `action_shape`.
+        dist = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        logp = dist.logp(batch[Columns.ACTIONS])
+
+    Use the classes that `distribution_class` makes, or a module's `get_train_action_dist_cls`: these have `ops`,
+    `input_dim` and `action_shape`.
+
+    Args:
+        logits: float32 (..., input_dim), the outputs of a policy head; each class says what they are.
+
+    Raises:
+        BatchError: the last dimension is not `input_dim`.
     """
 
     ops: ClassVar[Ops]
     input_dim: ClassVar[int]
-    """Columns of `ACTION_DIST_INPUTS`: the width of the policy head."""
+    """The number of columns of ACTION_DIST_INPUTS, the width of the policy head."""
     action_shape: ClassVar[tuple[int, ...]]
     """The shape of one action, without leading dimensions."""
 
@@ -50,10 +59,10 @@ class Distribution(ABC):
 
     @classmethod
     def from_logits(cls, logits: Tensor) -> Self:
-        """The distributions of a policy head's output.
+        """Make the distributions of a policy head's outputs.
 
         Args:
-            logits: float (..., input_dim); what the columns are is said in each class.
+            logits: float32 (..., input_dim).
 
         Raises:
             BatchError: the last dimension is not `input_dim`.
@@ -62,19 +71,31 @@ class Distribution(ABC):
 
     @abstractmethod
     def logp(self, actions: Tensor) -> Tensor:
-        """Log-probability (density, for `DiagGaussian`) in nats of `actions` (..., *action_shape) -> (...).
+        """Log-probability of actions in nats; of a `DiagGaussian` the log of the density.
+
+        Args:
+            actions: (..., *action_shape): integers, or float32 for `DiagGaussian`.
+
+        Returns:
+            float32 (...).
 
         Raises:
-            BatchError: `actions` has another shape, even one that would broadcast: (B, 1) against (B,).
+            BatchError: `actions` has another shape, even one that would broadcast, such as (B, 1) for (B,).
         """
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """Entropy (differential, for `DiagGaussian`) in nats -> (...)."""
+        """Entropy in nats, float32 (...); of a `DiagGaussian` the differential entropy."""
 
     @abstractmethod
     def kl(self, other: Self) -> Tensor:
-        """Kullback-Leibler divergence KL(self || other) in nats -> (...).
+        """Kullback-Leibler divergence KL(self || other) in nats.
+
+        Args:
+            other: distributions of the same class and shape.
+
+        Returns:
+            float32 (...).
 
         Raises:
             BatchError: `other` has another shape.
@@ -82,17 +103,20 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        """One action each, as a numpy array (..., *action_shape): int64, or float32 for `DiagGaussian`.
+        """Draw one action from each distribution, in numpy.
 
-        For acting, with numpy ops: never inside a loss, where it would be frozen into a traced program.
+        For acting only: inside a loss a traced program would keep the first draw for ever.
 
         Args:
-            rng: where the randomness comes from; None draws a fresh, unseeded generator.
+            rng: the source of randomness; None makes a new generator without a seed.
+
+        Returns:
+            A numpy array (..., *action_shape): int64, or float32 for `DiagGaussian`.
         """
 
     @abstractmethod
     def mode(self) -> Tensor:
-        """The most probable action each (..., *action_shape)."""
+        """The most probable action of each distribution (..., *action_shape)."""
 
     def _check_actions(self, actions: Tensor) -> None:
         self._check_shape(Columns.ACTIONS, actions, (*self.ops.shape(self.logits)[:-1], *self.action_shape))
@@ -219,13 +243,18 @@ class DiagGaussian(Distribution):
 
 
 def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
-    """The distribution class for an action space, with a backend's ops bound to it.
+    """The distribution class for an action space, with a backend's ops.
 
-    Equal arguments give the same class. Discrete -> `Categorical`, MultiDiscrete (nvec of one axis) ->
-    `MultiCategorical`, Box (float, one axis) -> `DiagGaussian`.
+    Args:
+        action_space: Discrete gives a `Categorical`, MultiDiscrete with one axis a `MultiCategorical`, and a float Box
+            with one axis a `DiagGaussian`.
+        ops: the tensor functions that the class computes with.
+
+    Returns:
+        The class; the same one for equal arguments.
 
     Raises:
-        ConfigError: no distribution is known for this space.
+        ConfigError: there is no distribution for this space.
     """
     match action_space:
         case gym.spaces.Discrete(n=n):
@@ -261,7 +290,7 @@ def _bind(base: type[D], **attributes: Any) -> type[D]:
 
 
 def _fits(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    # A length is None where a traced program does not know it.
+    # In a traced program a length that is not known is None.
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(f == e or None in (f, e) for f, e in pairs)
 

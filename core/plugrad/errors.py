@@ -1,7 +1,7 @@
-"""Every error that plugrad raises on purpose.
+"""The errors that plugrad raises.
 
-Each class derives from `PlugradError` and from the builtin that fits, so that `except ValueError` keeps working, and
-pickles with its facts, so that it crosses process borders unchanged.
+Each class derives from `PlugradError` and from the built-in error that fits, so that `except ValueError` works too. An
+error can be pickled, with its facts, and raised again in another process.
 """
 
 import difflib
@@ -10,11 +10,14 @@ from typing import Any
 
 
 class PlugradError(Exception):
-    """Base of all errors of plugrad.
+    """The base of all errors of plugrad.
 
     Args:
-        message: the whole sentence that the user reads.
-        facts: what the sentence was made of (`module_id=...`, `expected=...`); kept in `error.facts` for programs.
+        message: the whole text that the user reads.
+        **facts: the values in the text, such as `module_id=` and `expected=`, for programs.
+
+    Attributes:
+        facts: the same, as a dict.
     """
 
     def __init__(self, message: str = "", **facts: Any) -> None:
@@ -22,7 +25,7 @@ class PlugradError(Exception):
         self.facts = facts
 
     def __str__(self) -> str:
-        # KeyError, one of our second parents, would show the repr of the message: quotes and escapes.
+        # KeyError, the second base of some errors, would show the message's repr, with quotes and escapes.
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -38,7 +41,7 @@ class ConfigError(PlugradError, ValueError):
 
 
 class EnvContractError(PlugradError, ValueError):
-    """An environment does not do what Gymnasium's contract says. Facts: `env`, `index`, `expected`, `found`."""
+    """An environment breaks Gymnasium's API. Facts: `env`, `index`, `expected`, `found`."""
 
 
 class NotBuiltError(PlugradError, ValueError):
@@ -50,7 +53,7 @@ class BatchError(PlugradError, ValueError):
 
 
 class MissingColumnError(BatchError, KeyError):
-    """The forward pass or the loss reads a column that the batch does not have. Facts as `BatchError`."""
+    """The forward pass or the loss reads a column that the batch does not have. Facts: those of `BatchError`."""
 
 
 class UnknownModuleError(BatchError, KeyError):
@@ -62,23 +65,23 @@ class OptimizerError(PlugradError, ValueError):
 
 
 class UnknownParameterError(OptimizerError, KeyError):
-    """A gradient is named after nothing that an optimizer steps. Facts: `unknown`, `known`."""
+    """A gradient has a name that no optimizer's parameter has. Facts: `unknown`, `known`."""
 
 
 class LossError(PlugradError, ValueError):
-    """A loss or a metric has a shape or type that cannot be averaged."""
+    """A loss or a metric has a shape or a dtype that cannot be averaged."""
 
 
 class ResultError(PlugradError, ValueError):
-    """What `compile_results` returned is not what `update` returns."""
+    """`compile_results` returned something that `update` cannot return."""
 
 
 class NonFiniteError(PlugradError, FloatingPointError):
-    """A loss or a gradient was NaN or infinite; the update that met it was undone."""
+    """A loss or a gradient is NaN or infinite; the whole update was undone."""
 
 
 class NonFiniteBatchError(BatchError, NonFiniteError):
-    """A batch has NaN or infinite values where the loss reads them. Facts as `BatchError`."""
+    """A column that the loss reads has NaN or infinite values. Facts: those of `BatchError`."""
 
 
 class CheckpointError(PlugradError, OSError):
@@ -86,15 +89,15 @@ class CheckpointError(PlugradError, OSError):
 
 
 class RestoreMismatchError(PlugradError, ValueError):
-    """A state does not fit the learner. Facts: `missing`, `unexpected`, `mismatched`. Nothing was changed."""
+    """A state does not fit its target; nothing was changed. Facts: `missing`, `unexpected`, `mismatched`."""
 
 
 class CheckpointCorruptError(CheckpointError):
-    """A file of a checkpoint is damaged, missing or not what the manifest says."""
+    """A file of a checkpoint is missing, damaged, or differs from the manifest."""
 
 
 class CheckpointUnsafeError(CheckpointError):
-    """A checkpoint contains something that is not opened: a link, a device, a path, an oversized header."""
+    """A checkpoint contains something that is refused: a link, a device, a path, an oversized header."""
 
 
 class CheckpointLockedError(CheckpointError):
@@ -102,11 +105,11 @@ class CheckpointLockedError(CheckpointError):
 
 
 class CheckpointVersionError(CheckpointError):
-    """A checkpoint was written by a newer format than this plugrad reads."""
+    """A checkpoint has a newer format than this version of plugrad reads."""
 
 
 class LearnerGroupDeadError(PlugradError, RuntimeError):
-    """No learner of the group is alive."""
+    """No learner of a group is alive."""
 
 
 class LearnerTimeoutError(PlugradError, TimeoutError):
@@ -114,19 +117,19 @@ class LearnerTimeoutError(PlugradError, TimeoutError):
 
 
 class CollectiveError(PlugradError, RuntimeError):
-    """Learners could not exchange their gradients; nothing was applied. Fact: `rank`, of who did not come."""
+    """Learners could not exchange their gradients; nothing was applied. Fact: `rank`, that of the missing learner."""
 
 
 class QueueFullError(PlugradError, RuntimeError):
-    """The group's queue is full and `on_full="raise"`."""
+    """The queue of a group is full, and the setting is `on_full="raise"`."""
 
 
 class PluginError(PlugradError, RuntimeError):
-    """A plugin cannot be used: it fails to import, or its hooks do not fit the specifications."""
+    """A plugin cannot be used: it fails to import, or its hooks do not match their specifications."""
 
 
 class PluginConflictError(PlugradError, ValueError):
-    """Two plugins answer where one is meant, or two distributions claim one name."""
+    """Two plugins implement a hook that takes one, or two distributions have entry points of one name."""
 
 
 class BackendNotFoundError(PlugradError, LookupError):
@@ -134,7 +137,7 @@ class BackendNotFoundError(PlugradError, LookupError):
 
 
 class MissingFrameworkError(BackendNotFoundError):
-    """A plugin is installed and the framework that it needs is not. Fact: `requires`."""
+    """A plugin is installed, and the framework that it needs is not. Fact: `requires`."""
 
 
 class AlgorithmNotFoundError(PlugradError, LookupError):
@@ -142,6 +145,14 @@ class AlgorithmNotFoundError(PlugradError, LookupError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'torch'?` for a near miss, else an empty string."""
+    """Suggest a known name for a misspelt one.
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+
+    Returns:
+        A text such as ` Did you mean 'torch'?`; empty if no known name is close.
+    """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,7 +1,7 @@
-"""Gradients by parameter name over flat buffers, and the three ways of clipping them.
+"""Gradients by parameter name over flat vectors, and the three ways of clipping them.
 
-One optimizer owns one flat float32 vector; a parameter is a slice of it. That makes clipping and Adam a handful of
-operations whatever the number of parameters. Knows no framework and no learner.
+Each optimizer owns one flat float32 vector; a parameter is a slice of it. So clipping and Adam are a handful of
+operations, however many parameters there are.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -16,7 +16,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.types import ParamRef, Tensor
 
 Gradients: TypeAlias = Mapping[ParamRef, Tensor]
-"""`{param ref: gradient}`; a `FlatGradients` where nobody replaced it by a plain dict."""
+"""`{param ref: gradient}`: a `FlatGradients`, or a plain dict that a hook returned."""
 
 CLIP_EPSILON = 1e-6
 """Added to the global norm before dividing by it, as in torch's `clip_grad_norm_`."""
@@ -24,10 +24,12 @@ CLIP_EPSILON = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each parameter lies in a flat buffer. A key by identity: one optimizer, one layout.
+    """The place of each parameter in the flat vector of one optimizer.
+
+    Two layouts are equal only if they are the same object, so that a layout is a key for its optimizer.
 
     Args:
-        refs: names, in buffer order.
+        refs: the parameters' names, in the order of the vector.
         shapes: their shapes, in the same order.
     """
 
@@ -41,11 +43,19 @@ class Layout:
 
     @cached_property
     def size(self) -> int:
-        """Number of entries of the whole buffer."""
+        """Number of entries of the whole vector."""
         return sum(self.sizes)
 
     def split(self, ops: Ops, flat: Tensor) -> dict[ParamRef, Tensor]:
-        """`{ref: tensor of its shape}` from a flat tensor [size]."""
+        """Split a flat vector into parameters.
+
+        Args:
+            ops: tensor functions.
+            flat: [size].
+
+        Returns:
+            `{ref: tensor of its shape}`.
+        """
         parts = ops.split(flat, self.sizes, 0)
         return {
             ref: ops.reshape(part, shape)
@@ -53,7 +63,14 @@ class Layout:
         }
 
     def join(self, ops: Ops, tensors: Mapping[ParamRef, Tensor | None]) -> Tensor:
-        """The flat tensor [size] of `tensors`; a parameter that is missing or None counts as zero.
+        """Join tensors to a flat vector.
+
+        Args:
+            ops: tensor functions.
+            tensors: `{ref: tensor of its shape}`; a parameter that is missing or None becomes zeros.
+
+        Returns:
+            [size].
 
         Raises:
             OptimizerError: a tensor has another shape than its parameter.
@@ -70,23 +87,24 @@ class Layout:
 
 
 class FlatVariable(Variable, Protocol):
-    """A variable that stands for all parameters of one optimizer: `read()` and `assign()` take the flat vector."""
+    """The variable of all parameters of one optimizer: `read()` gives and `assign()` takes the flat vector [size]."""
 
     @property
     def layout(self) -> Layout:
-        """Names and shapes of the parameters behind it."""
+        """The names, shapes and order of its parameters."""
         ...
 
 
 class FlatGradients(MutableMapping[ParamRef, Tensor]):
-    """Gradients that live in flat buffers and show themselves by name.
+    """A mapping `{param ref: gradient}` over flat vectors, one per optimizer.
 
-    Views are cut only when asked for; buffers are joined again only if an entry was replaced.
+    A vector is split into gradients when one of them is first read, and joined again only if one was replaced. Entries
+    can be replaced, not removed.
 
     Args:
-        ops: the backend's tensor functions.
-        buffers: `[(layout, flat gradient)]`, one per optimizer.
-        sources: flat gradients that some of them were clipped from, and that they are finite with.
+        ops: tensor functions.
+        buffers: `[(layout, flat gradient [size])]`, one per optimizer.
+        sources: `{layout: flat gradient before clipping}`, for the check whether gradients are finite.
     """
 
     def __init__(
@@ -102,11 +120,11 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         self._edited: set[Layout] = set()
 
     def __getitem__(self, ref: ParamRef) -> Tensor:
-        return self._cut(self._owner[ref])[ref]
+        return self._split(self._owner[ref])[ref]
 
     def __setitem__(self, ref: ParamRef, gradient: Tensor) -> None:
         layout = self._owner[ref]
-        self._cut(layout)[ref] = gradient
+        self._split(layout)[ref] = gradient
         self._edited.add(layout)
 
     def __delitem__(self, ref: ParamRef) -> None:
@@ -124,17 +142,17 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         return sum(len(layout.refs) for layout in self._flats)
 
     def flat(self, layout: Layout) -> Tensor:
-        """The flat gradient [size] of one optimizer, with all edits."""
+        """The flat gradient [size] of one optimizer, with all replaced entries."""
         if layout in self._edited:
             return layout.join(self._ops, self._views[layout])
         return self._flats[layout]
 
     def source(self, layout: Layout) -> Tensor | None:
-        """What a flat gradient was clipped from: it is finite if that is. None: nothing is known of it."""
+        """The flat gradient [size] before clipping, to check for NaN in the clipped one's place; None if unknown."""
         return None if layout in self._edited else self._sources.get(layout)
 
     def only(self, layouts: Sequence[Layout]) -> "FlatGradients":
-        """The part that belongs to these optimizers."""
+        """The gradients of these optimizers, as far as they are here."""
         return joined(self._ops, [(self, each) for each in layouts if each in self._flats])
 
     @property
@@ -146,45 +164,80 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     def _owner(self) -> dict[ParamRef, Layout]:
         return {ref: layout for layout in self._flats for ref in layout.refs}
 
-    def _cut(self, layout: Layout) -> dict[ParamRef, Tensor]:
+    def _split(self, layout: Layout) -> dict[ParamRef, Tensor]:
         if layout not in self._views:
             self._views[layout] = layout.split(self._ops, self._flats[layout])
         return self._views[layout]
 
 
 def joined(ops: Ops, parts: Sequence[tuple[FlatGradients, Layout]]) -> FlatGradients:
-    """Flat gradients of several mappings as one."""
+    """Join the gradients of several mappings.
+
+    Args:
+        ops: tensor functions.
+        parts: `[(gradients, layout)]`: from where to take the gradients of which optimizer.
+
+    Returns:
+        The gradients of these layouts, in this order.
+    """
     buffers = [(layout, gradients.flat(layout)) for gradients, layout in parts]
     return FlatGradients(ops, buffers, {layout: gradients.source(layout) for gradients, layout in parts})
 
 
 def flat_of(ops: Ops, gradients: Gradients, layout: Layout) -> Tensor:
-    """The flat gradient of one optimizer from any mapping."""
+    """The flat gradient of one optimizer.
+
+    Args:
+        ops: tensor functions.
+        gradients: `FlatGradients` or a plain dict.
+        layout: the optimizer's.
+
+    Returns:
+        [size]; gradients that are missing or None are zeros.
+    """
     if isinstance(gradients, FlatGradients) and layout in gradients.layouts:
         return gradients.flat(layout)
     return layout.join(ops, gradients)
 
 
 def layouts_in(gradients: Gradients, layouts: Sequence[Layout]) -> list[Layout]:
-    """Those layouts of which `gradients` has at least one entry that is not None."""
+    """The layouts of which there is at least one gradient that is not None.
+
+    Args:
+        gradients: `FlatGradients` or a plain dict.
+        layouts: the layouts to look for.
+
+    Returns:
+        Those that were found, in the order of `layouts`.
+    """
     if isinstance(gradients, FlatGradients):
-        whole = gradients.layouts  # a part of an optimizer's has its own layout, and is found by name
+        whole = (
+            gradients.layouts
+        )  # some gradients of an optimizer have a layout of their own: look for their names
         return [each for each in layouts if each in whole or any(ref in gradients for ref in each.refs)]
     return [layout for layout in layouts if any(gradients.get(ref) is not None for ref in layout.refs)]
 
 
 class Clip(Protocol):
-    """A clip function: `(gradients, *, grad_clip, grad_clip_by) -> (clipped gradients, norm before clipping)`."""
+    """A clip function, as the hook `get_clip_function` returns it."""
 
     def __call__(
         self, gradients: Gradients, *, grad_clip: Any, grad_clip_by: str
     ) -> tuple[Gradients, Tensor]:
-        """Clip one optimizer's gradients together; `grad_clip=None` only measures the norm."""
+        """Clip the gradients of one optimizer. See `clip_gradients` for arguments and result."""
         ...
 
 
 def as_flat(ops: Ops, gradients: Gradients) -> FlatGradients:
-    """Any mapping as `FlatGradients`; entries that are None are left out."""
+    """Convert gradients to `FlatGradients`.
+
+    Args:
+        ops: tensor functions.
+        gradients: `FlatGradients`, returned as they are, or a plain dict; its entries that are None are left out.
+
+    Returns:
+        The gradients; those of a plain dict have one layout.
+    """
     if isinstance(gradients, FlatGradients):
         return gradients
     known = {ref: gradient for ref, gradient in gradients.items() if gradient is not None}
@@ -193,7 +246,16 @@ def as_flat(ops: Ops, gradients: Gradients) -> FlatGradients:
 
 
 def exchanged(ops: Ops, gradients: Gradients, exchange: Callable[[Tensor], Tensor]) -> FlatGradients:
-    """The gradients after `exchange` of all their entries as one flat tensor: one message whatever the optimizers."""
+    """Exchange all gradients between learners in one message.
+
+    Args:
+        ops: tensor functions.
+        gradients: of any number of optimizers.
+        exchange: takes and gives a flat tensor, such as the sum over learners.
+
+    Returns:
+        The exchanged gradients.
+    """
     flats = as_flat(ops, gradients)
     parts = [flats.flat(layout) for layout in flats.layouts]
     if len(parts) > 1:
@@ -207,21 +269,25 @@ def exchanged(ops: Ops, gradients: Gradients, exchange: Callable[[Tensor], Tenso
 def clip_gradients(
     ops: Ops, gradients: Gradients, *, grad_clip: Any, grad_clip_by: str
 ) -> tuple[Gradients, Tensor]:
-    """Clip the gradients of one optimizer and return their global L2 norm before it.
+    """Clip the gradients of one optimizer, and measure their global L2 norm before clipping.
 
-    - `value`: each entry to [-c, c];
-    - `norm`: each tensor g to g * min(1, c / (||g|| + 1e-6));
-    - `global_norm`: all of them by min(1, c / (norm + 1e-6)), norm over all entries (Pascanu et al. 2013,
-      arXiv:1211.5063, algorithm 1).
+    - `value`: each entry is clipped to [-c, c].
+    - `norm`: each tensor g is multiplied by min(1, c / (||g|| + 1e-6)).
+    - `global_norm`: all gradients are multiplied by min(1, c / (norm + 1e-6)), where the norm is over all entries.
+
+    Source: Pascanu et al. 2013, arXiv:1211.5063, algorithm 1 (`global_norm`).
 
     Args:
         ops: tensor functions.
         gradients: `{param ref: gradient}`.
-        grad_clip: c > 0, a float or a scalar tensor; None measures only.
+        grad_clip: c above 0, a float or a scalar tensor; None clips nothing.
         grad_clip_by: "value", "norm" or "global_norm".
 
+    Returns:
+        The clipped gradients, and the norm before clipping, a float32 scalar.
+
     Raises:
-        ConfigError: for another `grad_clip_by`.
+        ConfigError: `grad_clip_by` is none of the three.
     """
     flats = as_flat(ops, gradients)
     norm = _norm(ops, [flats.flat(layout) for layout in flats.layouts])
@@ -233,10 +299,10 @@ def clip_gradients(
         if grad_clip_by == "value":
             return ops.clip(flat, -grad_clip, grad_clip)
         if grad_clip_by == "global_norm":
-            return flat * _shrink(ops, norm, grad_clip)
+            return flat * _factor(ops, norm, grad_clip)
         if grad_clip_by == "norm":
             parts = layout.split(ops, flat).items()
-            return layout.join(ops, {ref: g * _shrink(ops, ops.norm(g), grad_clip) for ref, g in parts})
+            return layout.join(ops, {ref: g * _factor(ops, ops.norm(g), grad_clip) for ref, g in parts})
         raise ConfigError(f"grad_clip_by={grad_clip_by!r}: use 'value', 'norm' or 'global_norm'")
 
     sources = {layout: flats.flat(layout) for layout in flats.layouts}
@@ -249,5 +315,5 @@ def _norm(ops: Ops, flats: Sequence[Tensor]) -> Tensor:
     return ops.norm(ops.stack([ops.norm(flat) for flat in flats] or [ops.zeros((), "float32")], 0))
 
 
-def _shrink(ops: Ops, norm: Tensor, limit: Any) -> Tensor:
+def _factor(ops: Ops, norm: Tensor, limit: Any) -> Tensor:
     return ops.minimum(limit / (norm + CLIP_EPSILON), 1.0)

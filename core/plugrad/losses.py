@@ -1,4 +1,4 @@
-"""What several losses share. Written over ops."""
+"""Functions that several losses use, over ops."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,15 @@ from plugrad.types import ModuleID, Tensor
 
 
 def mean_over_rows(ops: Ops, values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """The mean of `values` [B] or [B, T] over the rows that `loss_mask` shows; over all rows without a mask.
+    """Average over the rows that count: `sum(values * mask) / max(1, sum(mask))`.
 
     Args:
         ops: tensor functions.
-        values: one number per row.
-        batch: may have LOSS_MASK, of the same shape, 1 for rows that count.
+        values: float32 [B] or [B, T].
+        batch: may have LOSS_MASK of the same shape, 1 where a row counts, else 0; without it all rows count.
+
+    Returns:
+        A scalar; 0 if no row counts.
     """
     if Columns.LOSS_MASK not in batch:
         return ops.mean(values)
@@ -26,17 +29,19 @@ def mean_over_rows(ops: Ops, values: Tensor, batch: Mapping[str, Tensor]) -> Ten
 def check_one_per_row(
     ops: Ops, module_id: ModuleID, columns: Mapping[str, Tensor], *names: str, like: Tensor
 ) -> None:
-    """Refuse columns that would broadcast: [B] minus [B, 1] is [B, B], and its mean a wrong loss without an error.
+    """Check that columns have one number per row.
+
+    A column [B, 1] would broadcast: [B] minus [B, 1] is [B, B], and its mean would be a wrong loss without an error.
 
     Args:
         ops: tensor functions.
-        module_id: for the error.
-        columns: a batch, or what a module's forward pass returned.
-        *names: those columns that must have one number per row.
+        module_id: the module, for the error.
+        columns: a batch, or the columns that a module's forward pass returned.
+        *names: the columns to check.
         like: a tensor with one number per row, [B] or [B, T].
 
     Raises:
-        BatchError: a column has another shape.
+        BatchError: a column has another shape than `like`.
     """
     expected = list(ops.shape(like))
     for name in names:

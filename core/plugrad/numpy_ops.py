@@ -1,11 +1,10 @@
-"""`Ops` with numpy: the oracle that the backends are tested against, and what acting uses.
+"""`Ops` in numpy: used for acting, and as the reference that backends are tested against.
 
-Full reductions give numpy scalars. No gradients, no tracing.
-Each function is documented in `plugrad.ops.Ops`.
+Each function is documented in `plugrad.ops.Ops`. Full reductions give numpy scalars. There are no gradients.
 """
 
 # ruff: noqa: D103
-# Names of the Array API hide builtins here: below, `abs`, `max`, `min` and `sum` are this module's.
+# Names of the Array API hide builtins: in this module `abs`, `max`, `min` and `sum` are the functions below.
 
 from collections.abc import Callable, Sequence
 from typing import Any

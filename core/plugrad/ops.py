@@ -1,23 +1,21 @@
-"""`Ops`: the tensor functions that neutral code may use, and `Variable`: what lives between two updates.
+"""`Ops`: the tensor functions of every backend, and `Variable`: a tensor that is kept between updates.
 
-A loss, a distribution or an optimizer that is written over `Ops` runs on every backend. A namespace of ops is
-a module with these functions: `plugrad.numpy_ops` is the oracle that each backend's is tested against, values
-and gradients. Names follow the Array API standard where it has one (https://data-apis.org/array-api/latest/).
+A loss, a distribution or an optimizer that is written over `Ops` runs on every backend. Each backend has a module of
+these functions; `plugrad.numpy_ops` is the reference that its values and gradients are tested against. Names follow
+the Array API standard where it has one (https://data-apis.org/array-api/latest/).
 
-The rules for who calls them:
+Rules for code that calls them:
 
-- Functional only: nothing is changed in place, and no boolean mask is used as an index.
-- No Python `if` on the value of a tensor: it works in eager torch and fails in every traced mode.
-- float32 unless said otherwise; dtypes are never mixed: `cast` first. A Python number adapts to its tensor.
+- Nothing is changed in place, and no boolean mask is used as an index.
+- There is no Python `if` on the value of a tensor: it works in eager torch and fails in compiled modes.
+- Tensors are float32 unless said otherwise. Dtypes are never mixed: `cast` first. A Python number takes the dtype of
+  the tensor beside it.
 - Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[1:]`.
-- Shapes broadcast by numpy's rules. Nothing is checked per call: these functions are the innermost of a step.
+- Shapes broadcast by numpy's rules. For speed nothing is checked in a call.
 
-The rules for who writes a backend: where a function has a kink the gradient is fixed too, or two backends
-drift apart. At a tie `minimum` and `maximum` pass all of it to `x`; `clip` passes it at its bounds; `abs`,
-`relu` and `sign` have 0 at 0; `min` and `max` share it evenly among equal entries; `norm` and `std` have 0
-where they are 0.
-
-This room knows nothing of any framework.
+Rules for backends: gradients at kinks are fixed, so that backends agree. At a tie `minimum` and `maximum` give the
+whole gradient to `x`; `clip` passes it on at its bounds; `abs`, `relu` and `sign` have gradient 0 at 0; `min` and `max`
+share it evenly among equal entries; `norm` and `std` have gradient 0 where they are 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,29 +30,32 @@ Shape: TypeAlias = tuple[int, ...]
 
 @runtime_checkable
 class Variable(Protocol):
-    """A tensor that keeps its place between updates: weights, learning rates, coefficients.
+    """A tensor that is kept between updates: weights, learning rates, coefficients.
 
-    A traced program reads and assigns it like any other; nothing is retraced when its value changes.
+    A traced program may read and assign it. A new value needs no new trace.
     """
 
     def read(self) -> Tensor:
-        """The present value as a tensor of the backend."""
+        """The value, a tensor of the backend."""
 
     def assign(self, value: Tensor) -> None:
         """Replace the value by `value`: a tensor, numpy array or number of the same shape."""
 
     def snapshot(self) -> Tensor:
-        """A copy of the value on its device, which `assign` takes back."""
+        """A copy of the value on its device; `assign` takes it to restore the value."""
 
     def numpy(self) -> Array:
-        """A copy of the value; never a view of the live buffer."""
+        """A numpy copy of the value."""
 
 
 class Ops(Protocol):
-    """The functions of a backend's `ops` module. `x` and `y` are its tensors; `y` may be a Python number."""
+    """The tensor functions of a backend, such as `learner.ops`.
+
+    `x` and `y` are tensors of the backend; `y` may be a Python number.
+    """
 
     def __hash__(self) -> int:
-        """Namespaces are told apart by identity, as modules are."""
+        """By identity, as of a module."""
 
     # Elementwise.
 

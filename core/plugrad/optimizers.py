@@ -1,8 +1,8 @@
-"""The neutral optimizers: one formula each, over ops and flat vectors, so that all backends agree.
+"""The optimizers of plugrad: one formula each, over ops and flat vectors, so that all backends agree.
 
-An optimizer is a pure function plus the variables that a learner gives it when it is registered: the flat parameters,
-the slots and the learning rate. Formulas are those of torch.optim; Keras has another Adam. A backend gives a user's own
-optimizer the same face. Knows no framework.
+An optimizer is a pure function, `compute`, and the variables that it gets when it is registered: the flat parameters,
+the slots and the learning rate. Formulas are those of torch.optim; Keras' Adam is another one. Backends wrap optimizers
+of their framework in the same interface.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,18 +18,22 @@ from plugrad.ops import Ops, Variable
 from plugrad.types import Array, Tensor
 
 Slots = dict[str, Tensor]
+"""The values of an optimizer's slots: `{slot name: tensor}`."""
 SCALAR_SLOTS = frozenset({"count"})
-"""Slots with one number for all parameters; the others have one entry per parameter entry."""
+"""The slots that are one number for all parameters; other slots have one entry per entry of a parameter."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Optimizer:
-    """An optimizer of plugrad; after registration it also carries its variables.
+    """The base of optimizers: hyperparameters, and after registration also variables.
+
+    Derive from it and write `compute` for an optimizer of your own; it then runs on every backend.
 
     Attributes:
-        parameters: the flat parameters that it steps.
-        slots: `{slot name: variable}`: vectors [size], or scalars for `SCALAR_SLOTS`.
-        lr: the learning rate, float32 scalar.
+        slot_names: names of the slots, the state that `compute` keeps from step to step; set by the subclass.
+        parameters: the flat parameters [size] that it changes.
+        slots: `{slot name: variable}`: float32 [size], or a scalar for `SCALAR_SLOTS`.
+        lr: the learning rate, a float32 scalar.
     """
 
     slot_names: ClassVar[tuple[str, ...]] = ()
@@ -40,23 +44,23 @@ class Optimizer:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it was registered with a learner."""
+        """Whether the optimizer was registered with a learner."""
         return hasattr(self, "parameters")
 
     @property
     def variables(self) -> list[Variable]:
-        """All that a step reads or changes."""
+        """All variables that a step reads or changes."""
         return [self.parameters, *self.slots.values(), self.lr]
 
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
-        """Take the parameters and make the slots (zero) and the learning rate (zero until it is set).
+        """Set the parameters, and make the variables of the slots and the learning rate, all of them zero.
 
         Args:
-            parameters: what to step.
+            parameters: the flat parameters.
             variable: makes a variable of a value.
-            zeros: a float32 vector of zeros of this size.
+            zeros: makes a float32 vector of zeros of a size.
         """
         self.parameters = parameters
         size = parameters.layout.size
@@ -66,15 +70,15 @@ class Optimizer:
         self.lr = variable(0.0)
 
     def get_slots(self) -> dict[str, Any]:
-        """`{slot: {param ref: array}}`, and `{slot: array}` for those with one value for all parameters; copies."""
+        """Copies of the slots: `{slot: {param ref: array}}`, and `{slot: array}` for `SCALAR_SLOTS`."""
         return {name: self._by_name(name, slot.numpy()) for name, slot in self.slots.items()}
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """What `saved` must look like to fit: names, shapes and dtypes of `get_slots`."""
+        """The slots that saved ones must agree with, in names, shapes and dtypes; by default those of `get_slots`."""
         return self.get_slots()
 
     def set_slots(self, saved: Mapping[str, Any]) -> None:
-        """Take over what `get_slots` gave and `slots_like` was compared with."""
+        """Load slots of the form of `get_slots`, which were checked against `slots_like`."""
         refs = self.parameters.layout.refs
         for name, slot in self.slots.items():
             value = saved[name]
@@ -92,12 +96,12 @@ class Optimizer:
         }
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Move the parameters by one step. Traced.
+        """Change the parameters and slots by one step. Compiled update modes trace this method.
 
         Args:
             ops: tensor functions.
-            gradient: flat, [size].
-            guard: `guard(new, old)` decides what is kept (see `nonfinite="skip"`).
+            gradient: the flat gradient [size].
+            guard: `guard(new, old)` gives the value to keep; `nonfinite="skip"` keeps the old one.
         """
         old = self.parameters.read()
         slots = {name: slot.read() for name, slot in self.slots.items()}
@@ -109,16 +113,32 @@ class Optimizer:
     def compute(
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
-        """What to subtract from the parameters, and the new slots."""
+        """Compute one step; a pure function.
+
+        Args:
+            ops: tensor functions.
+            gradient: flat [size].
+            parameters: flat [size].
+            slots: `{slot name: tensor}`, [size] or scalars.
+            lr: the learning rate, a scalar.
+
+        Returns:
+            The change to subtract from the parameters [size], and the new slots.
+        """
         raise NotImplementedError
 
 
 @dataclass(eq=False, kw_only=True)
 class Adam(Optimizer):
-    """Adam, epsilon outside the root of the bias-corrected second moment.
+    """Adam, with epsilon outside the root of the bias-corrected second moment.
 
     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  change = lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps).
     Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", arXiv:1412.6980, algorithm 1.
+
+    Args:
+        beta1: decay of the mean of gradients, in [0, 1).
+        beta2: decay of the mean of squared gradients, in [0, 1).
+        eps: added to the root.
     """
 
     slot_names = ("m", "v", "count")
@@ -130,7 +150,7 @@ class Adam(Optimizer):
     def compute(
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
-        """See the class."""
+        """See `Optimizer.compute`."""
         m = _decayed(slots["m"], gradient, self.beta1)
         v = _decayed(slots["v"], gradient * gradient, self.beta2)
         count = slots["count"] + 1.0
@@ -140,20 +160,23 @@ class Adam(Optimizer):
 
 
 def _decayed(old: Tensor, new: Tensor, decay: float) -> Tensor:
-    """decay * old + (1 - decay) * new, as torch's lerp: exact at a decay of 0, no drift near 1."""
+    """`decay * old + (1 - decay) * new`, computed as torch's lerp: exact at a decay of 0, no drift near 1."""
     return old + (1.0 - decay) * (new - old) if decay > 0.5 else new + decay * (old - new)
 
 
 def _one_minus_power(ops: Ops, beta: float, count: Tensor) -> Tensor:
-    """1 - beta^count as -expm1(count log beta): the power itself would lose four of float32's seven digits."""
+    """`1 - beta^count` as `-expm1(count log beta)`: the power itself would lose four of float32's seven digits."""
     return -ops.expm1(count * log(beta)) if beta > 0.0 else ops.ones_like(count)
 
 
 @dataclass(eq=False, kw_only=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay: change += lr * weight_decay * p.
+    """Adam with decoupled weight decay: `change += lr * weight_decay * p`.
 
     Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", arXiv:1711.05101, algorithm 2.
+
+    Args:
+        weight_decay: factor of the parameters.
     """
 
     weight_decay: float = 0.01
@@ -161,18 +184,24 @@ class AdamW(Adam):
     def compute(
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
-        """See the class."""
+        """See `Optimizer.compute`."""
         change, new_slots = super().compute(ops, gradient, parameters, slots, lr)
         return change + lr * self.weight_decay * parameters, new_slots
 
 
 @dataclass(eq=False, kw_only=True)
 class SGD(Optimizer):
-    """Gradient descent: buf = momentum * buf + g;  change = lr * buf, or lr * (g + momentum * buf) for Nesterov.
+    """Gradient descent with momentum.
+
+    buf = momentum * buf + g;  change = lr * buf, or lr * (g + momentum * buf) with Nesterov's momentum.
 
     Sources: Polyak 1964, doi:10.1016/0041-5553(64)90137-5 (momentum); Sutskever et al. 2013, "On the importance of
     initialization and momentum in deep learning", equations 1 to 4, in torch's form: the learning rate stands outside
     the buffer.
+
+    Args:
+        momentum: decay of the buffer, in [0, 1); 0 is plain gradient descent.
+        nesterov: whether to use Nesterov's momentum.
     """
 
     slot_names = ("momentum",)
@@ -183,7 +212,7 @@ class SGD(Optimizer):
     def compute(
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
-        """See the class."""
+        """See `Optimizer.compute`."""
         buffer = self.momentum * slots["momentum"] + gradient
         direction = gradient + self.momentum * buffer if self.nesterov else buffer
         return lr * direction, {"momentum": buffer}
@@ -191,10 +220,15 @@ class SGD(Optimizer):
 
 @dataclass(eq=False, kw_only=True)
 class RMSprop(Optimizer):
-    """RMSprop, epsilon outside the root as in torch.
+    """RMSprop, with epsilon outside the root as in torch.
 
     v = a v + (1-a) g^2;  buf = momentum * buf + g / (sqrt(v) + eps);  change = lr * buf.
     Source: Goodfellow, Bengio and Courville (2016), "Deep Learning", algorithm 8.5.
+
+    Args:
+        alpha: a, the decay of the mean of squared gradients, in [0, 1).
+        eps: added to the root.
+        momentum: decay of the buffer, in [0, 1).
     """
 
     slot_names = ("v", "momentum")
@@ -206,20 +240,21 @@ class RMSprop(Optimizer):
     def compute(
         self, ops: Ops, gradient: Tensor, parameters: Tensor, slots: Mapping[str, Tensor], lr: Tensor
     ) -> tuple[Tensor, Slots]:
-        """See the class."""
+        """See `Optimizer.compute`."""
         v = _decayed(slots["v"], gradient * gradient, self.alpha)
         buffer = self.momentum * slots["momentum"] + gradient / (ops.sqrt(v) + self.eps)
         return lr * buffer, {"v": v, "momentum": buffer}
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
+"""The optimizers that the setting `optimizer={"type": ...}` knows."""
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> Optimizer:
-    """An optimizer from `{"type": "adam", "eps": 1e-5}`.
+    """Make an optimizer from the setting `optimizer`, such as `{"type": "adam", "eps": 1e-5}`.
 
     Raises:
-        ConfigError: unknown type or hyperparameter, with the closest name.
+        ConfigError: the type or a hyperparameter is unknown; the error names the closest one.
     """
     hyperparameters = dict(settings)
     kind = hyperparameters.pop("type", "adam")

@@ -1,8 +1,4 @@
-"""The vocabulary of the whole house: ids, aliases and the constants that RLlib's users know.
-
-Knows nothing of any framework; a tensor of a backend is `Tensor`, which is `Any` on purpose: neutral code
-touches tensors only through `ops` and the operators they share.
-"""
+"""Type aliases, and the constants that RLlib's users know."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -10,12 +6,15 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
+"""A numpy array."""
 Tensor: TypeAlias = Any
+"""A tensor of a backend. It is `Any` because code for all backends uses only `ops` and the tensors' operators."""
 ModuleID: TypeAlias = str
+"""The name of a module, such as "default_policy"."""
 ParamRef: TypeAlias = str
-"""`<module id>/<parameter name>`: stable across processes, frameworks and checkpoints."""
+"""The name of a parameter, `<module id>/<parameter name>`: the same in all processes, frameworks and checkpoints."""
 ModuleBatches: TypeAlias = Mapping[ModuleID, Mapping[str, Tensor]]
-"""A batch: `{module_id: {column: tensor with leading dimension B}}`."""
+"""A batch: `{module_id: {column: tensor [B, ...]}}`."""
 
 ALL_MODULES = "__all_modules__"
 DEFAULT_MODULE_ID = "default_policy"
