@@ -1,8 +1,8 @@
-"""Everything that our pages quote, measured anew into results.json, and the pages written from it.
+"""Measure everything that the pages quote, save it in results.json, and write the figures into the pages.
 
     python benchmarks/all.py --peers PYTHON [--only SCRIPT ...]
 
-Commit first, and let nothing else run: about 45 minutes on two quiet cores. What the scripts print is kept in --logs.
+Commit first, and let nothing else run. It takes about 45 minutes on two idle cores. --logs keeps the scripts' output.
 """
 
 import argparse

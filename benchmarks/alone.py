@@ -1,4 +1,4 @@
-"""Runs a script in a process of its own, pinned to one core with one thread, and takes its last line as JSON."""
+"""Run a script in its own process, pinned to one core with one thread, and parse its last line as JSON."""
 
 import json
 import os
@@ -21,18 +21,18 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of a measured process: one thread in every library, XLA's order for that, quiet, no GPU.
+    """Environment variables of a measured process: one thread in every library, XLA in order, no messages, no GPU.
 
-    The same for all that are compared. TensorFlow's oneDNN is as it is by default, or as the caller's environment says.
+    They are the same for all contestants. oneDNN is as TensorFlow or the caller's environment sets it.
     """
     return {**os.environ, **ONE_THREAD, **IN_ORDER, **QUIET, **more}
 
 
 def run_alone(script: str, *arguments: object, core: int, python: str = sys.executable) -> Any:
-    """What `script` printed last, read as JSON.
+    """Run a script and parse the last line that it printed.
 
     Raises:
-        RuntimeError: it failed; with the end of what it said.
+        RuntimeError: the script failed. The message has the end of its output.
     """
     command = [python, "-u", str(HERE / script), *map(str, arguments)]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Learners that show what plugrad's own machinery costs: one replays its loop, one steps without it."""
+"""Two learners that show what plugrad costs around a step: one replays its loop, one steps without hooks and checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,19 +11,19 @@ from plugrad_ppo.loss import ppo_loss
 
 
 class RecordingLearner(PPOLearner):
-    """Keeps what its last program was called with, to run that again alone."""
+    """Keeps the arguments of its last program, to run it again alone."""
 
     def _compile_update(self, step: Any, variables: Sequence[Any], mode: str) -> Any:
         self._recording = _Recording(super()._compile_update(step, variables, mode))
         return self._recording
 
     def replay(self) -> None:
-        """The loop of the last update without anything around it; its metrics come to the host as always."""
+        """Run the loop of the last update again, alone. Metrics are copied to the host as always."""
         self._convert_to_numpy(self._recording.program.run(*self._recording.arguments))
 
 
 class _Recording:
-    """A program that remembers its arguments."""
+    """A program that keeps its arguments."""
 
     def __init__(self, program: Any) -> None:
         self.program = program
@@ -38,7 +38,7 @@ class _Recording:
 
 
 class BareLearner(PPOLearner):
-    """One module's step as a straight line: no hooks but the backend's gradients, no metrics, no finite guard."""
+    """One module's step without hooks (except the backend's gradients), metrics and finite check."""
 
     def _update(self, batch: Mapping[str, Mapping[str, Any]]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Forward, loss, gradients, clip, optimizer."""
@@ -62,4 +62,4 @@ class BareLearner(PPOLearner):
         return fwd_out, losses, {}
 
     def register_metrics(self, module_id: str, metrics: Mapping[str, Any]) -> None:
-        """The loss's metrics go nowhere."""
+        """Drop the metrics of the loss."""

@@ -1,6 +1,6 @@
 """One run of plugrad's BC on 20 episodes of a PPO that solved CartPole-v1: `python bc_plugrad.py BACKEND SEED`.
 
-The last line printed is JSON. Time runs from just before BC is built, without evaluations, imports and the PPO.
+The last line printed is JSON. Time starts just before BC is built. It excludes evaluations, imports and the PPO.
 """
 
 import json
@@ -22,7 +22,7 @@ EVALUATION_SEED = 1000
 
 
 def expert(backend: str, seed: int) -> EpisodeData:
-    """Episodes of PPO with its defaults, trained until it is solved."""
+    """Train PPO with its defaults until it solves the task, and record episodes of it."""
     config = PPOConfig().environment("CartPole-v1").framework(backend).debugging(seed=seed)
     algorithm = config.build_algo()
     while not solved(float(algorithm.train().get("env_runners/episode_return_mean", 0.0))):
@@ -43,7 +43,7 @@ def main(backend: str, seed: str) -> None:
 
 
 def imitate(backend: str, seed: int, path: str) -> dict[str, object]:
-    """Train until the evaluation is good; evaluated after each iteration."""
+    """Train until an evaluation reaches the goal. It evaluates after each iteration."""
     start, judging = perf_counter(), 0.0
     config = BCConfig().environment("CartPole-v1").framework(backend).training(input_=path)
     algorithm = config.evaluation(evaluation_interval=None).debugging(seed=seed).build_algo()

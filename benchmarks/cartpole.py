@@ -1,4 +1,4 @@
-"""The settings and the stopping rule that all runs on CartPole-v1 share. Knows no framework."""
+"""The settings and the stopping rule of all runs on CartPole-v1."""
 
 ENVS = 8
 STEPS = 32
@@ -18,5 +18,5 @@ LIMITS = {"zoo": ZOO_END, "default": 200_000}
 
 
 def solved(mean_return: float) -> bool:
-    """The rule for all: the mean return of the last `WINDOW` finished training episodes."""
+    """Whether the mean return of the last `WINDOW` finished training episodes has reached the goal."""
     return mean_return >= GOAL

@@ -1,6 +1,6 @@
 """One run of plugrad on CartPole-v1 until it is solved: `python cartpole_plugrad.py BACKEND SETTINGS SEED`.
 
-The last line printed is JSON. Time runs from just before the algorithm is built; imports are not in it.
+The last line printed is JSON. Time starts just before the algorithm is built. It excludes imports.
 """
 
 import json
@@ -14,7 +14,7 @@ from plugrad_ppo import PPOConfig
 
 
 def make_config(backend: str, settings: str, seed: int) -> PPOConfig:
-    """plugrad's defaults, or the rl-zoo settings."""
+    """Make a config with plugrad's defaults, or with the settings of rl-zoo."""
     config = PPOConfig().environment("CartPole-v1").framework(backend).debugging(seed=seed)
     if settings == "default":
         return config

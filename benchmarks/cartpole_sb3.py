@@ -1,6 +1,6 @@
 """One run of stable-baselines3 on CartPole-v1 until it is solved, in the peers' venv: `python cartpole_sb3.py SEED`.
 
-The last line printed is JSON. Time runs from just before the algorithm is built; imports are not in it.
+The last line printed is JSON. Time starts just before the algorithm is built. It excludes imports.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -18,13 +18,13 @@ from stable_baselines3.common.env_util import make_vec_env
 
 
 class StopWhenSolved(BaseCallback):  # type: ignore[misc]
-    """Says when the rule is met; looked at after each iteration."""
+    """Callback that stops training when the rule is met. It checks after each iteration."""
 
     def _on_step(self) -> bool:
         return True
 
     def is_solved(self) -> bool:
-        """By the last `WINDOW` finished training episodes."""
+        """Whether the last `WINDOW` finished training episodes meet the rule."""
         returns = [each["r"] for each in self.model.ep_info_buffer]
         return bool(returns) and solved(sum(returns) / len(returns))
 

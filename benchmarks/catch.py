@@ -1,9 +1,9 @@
-"""Catch: a ball falls, and a paddle must meet it. A task of seeing for the benchmarks and their tests.
+"""Catch: a ball falls, and a paddle must catch it. An environment with image observations, for benchmarks and tests.
 
     plugrad train ppo catch:Catch        (from this folder)
 
-The game is after that of Mnih et al. 2014, "Recurrent Models of Visual Attention", section 4.2, on a board of 10 by 10
-shown as an image of 40 by 40.
+Similar to the game of Mnih et al. 2014, "Recurrent Models of Visual Attention", section 4.2, arXiv:1406.6247, on a
+board of 10 by 10 shown as an image of 40 by 40.
 """
 
 from typing import Any
@@ -18,10 +18,10 @@ STAY = 1
 
 
 class Catch(gym.Env[NDArray[np.uint8], Any]):
-    """A ball falls from a random place in the top row, one row a step; the paddle, two wide, moves in the bottom row.
+    """A ball falls from a random place in the top row, one row a step. A paddle of two fields moves in the bottom row.
 
     Observations are uint8 [40, 40, 1]: 255 for ball and paddle, 0 elsewhere. Actions: 0 left, 1 stay, 2 right. The
-    reward is 0 until the ball is down, then 1 if the paddle meets it, else -1. Acting at random gets about -0.6.
+    reward is 0 until the ball is down, then 1 if the paddle catches it, else -1. A random policy gets about -0.6.
 
     Args:
         board: fields in each direction; an episode has one step less.
@@ -35,7 +35,7 @@ class Catch(gym.Env[NDArray[np.uint8], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Put the ball up at random, and the paddle somewhere at the bottom."""
+        """Place the ball at random in the top row, and the paddle at random in the bottom row."""
         super().reset(seed=seed)
         self._row = 0
         self._column = int(self.np_random.integers(self._board))
@@ -43,7 +43,7 @@ class Catch(gym.Env[NDArray[np.uint8], Any]):
         return self._image(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Move the paddle by one, and let the ball fall by one."""
+        """Move the paddle by one field, and the ball down by one."""
         self._paddle = min(max(self._paddle + int(action) - STAY, 0), self._board - 2)
         self._row += 1
         done = self._row == self._board - 1

@@ -1,4 +1,4 @@
-"""Saving and restoring a PPO learner of 2x256: plugrad beside RLlib and beside torch.save with one flush.
+"""Time to save and restore a PPO learner of 2x256: plugrad, RLlib, and torch.save with one flush.
 
 `python benchmarks/checkpoint.py [--peers PYTHON] [--rounds 31]`
 """

@@ -1,4 +1,4 @@
-"""plugrad's public `Learner.update`, with all its checks, on a backend and in a mode; counts calls of the loss."""
+"""plugrad as a contestant: `Learner.update` with all checks, on one backend in one mode. Counts calls of the loss."""
 
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
@@ -25,7 +25,7 @@ from plugrad_ppo import PPOConfig, PPOLearner
 
 
 class CountingLearner(PPOLearner):
-    """PPO's learner; a compiled mode calls the loss only while it traces."""
+    """PPO's learner, counting calls of the loss. A compiled mode calls the loss only while it traces."""
 
     calls = 0
 
@@ -46,7 +46,7 @@ def make(cell: Cell, seed: int, option: str) -> "Plugrad":
 
 
 def use_one_thread(backend: str) -> None:
-    """Before the framework starts its pools."""
+    """Limit the framework to one thread. Call it before the framework starts its thread pools."""
     if backend == "torch":
         import torch
 
@@ -62,7 +62,7 @@ def use_one_thread(backend: str) -> None:
 
 
 def make_config(cell: Cell, seed: int, backend: str, mode: str) -> PPOConfig:
-    """The cell as a config."""
+    """Make the config of a cell."""
     actions: gym.Space[Any] = gym.spaces.Discrete(cell.num_actions)
     if cell.continuous:
         actions = gym.spaces.Box(-1.0, 1.0, (cell.num_actions,))

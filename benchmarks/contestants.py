@@ -1,6 +1,6 @@
-"""Who is measured: what a contestant is, and where each of them lives.
+"""The contestants: the interface of a contestant, and the module of each.
 
-A contestant's room is imported only in the process that runs it, by name: frameworks never share a process.
+The module of a contestant is imported only in the process that runs it, so frameworks never share a process.
 """
 
 import importlib
@@ -11,9 +11,9 @@ from workload import Batch, Cell, Weights
 
 
 class Contestant:
-    """One way to do the update of a cell; built by `make(cell, seed, option)` of its room.
+    """One implementation of a cell's update, built by `make(cell, seed, option)` of its module.
 
-    Building excludes the first update; compilation belongs to the first `update`.
+    Building does not include the first update. Compilation happens in the first `update`.
     """
 
     batch: Batch
@@ -21,37 +21,37 @@ class Contestant:
     """Instead of the cell's; only plugrad looks at it."""
 
     def describe(self) -> str:
-        """What really runs, in words; asked after the first update."""
+        """Describe in words what runs. Called after the first update."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch) -> None:
-        """Put the data where `update` finds it; not timed."""
+        """Store the data for `update`. Not timed."""
         self.batch = batch
 
     def update(self, shuffle: bool) -> None:
-        """One whole update, from numpy columns to finished weights; timed."""
+        """Do one whole update, from numpy columns to new weights. Timed."""
         raise NotImplementedError
 
     def weights(self) -> Weights | None:
-        """The weights by the names of `workload.initial_weights`; None if they cannot be compared."""
+        """Return the weights by the names of `workload.initial_weights`, or None if they cannot be compared."""
         return None
 
     def count(self) -> int | None:
-        """How often the loss function was called so far; None if it is not counted."""
+        """Return how often the loss function was called so far, or None if it is not counted."""
         return None
 
     def save(self, path: Path) -> None:
-        """Write all that is needed to go on into the directory `path`, which is there; timed."""
+        """Save everything that is needed to continue into the existing directory `path`. Timed."""
         raise NotImplementedError
 
     def restore(self, path: Path) -> None:
-        """Take over what `save` wrote; timed."""
+        """Load what `save` wrote. Timed."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a contestant lives.
+    """The module and options of a contestant.
 
     Args:
         title: as printed.
@@ -82,7 +82,7 @@ PLUGRAD = [name for name, entry in ENTRIES.items() if entry.room == "contestant_
 
 
 def make(name: str, cell: Cell, seed: int) -> Contestant:
-    """The contestant of this name, built in this process."""
+    """Build the contestant of this name in this process."""
     entry = ENTRIES[name]
     contestant: Contestant = importlib.import_module(entry.room).make(cell, seed, entry.option)
     return contestant

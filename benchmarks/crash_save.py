@@ -1,8 +1,8 @@
-"""Kills a process while it saves, at random moments, and looks at what the next one finds.
+"""Kill a process at random moments while it saves, and check what the next process can read.
 
 `python benchmarks/crash_save.py [--kills 1000]` exits with 1 if a checkpoint was unreadable or a mixture, if one was
-lost whose save had returned, or if the next save left anything of the dead one behind. What is saved are the states of
-real learners: each backend's is captured once, in a process of its own. Saving and reading know no framework.
+lost whose save had returned, or if the next save did not clean up after the killed one. The states are those of real
+learners, captured once for each backend in a process of its own. Saving and reading need no framework.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def capture(backend: str, path: Path) -> None:
 
 
 def at_step(captured: dict[str, Any], step: int) -> dict[str, Any]:
-    """The captured state with every array moved on: two steps have no array in common, so a mixture shows."""
+    """Change every array of the captured state. Two steps have no array in common, so a mixture is detected."""
     return {"step": step, "state": _moved(captured, step)}
 
 
@@ -81,7 +81,7 @@ class Victim:
         return perf_counter() - start
 
     def kill_one(self) -> None:
-        """Let a process save, kill it after none or one save and a moment, and read."""
+        """Let a process save, kill it during its first or second save, and read."""
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
@@ -101,7 +101,7 @@ class Victim:
         self._look(self._last + returned)
 
     def end(self) -> None:
-        """A last save, which must clean up after the last one who was killed."""
+        """Save once more; this must clean up after the last killed process."""
         self._save()
         saves = [save.name for save in list_saves(self._path)]
         self.count["leftovers"] += sorted(saves) != sorted(os.listdir(self._path))
@@ -115,7 +115,7 @@ class Victim:
             os._exit(1)
 
     def _look(self, acknowledged: int) -> None:
-        """Read the newest save; it may be one later than the last that returned."""
+        """Read the newest save. It may be one later than the last one that returned."""
         try:
             found = load_checkpoint(self._path).state
         except CheckpointError:
@@ -131,7 +131,7 @@ class Victim:
 
 
 def measure(kills: int, states: Sequence[Path], folder: Path) -> list[list[Any]]:
-    """The kills, shared out over the states: a row each."""
+    """Divide the kills among the states, and return a row for each."""
     rows = []
     for number, path in enumerate(states):
         victim = Victim(folder / f"killed-{number}", load_checkpoint(path).state)

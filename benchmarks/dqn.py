@@ -1,6 +1,6 @@
-"""The settings and the stopping rule that all runs of DQN on CartPole-v1 share. Knows no framework.
+"""The settings and the stopping rule of all runs of DQN on CartPole-v1.
 
-rl-zoo's settings, as of stable-baselines3's DQN: one environment, 256 steps, then 128 gradient steps on 64 rows each.
+rl-zoo's settings for stable-baselines3's DQN: one environment, 256 steps, then 128 gradient steps on 64 rows each.
 """
 
 LR = 2.3e-3

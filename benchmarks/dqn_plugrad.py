@@ -1,6 +1,6 @@
 """One run of plugrad's DQN on CartPole-v1 until it is solved: `python dqn_plugrad.py BACKEND SETTINGS SEED`.
 
-The last line printed is JSON. Time runs from just before the algorithm is built, without evaluations and imports.
+The last line printed is JSON. Time starts just before the algorithm is built. It excludes evaluations and imports.
 """
 
 import json
@@ -14,7 +14,7 @@ from plugrad_dqn import DQNConfig
 
 
 def make_config(backend: str, settings: str, seed: int) -> DQNConfig:
-    """plugrad's defaults, with eight environments, or the rl-zoo settings."""
+    """Make a config with plugrad's defaults and eight environments, or with the settings of rl-zoo."""
     config = DQNConfig().environment("CartPole-v1").framework(backend).debugging(seed=seed)
     if settings == "default":
         return config

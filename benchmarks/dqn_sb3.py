@@ -1,6 +1,6 @@
 """One run of stable-baselines3's DQN on CartPole-v1 until it is solved, in the peers' venv: `python dqn_sb3.py SEED`.
 
-The last line printed is JSON. Time runs from just before the algorithm is built, without evaluations and imports.
+The last line printed is JSON. Time starts just before the algorithm is built. It excludes evaluations and imports.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -18,7 +18,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 
 def make_model(seed: int) -> DQN:
-    """With the rl-zoo settings."""
+    """Make a model with the settings of rl-zoo."""
     return DQN(
         "MlpPolicy",
         make_vec_env("CartPole-v1", n_envs=1, seed=seed),
@@ -39,7 +39,7 @@ def make_model(seed: int) -> DQN:
 
 
 def mean_return(model: DQN) -> float:
-    """Of greedy episodes."""
+    """Return the mean return of greedy episodes."""
     env = make_vec_env("CartPole-v1", n_envs=dqn.EVALUATION_ENVS, seed=dqn.EVALUATION_SEED)
     return float(evaluate_policy(model, env, n_eval_episodes=dqn.EPISODES, deterministic=True)[0])
 

@@ -1,10 +1,10 @@
-"""How long two processes of one machine take to add up an array: plugrad's exchanges beside torch's gloo.
+"""Time for two processes on one machine to sum an array: plugrad's collectives and torch's gloo.
 
     python benchmarks/exchanges.py --rounds 15 --save
 
-The same two processes use each exchange in turn, in every other round in the opposite order. Each exchange takes a
-float32 array and gives another with the sum; gloo, which sums in place, gets a copy in a buffer that it keeps. A round
-is the mean of many exchanges in a row, a ratio the median of the rounds' ratios.
+The same two processes use each collective in turn, in every other round in the opposite order. Each takes a float32
+array and returns another one with the sum. gloo sums in place, so it gets a copy in a buffer that it keeps. A round is
+the mean of many exchanges in a row. A ratio is the median of the rounds' ratios.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def play(
     rounds: int,
     hosted: dict[str, Any] | None = None,
 ) -> dict[str, dict[str, list[float]]]:
-    """One of the two processes: `{size: {exchange: seconds of one exchange, by round}}`."""
+    """Run one of the two processes. Returns `{size: {exchange: seconds of one exchange, by round}}`."""
     with entered(rank, addresses, gloo_file, hosted or {}) as exchanges:
         found: dict[str, dict[str, list[float]]] = {}
         for size, (num_bytes, times) in SIZES.items():
@@ -80,7 +80,7 @@ def play(
 def entered(
     rank: int, addresses: dict[str, Address], gloo_file: Path, hosted: dict[str, Any]
 ) -> Iterator[dict[str, Exchange]]:
-    """`{name: exchange}` while it lasts."""
+    """Context manager that yields the open exchanges, `{name: exchange}`."""
     import torch
     from torch import distributed
 
@@ -106,14 +106,14 @@ def entered(
 
 
 def check_equal(exchanges: dict[str, Exchange], values: Array) -> None:
-    """All exchanges give the same sum; also the first, slow use of each."""
+    """Check that all exchanges return the same sum. This is also the first, slow use of each."""
     sums = [exchange(values) for exchange in exchanges.values()]
     for each in sums[1:]:
         np.testing.assert_array_equal(each, sums[0])
 
 
 def timed(exchange: Exchange, values: Array, times: int) -> float:
-    """Seconds of one exchange, of so many in a row."""
+    """Return the seconds of one exchange, the mean of many in a row."""
     exchange(values)  # comes together with the other process
     start = perf_counter()
     for _ in range(times):
@@ -122,7 +122,7 @@ def timed(exchange: Exchange, values: Array, times: int) -> float:
 
 
 def as_table(seconds: dict[str, dict[str, list[float]]]) -> str:
-    """Milliseconds, and how many times as long as shared memory."""
+    """Make a table of milliseconds and of ratios to shared memory."""
     rows = [
         [size, name, f"{1e3 * median(each):.3f}", f"{1e3 * min(each):.3f}", f"{ratio(by_name, name):.2f}"]
         for size, by_name in seconds.items()
@@ -136,7 +136,7 @@ def ratio(by_name: dict[str, list[float]], name: str) -> float:
 
 
 def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
-    """For results.json."""
+    """Return the figures for results.json."""
     return {
         f"{name} {size} ms": 1e3 * median(each)
         for size, by_name in seconds.items()

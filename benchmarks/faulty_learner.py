@@ -1,4 +1,4 @@
-"""A learner that fails when it is told to: apart from the script, so that a checkpoint can name its class."""
+"""A learner that fails on request. It has its own file, so that a checkpoint can name its class."""
 
 import os
 from typing import Any
@@ -9,12 +9,12 @@ from plugrad import DEFAULT_MODULE_ID, Learner
 
 
 class FaultyLearner(Learner):
-    """One learner of the group does what `be` told it."""
+    """A learner of a group that fails as `be` says."""
 
     mood = ""
 
     def before_gradient_based_update(self, *, timesteps: Any) -> None:
-        """Raise, or spoil this learner's weights."""
+        """Raise, or put NaN into this learner's weights."""
         super().before_gradient_based_update(timesteps=timesteps)
         if self.mood == "raise":
             raise KeyError("the user's mistake")
@@ -24,5 +24,5 @@ class FaultyLearner(Learner):
 
 
 def be(learner: Any, moods: dict[int, str]) -> None:
-    """By process: the learner of one that was replaced is in no collective before the next change."""
+    """Set how this process's learner fails: a replacement joins a collective only with the next change."""
     learner.mood = moods.get(os.getpid(), "")

@@ -1,6 +1,6 @@
-"""The README's first command: `plugrad train` on CartPole-v1 until it is solved, the whole process timed.
+"""Time the README's first command: the whole process of `plugrad train` on CartPole-v1 until it is solved.
 
-`python benchmarks/first_train.py [--seeds 5]`; as a user would run it: all cores, all imports.
+`python benchmarks/first_train.py [--seeds 5]`; It runs as for a user: with all cores and imports.
 """
 
 import argparse
@@ -21,10 +21,10 @@ BACKENDS = ("torch", "tf2")
 
 
 def train(backend: str, seed: int, folder: Path) -> tuple[float, int]:
-    """Seconds and environment steps of one run.
+    """Run the command once. Returns seconds and environment steps.
 
     Raises:
-        CalledProcessError: it failed, or did not reach the goal.
+        CalledProcessError: the command failed, or did not reach the goal.
     """
     place = folder / f"{backend}-{seed}"
     options = ["--quiet", "--backend", backend, "--seed", str(seed), "--out", str(place)]

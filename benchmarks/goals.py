@@ -1,7 +1,7 @@
-"""Train until a goal is reached: seconds and steps of several seeds on both backends. Knows no framework.
+"""Train until a goal is reached, and print seconds and steps of several seeds on both backends.
 
-The mean return is that of the last 20 finished training episodes, looked at after each iteration. Seconds run from
-just before the algorithm is built, compilation included, imports not.
+The mean return is that of the last 20 finished training episodes, checked after each iteration. Time starts just before
+the algorithm is built. It includes compilation and excludes imports.
 """
 
 import argparse
@@ -18,7 +18,7 @@ Make = Callable[[str, int], Any]
 
 
 def main(script: str, make_config: Make, goal: float, limit: int) -> None:
-    """One process for each backend and seed; or, in such a process, the run itself.
+    """Start one process for each backend and seed, or do the run itself in such a process.
 
     Args:
         script: the file to run.

@@ -1,11 +1,11 @@
-"""Every kind of fault before every kind of call of a group: what the call does, and whether the next update trains.
+"""Cause each kind of fault before each kind of call of a group. Check the call and the next update.
 
     python benchmarks/group_faults.py --backend torch
     python benchmarks/group_faults.py --backend tf2 --fault SIGSTOP
 
-Five faults (SIGKILL, SIGSTOP, an exception of the user's, NaN on one learner, a bad batch) times eight calls. After
-each, a call has either done its work or raised, and the next update, with the fault over, takes exactly one step more,
-changes the weights and leaves all learners equal. Ends with 1 if one of the forty does anything else.
+There are five faults (SIGKILL, SIGSTOP, an exception in user code, NaN on one learner, a bad batch) and eight calls.
+After a fault, a call must either do its work or raise. The next update, without a fault, must take exactly one step,
+change the weights and leave all learners equal. Exits with 1 if one of the forty combinations does anything else.
 """
 
 import argparse
@@ -35,7 +35,7 @@ FAULTS = ("SIGKILL", "SIGSTOP", "exception", "NaN", "bad batch")
 
 
 def strike(group: LearnerGroup, fault: str) -> None:
-    """Let a fault happen, or be ready to: only to the last learner, so that the others have to notice."""
+    """Cause a fault in the last learner, now or in its next update. The others have to notice."""
     pid = group.foreach_learner(lambda learner: os.getpid())[1]
     if fault in ("SIGKILL", "SIGSTOP"):
         os.kill(pid, getattr(signal, fault))
@@ -44,7 +44,7 @@ def strike(group: LearnerGroup, fault: str) -> None:
 
 
 def calls(group: Any, fault: str, folder: Path) -> dict[str, Callable[[], Any]]:
-    """What a user may call then; a bad batch comes along with it, or right before it."""
+    """The calls to test. A bad batch is passed to the call, or right before it."""
     batch = BAD if fault == "bad batch" else BATCH
 
     def after_a_bad_batch(call: Callable[[], Any]) -> Callable[[], Any]:
@@ -73,7 +73,7 @@ def calls(group: Any, fault: str, folder: Path) -> dict[str, Callable[[], Any]]:
 
 
 def meet(config: Any, fault: str, name: str, folder: Path) -> tuple[str, str]:
-    """What the call did, and what is wrong then ("" if nothing)."""
+    """Make the call. Returns what it did, and what is wrong ("" if nothing)."""
     with config.build_learner_group() as group:
         if name == "remove_module":
             group.add_module(module_id="p1", module_spec=RLModuleSpec())
@@ -93,7 +93,7 @@ def meet(config: Any, fault: str, name: str, folder: Path) -> tuple[str, str]:
 
 
 def after_shutdown(group: LearnerGroup) -> str:
-    """A group that is gone says so."""
+    """Check that a group that was shut down raises an error that says so."""
     try:
         group.update(BATCH)
     except Exception:
@@ -102,7 +102,7 @@ def after_shutdown(group: LearnerGroup) -> str:
 
 
 def next_update(group: LearnerGroup) -> str:
-    """What is wrong with the update after a fault."""
+    """Make the update after a fault. Returns what is wrong."""
     group.foreach_learner(be, {})
     before = group.get_state()["learner"]
     results = group.update(BATCH)

@@ -1,4 +1,4 @@
-"""CartPole-v1 that shows positions only: a policy must remember them to know how fast cart and pole move.
+"""CartPole-v1 without velocities: a policy must remember positions to know the speed of cart and pole.
 
 plugrad train ppo hidden_cartpole:HiddenCartPole        (from this folder)
 """
@@ -14,7 +14,7 @@ SHOWN = [0, 2]
 
 
 class HiddenCartPole(gym.ObservationWrapper[NDArray[np.float32], Any, NDArray[np.float32]]):
-    """Observations are float32 [2]; everything else is CartPole-v1."""
+    """CartPole-v1 with observations float32 [2]: the two positions."""
 
     def __init__(self) -> None:
         super().__init__(gym.make("CartPole-v1"))
@@ -23,5 +23,5 @@ class HiddenCartPole(gym.ObservationWrapper[NDArray[np.float32], Any, NDArray[np
         self.observation_space = gym.spaces.Box(space.low[SHOWN], space.high[SHOWN], dtype=np.float32)
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What is shown of it."""
+        """Remove the velocities from an observation."""
         return observation[SHOWN]

@@ -1,11 +1,11 @@
-"""Kill learners of a group at random moments: how long until it is whole again, and is anything lost.
+"""Kill learners of a group at random moments. Measure the recovery, and check that nothing is lost.
 
     python benchmarks/kill_learners.py --backend torch --learners 3 --kills 100
 
-A hundred take 3 to 5 minutes on torch and 10 on tf2: `--seed` makes parts of them, each with a line of its own.
-After each kill the number of updates must be contiguous and all learners equal, else it ends with an error. "Recovery"
-is how much longer the update took that met the kill: finding it, a new process, its framework, the state, the update
-again.
+A hundred kills take 3 to 5 minutes on torch and 10 on tf2. Use `--seed` to run them in parts. After each kill, the
+numbers of updates must be contiguous and all learners equal, or the script ends with an error. "Recovery" is how much
+longer the interrupted update took: finding the fault, starting a process and its framework, copying the state, and
+repeating the update.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def seconds(found: list[float]) -> tuple[str, str]:
 
 
 def recoveries(group: LearnerGroup, kills: int, what: signal.Signals, seed: int) -> list[float]:
-    """Seconds that each kill cost."""
+    """Return the seconds that each kill cost."""
     rng, batch, updates = random.Random(seed), make_batch(SMALL, 0), 0
     usual: list[float] = []
     found: list[float] = []

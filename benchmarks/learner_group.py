@@ -1,10 +1,10 @@
-"""Learners in Ray actors beside one in this process: what the way there costs, and what two of them gain.
+"""Compare learners in Ray actors with one in this process: the cost of an actor, and the gain of two.
 
     python benchmarks/learner_group.py --peers peers/bin/python --rounds 9
 
-All of them are alive at once and update in turn, one at a time; a ratio is the median of the rounds' ratios. Two
-learners do the same steps as one: the same minibatches, each its half of the rows. RLlib's two get half of the rows
-each and half the minibatch size, which makes equal steps.
+All of them exist at once and update in turn, one at a time. A ratio is the median of the rounds' ratios. Two learners
+do the same steps as one: the same minibatches, each learner its half of the rows. RLlib's two learners get half of the
+rows each and half the minibatch size, which gives the same number of steps.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def race(backend: str, cell: Cell, rounds: int) -> tuple[str, dict[str, float]]:
-    """The table of one size of work on one backend, and its figures."""
+    """Measure one cell on one backend. Returns the table and its figures."""
     config = make_config(cell, 0, backend, "auto")
     with ExitStack() as stack:
         updates: dict[str, Update] = {}
@@ -105,7 +105,7 @@ def race(backend: str, cell: Cell, rounds: int) -> tuple[str, dict[str, float]]:
 
 
 def timed(updates: dict[str, Update], batches: list[Any], current: list[Any]) -> dict[str, list[float]]:
-    """Seconds of each, round by round; every other round in the opposite order."""
+    """Return the seconds of each, by round. Every other round runs in the opposite order."""
     seconds: dict[str, list[float]] = {name: [] for name in updates}
     for n, batch in enumerate(batches):
         current[0] = batch

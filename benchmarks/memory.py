@@ -4,17 +4,17 @@ from pathlib import Path
 
 
 def resident() -> int:
-    """Now."""
+    """Return the resident memory now."""
     return _status("VmRSS")
 
 
 def peak() -> int:
-    """The highest since the start, or since `reset_peak()`."""
+    """Return the highest resident memory since the start, or since `reset_peak()`."""
     return _status("VmHWM")
 
 
 def reset_peak() -> None:
-    """Forget the highest so far (proc(5), clear_refs)."""
+    """Reset the peak to the current value (proc(5), clear_refs)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 

@@ -1,4 +1,4 @@
-"""Where an update's time goes: `Learner.update` against its loop alone, and against a step without hooks.
+"""Where an update's time goes: `Learner.update` compared with its loop alone, and with a step without hooks.
 
 `python benchmarks/overhead.py [--cell small] [--rounds 15]`. Runs every mode in a process of its own.
 """
@@ -18,7 +18,7 @@ MODES = ("torch:none", "torch:complete_update", "tf2:none", "tf2:auto")
 
 
 def measure(mode: str, cell_name: str, number: int) -> dict[str, Any]:
-    """Seconds of `number` paired rounds, in this process."""
+    """Measure `number` paired rounds in this process, in seconds."""
     from bare import BareLearner, RecordingLearner
     from contestant_plugrad import Plugrad, use_one_thread
     from workload import make_batch
@@ -53,7 +53,7 @@ def _seconds(function: Any) -> float:
 
 
 def _stages(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """The stage timers that `Learner.update` reports itself."""
+    """Return the stage timers that `Learner.update` reports."""
     found = results["__all_modules__"].items()
     return {name.removeprefix("time/"): float(value) for name, value in found if name.startswith("time/")}
 

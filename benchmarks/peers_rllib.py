@@ -1,4 +1,4 @@
-"""RLlib: its `Learner.update` on a ready batch. Runs in the peers' venv; starts no Ray cluster."""
+"""RLlib as a contestant: `Learner.update` on a ready batch. Runs in the peers' venv, without a Ray cluster."""
 
 # mypy: disable-error-code="import-not-found"
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
@@ -22,7 +22,7 @@ def make(cell: Cell, seed: int, option: str) -> "RLlib":
 
 
 def spaces(cell: Cell) -> tuple[gym.Space, gym.Space]:
-    """Observations and actions."""
+    """Return the observation and action space of a cell."""
     observations = gym.spaces.Box(-np.inf, np.inf, (cell.obs_size,), np.float32)
     if cell.continuous:
         return observations, gym.spaces.Box(-1.0, 1.0, (cell.num_actions,), np.float32)
@@ -30,7 +30,7 @@ def spaces(cell: Cell) -> tuple[gym.Space, gym.Space]:
 
 
 def make_config(cell: Cell, seed: int, observations: gym.Space, actions: gym.Space) -> PPOConfig:
-    """The cell as a config of theirs."""
+    """Make RLlib's config of a cell."""
     return (
         PPOConfig()
         .environment(observation_space=observations, action_space=actions)
@@ -57,7 +57,7 @@ def make_config(cell: Cell, seed: int, observations: gym.Space, actions: gym.Spa
 
 
 class RLlib(Contestant):
-    """Their PPO learner with the cell's settings; Adam's epsilon is their own."""
+    """RLlib's PPO learner with the cell's settings. Adam's epsilon is RLlib's default."""
 
     def __init__(self, cell: Cell, seed: int) -> None:
         self._cell = cell

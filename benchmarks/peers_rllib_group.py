@@ -1,4 +1,4 @@
-"""RLlib's LearnerGroup with no, one and two remote learners on the work of `learner_group`; in the peers' venv.
+"""RLlib's LearnerGroup with zero, one and two remote learners, on the work of `learner_group`. For the peers' venv.
 
 peers/bin/python benchmarks/peers_rllib_group.py small 9
 """
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def milliseconds(cell: Cell, num_learners: int, rounds: int) -> tuple[float, float]:
-    """The median of an update, and the seconds that building took."""
+    """Return the median milliseconds of an update, and the seconds of building."""
     observations, actions = peers_rllib.spaces(cell)
     config = peers_rllib.make_config(cell, 0, observations, actions).learners(
         num_learners=num_learners, num_cpus_per_learner=1

@@ -1,4 +1,4 @@
-"""stable-baselines3: `PPO.train` on a rollout buffer that is already filled. Runs in the peers' venv."""
+"""stable-baselines3 as a contestant: `PPO.train` on a filled rollout buffer. Runs in the peers' venv."""
 
 # mypy: disable-error-code="import-not-found"
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
@@ -21,7 +21,7 @@ def make(cell: Cell, seed: int, option: str) -> "StableBaselines":
 
 
 class Spaces(gym.Env[Array, Any]):
-    """Has the spaces of a cell; is never stepped."""
+    """An environment with the spaces of a cell. It is never stepped."""
 
     def __init__(self, cell: Cell) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (cell.obs_size,))
@@ -31,7 +31,7 @@ class Spaces(gym.Env[Array, Any]):
 
 
 class StableBaselines(Contestant):
-    """Their PPO with the cell's settings; Adam's epsilon is their own default, 1e-5."""
+    """stable-baselines3's PPO with the cell's settings. Adam's epsilon is its default, 1e-5."""
 
     def __init__(self, cell: Cell, seed: int) -> None:
         hiddens = list(cell.hiddens)

@@ -1,7 +1,7 @@
-"""Which page quotes which figure of results.json. `python benchmarks/quotes.py` writes the pages anew.
+"""The figures of results.json that pages quote. `python benchmarks/quotes.py` writes them into the pages.
 
-A quote is a piece of a page with holes, `{section: figure: format}`, and the format is Python's. A test compares the
-pages with results.json, and finds numbers that no quote vouches for.
+A quote is a piece of a page with fields `{section: figure: format}`. The format is Python's. A test compares the pages
+with results.json, and fails for numbers in the README that no quote covers.
 """
 
 import re
@@ -50,27 +50,27 @@ QUOTES = {
 
 
 def rendered(quote: str, results: dict[str, record.Section]) -> str:
-    """The quote with the figures of the results in its holes.
+    """Fill the fields of a quote with figures.
 
     Raises:
-        KeyError: there is no such section or figure.
+        KeyError: the section or figure does not exist.
     """
     return HOLE.sub(lambda hole: _figure(results, *hole.groups()), quote)
 
 
 def places(quote: str, page: str) -> list[re.Match[str]]:
-    """Where a page has this quote, whatever the numbers."""
+    """Find a quote in a page, with any numbers."""
     return list(re.finditer(_pattern(quote), page))
 
 
 def numbers_in(found: str, quote: str) -> list[str]:
-    """The numbers that stand in the holes of a place."""
+    """Return the numbers in the fields of a quote."""
     match = re.fullmatch(_pattern(quote), found)
     return list(match.groups()) if match else []
 
 
 def rewritten(page: str, quotes: list[str], results: dict[str, record.Section]) -> str:
-    """The page with the figures of the results in its quotes."""
+    """Return the page with the figures of the results in its quotes."""
     for quote in quotes:
         wanted = iter(numbers_in(rendered(quote, results), quote))
         page = re.sub(_pattern(quote), lambda found: "".join(_refilled(found, wanted)), page)  # noqa: B023

@@ -1,4 +1,4 @@
-"""The parent's side: starts workers, lets exactly one of them run at a time, and pairs what they took."""
+"""The parent process: starts workers, lets one of them run at a time, and pairs their times."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from workload import Cell, Weights
 
 
 class Runner:
-    """A contestant in a process of its own.
+    """A contestant in its own process.
 
     Args:
         name: of `ENTRIES`.
@@ -46,10 +46,10 @@ class Runner:
             )
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """One request and its answer.
+        """Send one request and return its answer.
 
         Raises:
-            RuntimeError: the process died; with the end of its log.
+            RuntimeError: the process died. The message has the end of its log.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -64,13 +64,13 @@ class Runner:
     def update(
         self, data_seed: int, *, rows: int | None = None, epochs: int | None = None, shuffle: bool = True
     ) -> dict[str, Any]:
-        """One timed update; see `worker.Worker.update`."""
+        """Do one timed update; see `worker.Worker.update`."""
         answer = self.ask("update", data_seed=data_seed, rows=rows, epochs=epochs, shuffle=shuffle)
         self.what = str(answer["what"])
         return answer
 
     def weights(self) -> Weights | None:
-        """A copy of its weights."""
+        """Return a copy of the contestant's weights."""
         path = self._folder / f"{self.name}.npz"
         if not self.ask("weights", path=str(path))["written"]:
             return None
@@ -78,7 +78,7 @@ class Runner:
             return {name: loaded[name] for name in loaded.files}
 
     def stop(self) -> None:
-        """End of input ends the process."""
+        """End the process by closing its input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -91,7 +91,7 @@ class Runner:
 def runners(
     names: Sequence[str], cell: Cell, *, seed: int, peers: str | None, core: int, cache: Path | None = None
 ) -> Iterator[dict[str, Runner]]:
-    """Built contestants by name; peers only if there is a python for them."""
+    """Context manager that yields built contestants by name. Peers are included only if their interpreter is given."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plugrad-benchmark-")))
         started: dict[str, Runner] = {}
@@ -107,7 +107,7 @@ def runners(
 
 
 def rounds(started: dict[str, Runner], number: int) -> dict[str, list[float]]:
-    """Seconds of one update each, round by round; every other round runs in the opposite order."""
+    """Return the seconds of one update of each, by round. Every other round runs in the opposite order."""
     seconds: dict[str, list[float]] = {name: [] for name in started}
     for n in range(number):
         order = list(started) if n % 2 == 0 else list(reversed(started))
@@ -117,5 +117,5 @@ def rounds(started: dict[str, Runner], number: int) -> dict[str, list[float]]:
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the ratios of paired rounds."""
+    """Return the median of the ratios of paired rounds."""
     return median(a / b for a, b in zip(ours, theirs, strict=True))

@@ -1,8 +1,8 @@
-"""results.json: figures that were measured, each with what it was measured on. Written by the scripts' `--save`.
+"""results.json: measured figures, with date, commit, machine and versions. The scripts write it with `--save`.
 
     {section: {"date", "commit", "machine", "command", "versions": {package: version}, "figures": {name: number}}}
 
-A section is what one run measured, such as "update small". `quotes.py` says which page quotes which figure.
+A section has the figures of one run, such as "update small". `quotes.py` says which page quotes which figure.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Section = dict[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Give a script the option `--save [FILE]`."""
+    """Add the option `--save [FILE]` to a script."""
     parser.add_argument(
         "--save",
         type=Path,
@@ -42,13 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read(path: Path = RESULTS) -> dict[str, Section]:
-    """All sections by name; none if there is no file yet."""
+    """Return all sections by name, or none if the file does not exist."""
     sections: dict[str, Section] = json.loads(path.read_text()) if path.exists() else {}
     return sections
 
 
 def save(path: Path | None, section: str, figures: Figures, peers: str | None = None) -> None:
-    """Put one section into the file, in place of an older one of this name.
+    """Save one section, and replace an older one of this name.
 
     Args:
         path: of the file; None: the script was not asked to save, and nothing happens.
@@ -70,18 +70,18 @@ def save(path: Path | None, section: str, figures: Figures, peers: str | None = 
 
 
 def commit() -> str:
-    """The commit that was measured; with "+" if files other than pages and results were changed since."""
+    """Return the measured commit, with "+" if files other than pages and results have changed since."""
     hashed = _git("rev-parse", "--short=7", "HEAD")
     return hashed + ("+" if _git("diff", "--name-only", "HEAD", "--", *WRITTEN_LATER) else "")
 
 
 def machine_kind() -> str:
-    """Processor, number of cores and operating system."""
+    """Return processor, number of cores and operating system."""
     return f"{processor()}, {os.cpu_count()} cores, {platform.system()}"
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -91,7 +91,7 @@ def processor() -> str:
 
 
 def installed(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Versions of those packages that are there."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for name in packages:
         try:

@@ -1,4 +1,4 @@
-"""The hand-written whole update in TensorFlow 2: every epoch and minibatch in one `tf.function`, compiled by XLA."""
+"""A hand-written update in TensorFlow 2: every epoch and minibatch in one `tf.function`, compiled by XLA."""
 
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
 
@@ -101,7 +101,7 @@ class WholeUpdate(Contestant):
 
 
 def _log_prob(inputs: Any, log_std: Any, actions: Any) -> Any:
-    """Of a categorical (one-hot: XLA turns a gather's gradient into a slow scatter) or a diagonal Gaussian."""
+    """Log-probability, categorical or Gaussian. It uses one-hot: XLA makes a slow scatter of a gather's gradient."""
     if log_std is None:
         chosen = tf.one_hot(actions, inputs.shape[-1])
         return tf.reduce_sum(tf.nn.log_softmax(inputs) * chosen, -1)

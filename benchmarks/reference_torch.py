@@ -1,7 +1,7 @@
-"""The hand-written eager loop in torch, as fast as its author could make it.
+"""A hand-written eager loop in torch, as fast as its author could make it.
 
-Parameters and gradients are slices of one flat vector each, so that clipping and fused Adam take a kernel or two;
-rows are gathered once per pass; nothing waits for the device before the end.
+Parameters and gradients are slices of one flat vector each, so that clipping and fused Adam take a kernel or two. Rows
+are gathered once per pass. Nothing waits for the device before the end.
 """
 
 # ruff: noqa: D102  (what the methods are for is said in contestants.Contestant)
@@ -36,7 +36,7 @@ def make(cell: Cell, seed: int, option: str) -> "TunedEager":
 
 
 def passes(columns: Sequence[Tensor], order: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The minibatches in order; rows are gathered for one pass over the batch at a time.
+    """Yield the minibatches in order. Rows are gathered for one pass over the batch at a time.
 
     Args:
         columns: tensors [rows, ...].
@@ -48,7 +48,7 @@ def passes(columns: Sequence[Tensor], order: Tensor) -> Iterator[tuple[Tensor, .
 
 
 def log_prob(inputs: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
-    """Of a categorical (logits) or a diagonal Gaussian (means and `log_std`)."""
+    """Log-probability of a categorical (logits) or a diagonal Gaussian (means and `log_std`)."""
     if log_std is None:
         return inputs.log_softmax(-1).gather(1, actions[:, None])[:, 0]
     scaled = (actions - inputs) * torch.exp(-log_std)
@@ -58,7 +58,7 @@ def log_prob(inputs: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
 def surrogate_loss(
     logp: Tensor, values: Tensor, old_logp: Tensor, advantages: Tensor, targets: Tensor
 ) -> Tensor:
-    """PPO's clipped surrogate and value error as one mean over the rows: no entropy, no metrics."""
+    """PPO's clipped surrogate and value error as one mean over the rows, without entropy and metrics."""
     ratio = torch.exp(logp - old_logp)
     clipped = ratio.clamp(1.0 - CLIP_PARAM, 1.0 + CLIP_PARAM)
     policy = torch.minimum(ratio * advantages, clipped * advantages)
@@ -66,7 +66,7 @@ def surrogate_loss(
 
 
 class TunedEager(Contestant):
-    """Layers as functions of slices, backward into one vector, one fused step."""
+    """A learner whose layers are functions of slices of one vector, with one fused Adam step."""
 
     def __init__(self, cell: Cell, seed: int) -> None:
         self._cell = cell
@@ -145,7 +145,7 @@ class TunedEager(Contestant):
 
 
 def forward(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """Linear layers with tanh between."""
+    """Compute linear layers with tanh between them."""
     *hidden, (bias, weight) = layers
     for b, w in hidden:
         x = torch.addmm(b, x, w).tanh()

@@ -1,6 +1,6 @@
-"""The hand-written compiled step in torch: loss, gradient, clip and Adam over one flat vector, by Inductor.
+"""A hand-written compiled step in torch: loss, gradient, clip and Adam over one flat vector, compiled by Inductor.
 
-`torch.compile` refuses the autograd inside a step, so the step is traced by `make_fx` and the graph compiled, with the
+`torch.compile` refuses autograd inside a step. So the step is traced by `make_fx`, and the graph is compiled with the
 options of inductor that plugrad uses. Rows are gathered once per pass.
 """
 

@@ -1,4 +1,4 @@
-"""What the benchmarks print: Markdown tables that can go into RESULTS.md as they are, and what they ran on."""
+"""Output of the benchmarks: Markdown tables for RESULTS.md, and the machine and versions."""
 
 import platform
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from record import installed, processor
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table with aligned columns."""
+    """Make a Markdown table with aligned columns."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(header))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
@@ -17,7 +17,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def machine() -> str:
-    """Date, processor and versions, in one line."""
+    """Return date, processor and versions in one line."""
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     versions = ", ".join(f"{name} {each}" for name, each in installed().items())
     return f"{date}; {processor()}; Python {platform.python_version()}, {versions}"

@@ -1,7 +1,7 @@
-"""What `rllib_numbers.py` has RLlib compute: cases by name, each with settings, networks, spaces and a batch.
+"""The cases that `rllib_numbers.py` runs in RLlib, by name, each with settings, networks, spaces and a batch.
 
-Settings and keys of `model_config` are those of RLlib 2.60; `tests/rllib_fixture.py` says the same in plugrad's words.
-Networks and batches are tiny: all numbers together are a few hundred kB.
+Settings and keys of `model_config` are those of RLlib 2.60; `tests/rllib_fixture.py` has the same with plugrad's names.
+Networks and batches are tiny, so that all files together have a few hundred kB.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ SEVERAL = {"type": "MultiDiscrete", "nvec": [2, 3]}
 
 @dataclass(frozen=True)
 class Case:
-    """One learner and what it is updated with.
+    """A learner, and the batch and arguments of its updates.
 
     Args:
         algorithm: "PPO", "DQN", "BC" or "MARWIL".
@@ -120,7 +120,7 @@ CASES: dict[str, Case] = {
 
 
 def make_batch(case: Case, seed: int) -> Batch:
-    """The columns that the loss of the case's algorithm reads, [rows, ...] or [sequences, TIME, ...]."""
+    """Make the columns that the loss of the case's algorithm reads, [rows, ...] or [sequences, TIME, ...]."""
     rng = np.random.default_rng(seed)
     shape = (case.rows, TIME) if case.lengths else (case.rows,)
 
@@ -176,7 +176,7 @@ def _num_inputs(space: dict[str, Any]) -> int:
 
 
 def log_probability(space: dict[str, Any], inputs: Array, actions: Array) -> Array:
-    """Of the actions, under the distribution with these inputs."""
+    """Log-probability of actions under the distribution with these inputs."""
     if space["type"] == "Discrete":
         return _categorical(inputs, actions)
     if space["type"] == "MultiDiscrete":

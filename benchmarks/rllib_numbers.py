@@ -1,4 +1,4 @@
-"""RLlib's losses, gradients and weights for the cases of `rllib_cases.py`, written to `tests/data/rllib`.
+"""Write RLlib's losses, gradients and weights for the cases of `rllib_cases.py` to `tests/data/rllib`.
 
 Run it in the peers' environment, from the folder of the repository:
 
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def write(name: str, case: Case, seed: int) -> dict[str, Any]:
-    """One case: its arrays into a file; returns what else there is to know."""
+    """Write the arrays of one case into a file. Returns its settings and scalar results."""
     random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
     learner, batch = build(case, seed), make_batch(case, seed)
     hold_second_biases(learner)
@@ -112,7 +112,7 @@ def write(name: str, case: Case, seed: int) -> dict[str, Any]:
 
 
 def write_advantages() -> None:
-    """Three episodes, terminated, truncated and going on, and what RLlib computes of them, with its mask."""
+    """Write three episodes (terminated, truncated, unfinished) and the advantages and mask that RLlib computes."""
     torch.manual_seed(99)
     learner, rng = build(CASES["ppo"], 99), np.random.default_rng(99)
     arrays: Batch = {"lengths": np.array([4, 6, 3]), "terminated": np.array([True, False, False])}
@@ -154,7 +154,7 @@ def episode(columns: Batch, terminated: bool, truncated: bool) -> SingleAgentEpi
 
 
 def build(case: Case, seed: int) -> Any:
-    """RLlib's learner."""
+    """Build RLlib's learner."""
     spaces = space(case.observations), space(case.actions)
     config = (
         CONFIGS[case.algorithm]()
@@ -175,7 +175,7 @@ def space(described: dict[str, Any]) -> gym.Space[Any]:
 
 
 def theirs(case: Case, batch: Batch) -> MultiAgentBatch:
-    """The batch as RLlib takes it; a new one for every update, since a learner may change it."""
+    """Make RLlib's form of the batch. Each update needs a new one, because a learner may change it."""
     columns: dict[str, Any] = {}
     for path, values in batch.items():
         *folders, last = path.split("/")
@@ -188,7 +188,7 @@ def theirs(case: Case, batch: Batch) -> MultiAgentBatch:
 
 
 def parameters(learner: Any) -> dict[str, Any]:
-    """What is trained, by name; a layer that two networks share under its first name."""
+    """Return the trained parameters by name. A layer that two networks share has its first name."""
     module = learner.module[MODULE].unwrapped()
     return {
         name: each
@@ -202,7 +202,7 @@ def weights(learner: Any) -> dict[str, Array]:
 
 
 def record_gradients(learner: Any) -> list[dict[str, Array]]:
-    """What the learner applies from now on, one dict per minibatch."""
+    """Record the gradients that the learner applies from now on, one dict per minibatch."""
     seen: list[dict[str, Array]] = []
     names, apply = {id(each): name for name, each in parameters(learner).items()}, learner.apply_gradients
 
@@ -217,7 +217,7 @@ def record_gradients(learner: Any) -> list[dict[str, Array]]:
 
 
 def hold_second_biases(learner: Any) -> None:
-    """At zero: torch's LSTM has two biases where one says it all, and Adam moves the sum of two twice as far."""
+    """Keep the second biases of torch's LSTM at zero: Adam moves the sum of two biases twice as far as one."""
     for name, each in parameters(learner).items():
         if name.endswith("bias_hh_l0"):
             each.data.zero_()
@@ -229,7 +229,7 @@ def labelled(folder: str, arrays: dict[str, Array]) -> Batch:
 
 
 def scalars(results: Any) -> dict[str, float]:
-    """The results that are one finite number."""
+    """Return the results that are one finite number."""
     found = {}
     for name, stats in results.items():
         value = np.asarray(stats.peek() if hasattr(stats, "peek") else stats)
@@ -239,7 +239,7 @@ def scalars(results: Any) -> dict[str, float]:
 
 
 def defaults(config: Any) -> dict[str, Any]:
-    """Those of `SETTINGS` that the config has, under their names as arguments, and its networks."""
+    """Return the config's values of `SETTINGS`, by argument name, and its network settings."""
     settings = config.to_dict()
     found = {name: settings[name] for name in SETTINGS if name in settings}
     found["rollout_fragment_length"] = config.get_rollout_fragment_length()

@@ -1,4 +1,4 @@
-"""What a changing number of rows costs plugrad: compilations, time per row, memory; and the first update."""
+"""Cost of a changing number of rows (compilations, time per row, memory), and of the first update."""
 
 import argparse
 import tempfile
@@ -20,7 +20,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def rows(options: argparse.Namespace) -> dict[str, float]:
-    """20 updates with 20 different row counts: how often was the loss traced, and do the weights agree?"""
+    """Make 20 updates with 20 different numbers of rows. Count the traces of the loss, and compare the weights."""
     figures: dict[str, Any] = {}
     weights = {}
     with runners(_chosen(options), SMALL, seed=options.seed, peers=None, core=options.core) as started:
@@ -66,7 +66,7 @@ def _rows_line(name: str, figures: dict[str, Any]) -> list[object]:
 
 
 def growth(options: argparse.Namespace) -> dict[str, float]:
-    """Batches of 1x, 4x, 16x rows, then 16x with four times the epochs: time per row and pass, and peak memory."""
+    """Measure 1x, 4x and 16x rows, then 16x with four times the epochs: time per row and pass, and peak memory."""
     figures: dict[str, float] = {}
     lines: list[list[object]] = []
     for name in _chosen(options):
@@ -87,7 +87,7 @@ def growth(options: argparse.Namespace) -> dict[str, float]:
 
 
 def first(options: argparse.Namespace) -> dict[str, float]:
-    """Building and the first update, with nothing compiled before and with torch's cache of the run before."""
+    """Measure building and the first update: with nothing compiled before, and with torch's cache of the run before."""
     figures: dict[str, float] = {}
     lines: list[list[object]] = []
     for name in options.only or [name for name, entry in ENTRIES.items() if not entry.peer]:

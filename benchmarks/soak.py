@@ -1,4 +1,4 @@
-"""Does memory grow? Resident memory over 20,000 updates of one 64-row minibatch, after a warm-up, in every mode.
+"""Check that memory does not grow over 20,000 updates of one 64-row minibatch, after a warm-up, in every mode.
 
 `python benchmarks/soak.py [--updates 20000] [--warmup 1000]`; exits with 1 if any mode grew by 1 % or more.
 """
@@ -24,7 +24,7 @@ SAMPLES = 10
 
 
 def measure(mode: str, updates: int, warmup: int) -> dict[str, Any]:
-    """Resident bytes after the warm-up and after every tenth of the updates, in this process."""
+    """Return the resident bytes of this process after the warm-up and after every tenth of the updates."""
     from contestant_plugrad import Plugrad, use_one_thread
 
     from plugrad_ppo import PPOLearner

@@ -9,7 +9,7 @@ from plugrad_ppo import PPOConfig
 
 
 def make_config(backend: str, seed: int) -> PPOConfig:
-    """Two convolutions and a dense layer for policy and value."""
+    """Make a config with two convolutions and a dense layer for policy and value."""
     network = {"conv_filters": [[16, 4, 4], [16, 3, 2]], "fcnet_hiddens": [64], "fcnet_activation": "relu"}
     return (
         PPOConfig()

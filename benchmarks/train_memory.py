@@ -9,7 +9,7 @@ from plugrad_ppo import PPOConfig
 
 
 def make_config(backend: str, seed: int) -> PPOConfig:
-    """rl-zoo's settings of recurrent PPO for this task: whole fragments of 32 steps as sequences, separate memories."""
+    """Make a config with rl-zoo's settings of recurrent PPO: sequences of 32 steps, two separate LSTMs."""
     network = {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "max_seq_len": 32}
     return (
         PPOConfig()

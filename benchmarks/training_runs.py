@@ -1,4 +1,4 @@
-"""Compares trainings: every kind of run with every seed, each in a pinned process; medians beside those of a peer."""
+"""Compare trainings: every kind of run with every seed, each in a pinned process, with medians and those of a peer."""
 
 import argparse
 import sys
@@ -23,13 +23,13 @@ def compare(
     section: str,
     goal: float,
 ) -> None:
-    """Run everything that the command line asks for and print the table.
+    """Run what the command line asks for, and print the table.
 
     Args:
         about: of the command.
         runs: `{name: (script, arguments...)}`; the script gets the seed as one argument more, and prints JSON last:
             solved, seconds, learning (part of the seconds), steps, mode.
-        peer: the run that needs the peers' interpreter, and that the others are compared with; None: there is none.
+        peer: the run that needs the peers' interpreter, with which the others are compared, or None.
         note: printed under the table.
         section: of results.json.
         goal: mean return at which a run is solved; saved with the figures.
@@ -61,7 +61,7 @@ def _options(about: str | None) -> argparse.Namespace:
 
 
 def _run_all(options: argparse.Namespace, runs: Mapping[str, Sequence[str]], peer: str | None) -> Found:
-    """The kinds take turns."""
+    """Run the kinds in turn."""
     kinds = [name for name in runs if name != peer or options.peers]
     if len(kinds) < len(runs):
         print("stable-baselines3 left out: give --peers PYTHON, the interpreter of its venv\n")
@@ -95,7 +95,7 @@ def _lines(found: Found, peer: str | None) -> list[list[str]]:
 
 
 def _figures(found: Found) -> dict[str, float]:
-    """Medians over seeds, by the name of the run; a time that is infinite has no figure."""
+    """Return medians over seeds by the name of the run. An infinite time has no figure."""
     figures: dict[str, float] = {}
     for name, results in found.items():
         figures[f"{name} solved"] = sum(each["solved"] for each in results)
@@ -111,5 +111,5 @@ def _in_words(result: Mapping[str, Any]) -> str:
 
 
 def _median(results: Sequence[Mapping[str, Any]], key: str) -> float:
-    """Over the seeds; a run that was not solved counts as infinite."""
+    """Return the median over the seeds. A run that was not solved counts as infinite."""
     return median(each[key] if each["solved"] else inf for each in results)

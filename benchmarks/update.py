@@ -1,4 +1,4 @@
-"""One PPO update: plugrad beside hand-written loops and peers. `python benchmarks/update.py --help`."""
+"""Time of one PPO update: plugrad, hand-written loops and peers. See `python benchmarks/update.py --help`."""
 
 import argparse
 from collections.abc import Callable
@@ -35,7 +35,7 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
 
 
 def compare(options: argparse.Namespace, cell: Cell) -> dict[str, float]:
-    """Paired rounds of everybody; what is to be saved."""
+    """Run paired rounds of all contestants. Returns the figures to save."""
     names = options.only or list(ENTRIES)
     with runners(names, cell, seed=options.seed, peers=options.peers, core=options.core) as started:
         if len(started) < len(names):
@@ -64,7 +64,7 @@ def _times(seconds: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _first_updates(started: dict[str, Runner]) -> dict[str, float | None]:
-    """Warm everybody up with one update in the batch's own order, after which equal formulas have equal weights."""
+    """Warm all contestants up with one update in the batch's own order. Equal formulas then have equal weights."""
     weights = {}
     for name, runner in started.items():
         runner.update(0, shuffle=False)
@@ -88,7 +88,7 @@ def _print_times(seconds: dict[str, list[float]], agreement: dict[str, float | N
 
 
 def _ratios(seconds: dict[str, list[float]], targets: list[tuple[str, str, float]]) -> dict[str, float]:
-    """`{"ours / theirs": median of paired ratios}` of the targets whose contestants ran; prints them."""
+    """Print and return `{"ours / theirs": median of paired ratios}` for the targets whose contestants ran."""
     found: dict[str, float] = {}
     lines = []
     for ours, theirs, target in targets:

@@ -1,8 +1,8 @@
-"""One PPO update on a CUDA device: plugrad's modes beside a hand-written eager loop and a hand-written CUDA graph.
+"""Time of one PPO update on a CUDA device: plugrad's modes, a hand-written eager loop and a hand-written CUDA graph.
 
     python benchmarks/update_cuda.py --rounds 10
 
-All contestants take turns in one process on one device; every figure ends with a device synchronisation.
+All contestants run in turn in one process on one device. Every measurement ends with a device synchronisation.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from plugrad_ppo import PPOConfig
 
 @dataclass(frozen=True)
 class Cell:
-    """The work: rows, network and minibatches of one update."""
+    """The size of the work: rows, network and minibatches of one update."""
 
     name: str
     rows: int
@@ -42,7 +42,7 @@ CELLS = [
 
 
 def make_batch(cell: Cell) -> dict[str, Any]:
-    """Random columns of the right shapes."""
+    """Make random columns of the right shapes."""
     rng = np.random.default_rng(0)
     columns = cell.actions if cell.discrete else 2 * cell.actions
     normal = rng.standard_normal
@@ -59,7 +59,7 @@ def make_batch(cell: Cell) -> dict[str, Any]:
 
 
 def plugrad_update(cell: Cell, mode: str) -> tuple[Callable[[], Any], Learner]:
-    """`Learner.update` with everything on."""
+    """Make a function that calls `Learner.update` with all checks."""
     actions = gym.spaces.Discrete(cell.actions) if cell.discrete else gym.spaces.Box(-1, 1, (cell.actions,))
     config = (
         PPOConfig()
@@ -76,7 +76,7 @@ def plugrad_update(cell: Cell, mode: str) -> tuple[Callable[[], Any], Learner]:
 
 
 class Twin:
-    """The same update as people write it for one device: networks, loss, clip, fused Adam."""
+    """A hand-written update for one device: networks, loss, clip, fused Adam."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -99,7 +99,7 @@ class Twin:
         return torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], outputs)).cuda()
 
     def step(self, rows: torch.Tensor) -> torch.Tensor:
-        """One minibatch."""
+        """Do one step on a minibatch."""
         data = {name: column.index_select(0, rows) for name, column in self.data.items()}
         outputs, values = self.pi(data["obs"]), self.vf(data["obs"]).squeeze(-1)
         if self.cell.discrete:
@@ -122,17 +122,17 @@ class Twin:
         return loss.detach()
 
     def indices(self) -> torch.Tensor:
-        """Shuffled rows of all minibatches."""
+        """Return the shuffled rows of all minibatches."""
         order = [torch.randperm(self.cell.rows, device="cuda") for _ in range(self.cell.epochs)]
         return torch.cat(order).view(-1, self.cell.minibatch)
 
     def eager(self) -> None:
-        """The loop."""
+        """Run all steps eagerly."""
         for rows in self.indices():
             self.step(rows)
 
     def graph(self) -> Callable[[], None]:
-        """The loop over a captured step."""
+        """Run all steps by replaying a captured CUDA graph."""
         rows = self.indices()[0].clone()
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
@@ -152,7 +152,7 @@ class Twin:
 
 
 def timed(update: Callable[[], Any]) -> float:
-    """Milliseconds of one update."""
+    """Return the milliseconds of one update."""
     torch.cuda.synchronize()
     start = perf_counter()
     update()
@@ -161,7 +161,7 @@ def timed(update: Callable[[], Any]) -> float:
 
 
 def race(cell: Cell, rounds: int) -> None:
-    """Let all contestants take turns and print medians and medians of paired ratios."""
+    """Run all contestants in turn, and print medians and medians of paired ratios."""
     contestants: dict[str, Callable[[], Any]] = {}
     for mode in ("none", "complete_update"):
         update, learner = plugrad_update(cell, mode)
@@ -185,7 +185,7 @@ def race(cell: Cell, rounds: int) -> None:
 
 
 def main() -> None:
-    """Parse the command line and race."""
+    """Parse the command line and run the contestants."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     rounds = parser.parse_args().rounds

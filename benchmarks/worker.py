@@ -1,4 +1,4 @@
-"""A process of its own for one contestant: pinned to one core, one thread, obeys its parent line by line.
+"""The process of one contestant: pinned to one core, one thread. It answers requests of its parent line by line.
 
 `python worker.py CONTESTANT CELL SEED CORE`; requests are JSON lines on standard input, answers on standard output.
 """
@@ -25,13 +25,13 @@ class Worker:
         self._contestant: Contestant
 
     def build(self) -> dict[str, Any]:
-        """Import and build; no update yet."""
+        """Import and build the contestant. Makes no update."""
         start = perf_counter()
         self._contestant = make(self._name, self._cell, self._seed)
         return {"seconds": perf_counter() - start}
 
     def update(self, data_seed: int, rows: int | None, epochs: int | None, shuffle: bool) -> dict[str, Any]:
-        """One update on the batch of this seed: its seconds, and the peak of resident memory since the request."""
+        """Do one update on this seed's batch. Returns seconds, and the peak of resident memory since the request."""
         memory.reset_peak()
         self._contestant.prepare(make_batch(self._cell, data_seed, rows))
         self._contestant.epochs = epochs
@@ -46,7 +46,7 @@ class Worker:
         }
 
     def save(self, path: str) -> dict[str, Any]:
-        """One save: its seconds, those of them in fsync, and the bytes that are there afterwards."""
+        """Save once. Returns the seconds, the part of them in fsync, and the bytes on disk afterwards."""
         place, flushing = Path(path), 0.0
         place.mkdir(exist_ok=True)
         fsync = os.fsync
@@ -66,13 +66,13 @@ class Worker:
         return {"seconds": seconds, "flushing": flushing, "bytes": size}
 
     def restore(self, path: str) -> dict[str, Any]:
-        """One restore of what `save` wrote."""
+        """Restore what `save` wrote."""
         start = perf_counter()
         self._contestant.restore(Path(path))
         return {"seconds": perf_counter() - start}
 
     def weights(self, path: str) -> dict[str, Any]:
-        """Write the weights where the parent wants them."""
+        """Write the weights to the path that the parent gives."""
         weights = self._contestant.weights()
         if weights is not None:
             np.savez(path, **weights)  # type: ignore[arg-type]

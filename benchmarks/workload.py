@@ -1,6 +1,6 @@
-"""What is measured: one PPO update on two sizes of work, its data and its initial weights.
+"""The measured work: one PPO update in two sizes, its data and its initial weights.
 
-Numpy only: the peers run in a venv of their own without plugrad. Knows no contestant.
+It needs numpy only, because the peers run in a venv without plugrad.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def num_steps(self) -> int:
-        """Optimizer steps of one update."""
+        """Return the number of optimizer steps of one update."""
         return self.num_epochs * self.rows // self.minibatch_size
 
 
@@ -61,7 +61,7 @@ CELLS = {each.name: each for each in (SMALL, WIDE, SAVED)}
 
 
 def make_batch(cell: Cell, seed: int, rows: int | None = None) -> Batch:
-    """A rollout with RLlib's column names: actions of a near-uniform policy, standard normal advantages.
+    """Make a rollout with RLlib's column names: actions of a nearly uniform policy, standard normal advantages.
 
     Args:
         cell: the size of the work.
@@ -88,7 +88,7 @@ def make_batch(cell: Cell, seed: int, rows: int | None = None) -> Batch:
 
 
 def initial_weights(cell: Cell, seed: int) -> Weights:
-    """`{name: float32 array}`, (in, out), by the names and in the order of plugrad's built-in networks."""
+    """Return `{name: float32 array}`, (in, out), with the names and the order of plugrad's built-in networks."""
     rng = np.random.default_rng([seed, 2])
     outputs = {"pi": cell.num_actions, "vf": 1}
     weights: Weights = {}
@@ -106,7 +106,7 @@ def initial_weights(cell: Cell, seed: int) -> Weights:
 
 
 def row_order(cell: Cell, rows: int, rng: np.random.Generator | None) -> Array:
-    """Row numbers int64 [steps, minibatch_size]: every epoch in a new order, or in the batch's own without `rng`."""
+    """Row numbers int64 [steps, minibatch_size]: each epoch in a new order, or in the batch's own without `rng`."""
     epochs = [np.arange(rows) if rng is None else rng.permutation(rows) for _ in range(cell.num_epochs)]
     whole = np.concatenate(epochs)
     steps = len(whole) // cell.minibatch_size
