@@ -16,12 +16,12 @@ Specification = TypeVar("Specification", bound=Callable[..., Any])
 def learner_method(
     name: str | None = None, *, keyword_only: bool = False, adaptable: bool = False, **defaults: Any
 ) -> Callable[[Specification], Specification]:
-    """Say how the Learner's method of a hook is called. `tests/core/hook_texts.py` reads it in the source.
+    """Say how the Learner's method of a hook is called; the methods are written from it.
 
     Args:
         name: of the method, such as "_differentiate"; None: the hook's own.
         keyword_only: whether its arguments must be given by name.
-        adaptable: whether its calls may be adapted (`plugrad.adapters.adaptable`).
+        adaptable: whether its calls may be adapted (`plugrad.deprecation.adaptable`).
         **defaults: of its arguments. A `config` that is None becomes that of the module.
 
     Returns:
