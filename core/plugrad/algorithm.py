@@ -18,12 +18,12 @@ from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner, checkpointing
+from plugrad.learner.acting import env_module_id, make_policy
 from plugrad.learner.build import with_spaces
-from plugrad.learner.checkpointing import Hyperparameters, chosen
+from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
 from plugrad.learner.connectors import initial_state
-from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.policies import env_module_id, make_policy
+from plugrad.learner.expected_weights import expect_weights
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
@@ -332,11 +332,11 @@ class Algorithm:
         """
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
-        with self._all_or_nothing(), checkpointing.saying_what_does_not_fit(checkpoint):
+        with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
-            self._take(chosen(self.config, hyperparameters, checkpoint.metadata["config"]))
+            self._take(resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"]))
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
@@ -377,9 +377,9 @@ class Algorithm:
         """
         given = [] if env is None else ["env"]
         checkpoint = checkpointing.load(path, kind="algorithm")
-        with checkpointing.saying_what_does_not_fit(checkpoint):
+        with checkpointing.as_checkpoint_error(checkpoint):
             config = checkpointing.config_of(checkpoint, backend=backend, given=given)
-            with expecting_weights(checkpoint.state.get("learner", {})):
+            with expect_weights(checkpoint.state.get("learner", {})):
                 algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
         return algorithm

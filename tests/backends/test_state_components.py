@@ -10,7 +10,7 @@ from needs import backends_under_test
 
 from plugrad import Learner
 from plugrad.learner.components import COMPONENTS, Component
-from plugrad.learner.snapshot import Snapshot, all_or_nothing
+from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.snapshot import digest as digest_of
 
 
@@ -118,7 +118,7 @@ def test_a_component_of_a_module_goes_with_it_and_comes_back_after_an_error(lear
 
 @contextmanager
 def undone(learner):
-    with suppress(ZeroDivisionError), all_or_nothing(learner):
+    with suppress(ZeroDivisionError), restore_on_error(learner):
         yield
         raise ZeroDivisionError
 

@@ -10,7 +10,7 @@ from plugrad import DEFAULT_MODULE_ID
 from plugrad.batch.sequences import SampleCount
 from plugrad.errors import NonFiniteError
 from plugrad.learner.data_parallel import WEIGHTS, shard
-from plugrad.learner.minibatches import MinibatchSpec, indices
+from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices
 from plugrad.rng_streams import stream
 
 P = DEFAULT_MODULE_ID
@@ -110,7 +110,7 @@ class Seat:
 @pytest.mark.parametrize(("size", "learners"), [(8, 2), (6, 4), (2, 3)])
 def test_learners_of_a_group_share_each_of_the_minibatches(size, learners):
     columns = {P: {"obs": np.arange(48)}}
-    order = indices({P: SampleCount(48, 48)}, MinibatchSpec(size, accumulate=3), {P: stream(0)})
+    order = minibatch_indices({P: SampleCount(48, 48)}, MinibatchSpec(size, accumulate=3), {P: stream(0)})
     shares = [shard(Seat(rank, learners), columns, order, 3) for rank in range(learners)]
     weights = np.stack([carried[WEIGHTS][P] for carried, _ in shares])
     np.testing.assert_allclose(weights.sum(0), 1.0)

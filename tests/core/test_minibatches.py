@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plugrad.batch.sequences import SampleCount
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.minibatches import MinibatchSpec, indices
+from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices
 from plugrad.rng_streams import stream
 
 sizes = st.integers(1, 40)
@@ -18,7 +18,7 @@ epochs = st.integers(1, 4)
 
 def cut_up(rows: dict[str, int], cut: MinibatchSpec, seed: int = 0) -> dict[str, np.ndarray]:
     units = {module_id: SampleCount(number, number) for module_id, number in rows.items()}
-    return indices(units, cut, {module_id: stream(seed, module_id) for module_id in rows})
+    return minibatch_indices(units, cut, {module_id: stream(seed, module_id) for module_id in rows})
 
 
 def rllibs(rows: dict[str, int], size: int, num_epochs: int) -> dict[str, list[list[int]]]:
@@ -126,7 +126,7 @@ def test_a_module_is_shuffled_alike_whoever_is_beside_it():
 @pytest.mark.parametrize("cut", [MinibatchSpec(4), MinibatchSpec(None, num_epochs=3, shuffle=True)])
 def test_a_stream_that_is_not_needed_is_not_drawn_from(cut):
     own = stream(0, "p")
-    indices({"p": SampleCount(8, 8)}, cut, {"p": own})
+    minibatch_indices({"p": SampleCount(8, 8)}, cut, {"p": own})
     assert own.bit_generator.state == stream(0, "p").bit_generator.state
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from plugrad.errors import AlgorithmNotFoundError
 from plugrad.hooks.registry import get_algorithm
-from plugrad.learner.checkpointing import saying_who_had_it
+from plugrad.learner.checkpointing import with_distribution_hint
 
 PRELUDE = """
 import json, os, sys, warnings
@@ -477,7 +477,10 @@ def test_a_checkpoint_says_which_distribution_its_algorithm_was_of(site, tmp_pat
 @pytest.mark.parametrize("wrong", ["x; rm -rf /", "--pre", "--index-url=evil", "a\nb", "\x1b[2J", "", None])
 def test_what_can_be_no_distribution_is_not_advised(wrong):
     plugin = {"kind": "algorithm", "name": "gone", "distribution": wrong, "version": "1.0"}
-    with pytest.raises(AlgorithmNotFoundError) as raised, saying_who_had_it("here", {"plugins": [plugin]}):
+    with (
+        pytest.raises(AlgorithmNotFoundError) as raised,
+        with_distribution_hint("here", {"plugins": [plugin]}),
+    ):
         get_algorithm("gone")
     assert "pip install" not in str(raised.value)
 

@@ -11,7 +11,7 @@ from plugrad import DEFAULT_MODULE_ID, Columns, SingleAgentEpisode
 from plugrad.batch.sequences import SampleCount, count_samples, pad, piece_lengths, unpad
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.connectors import run_pipeline
-from plugrad.learner.minibatches import MinibatchSpec, indices, pad_minibatches
+from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices, pad_minibatches
 from plugrad.rng_streams import stream
 
 P = DEFAULT_MODULE_ID
@@ -123,9 +123,9 @@ def test_minibatches_have_as_many_sequences_as_rllibs_rule_says(count, length, s
     samples = SampleCount(count, count * length)
     if size > samples.steps:
         with pytest.raises(BatchError, match="is above the"):
-            indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})
+            minibatch_indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})
         return
-    found = indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})[P]
+    found = minibatch_indices({P: samples}, MinibatchSpec(size, epochs), {P: stream(0)})[P]
     assert abs(found.shape[1] - max(1.0, count * size / samples.steps)) <= 0.5
     assert (found.shape[0] - 1) * found.shape[1] < epochs * count <= found.size
     assert np.bincount(found.ravel()[:count]).tolist() == [1] * count
@@ -133,7 +133,9 @@ def test_minibatches_have_as_many_sequences_as_rllibs_rule_says(count, length, s
 
 def test_modules_with_sequences_and_with_rows_take_the_same_number_of_minibatches():
     streams = {each: stream(0, each) for each in "ab"}
-    found = indices({"a": SampleCount(10, 100), "b": SampleCount(60, 60)}, MinibatchSpec(20), streams)
+    found = minibatch_indices(
+        {"a": SampleCount(10, 100), "b": SampleCount(60, 60)}, MinibatchSpec(20), streams
+    )
     assert {each: numbers.shape for each, numbers in found.items()} == {"a": (5, 2), "b": (5, 20)}
 
 

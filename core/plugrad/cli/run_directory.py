@@ -198,7 +198,7 @@ def name_missing_plugin(run: Path | None) -> Iterator[None]:
     except (AlgorithmNotFoundError, BackendNotFoundError):
         if run is not None and (last := RunDirectory(run).last).is_dir():
             checkpoint = load_checkpoint(last)
-            with checkpointing.saying_who_had_it(checkpoint.path, checkpoint.metadata):
+            with checkpointing.with_distribution_hint(checkpoint.path, checkpoint.metadata):
                 raise
         raise
 

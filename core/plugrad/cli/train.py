@@ -21,7 +21,7 @@ from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
 from plugrad.learner import checkpointing
-from plugrad.learner.expected_weights import expecting_weights
+from plugrad.learner.expected_weights import expect_weights
 
 if TYPE_CHECKING:
     from plugrad.algorithm import Algorithm
@@ -158,7 +158,7 @@ def _resume_run(
     lock.enter_context(training_lock(path))
     save = run.newest_undamaged_save()
     config = request.resumed_config(run, checkpointing.stored_bytes(save.state))
-    with name_missing_plugin(path), expecting_weights(save.state.get("learner", {})):
+    with name_missing_plugin(path), expect_weights(save.state.get("learner", {})):
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
     algorithm.restore_from_path(str(save.path), hyperparameters=request.whose_hyperparameters)

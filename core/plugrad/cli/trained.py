@@ -35,7 +35,7 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
     """
     from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
     from plugrad.learner import checkpointing
-    from plugrad.learner.expected_weights import expecting_weights
+    from plugrad.learner.expected_weights import expect_weights
 
     if not (run / "config.toml").is_file():
         return Algorithm.from_checkpoint(str(run), backend=backend, env=trust.env), run
@@ -48,7 +48,7 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
         trust.check(config, directory.config_file)
         config = config if trust.env is None else config.environment(trust.env)
         config = config if backend is None else config.framework(backend)
-        with expecting_weights(state.get("learner", {})):
+        with expect_weights(state.get("learner", {})):
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path

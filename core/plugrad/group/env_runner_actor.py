@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.group.learner_actor import THREAD_VARIABLES
 from plugrad.learner import build_learner
+from plugrad.learner.acting import env_module_id
 from plugrad.learner.connectors import initial_state
-from plugrad.learner.policies import env_module_id
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.types import Array

@@ -17,9 +17,9 @@ from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
 from plugrad.learner import checkpointing
+from plugrad.learner.acting import make_policy, warn_without_statistics
 from plugrad.learner.checkpointing import Hyperparameters
-from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.policies import make_policy, warn_without_statistics
+from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.state import check_whole
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
@@ -375,11 +375,11 @@ class LearnerGroup(Adaptable):
         """
         checkpoint = checkpointing.load(path, kind="learner")
         check_whole(checkpoint.state, checkpoint.path)
-        with checkpointing.saying_what_does_not_fit(checkpoint):
+        with checkpointing.as_checkpoint_error(checkpoint):
             config = checkpointing.config_of(checkpoint, backend=backend, given=["env"])
             config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
-            with expecting_weights(checkpoint.state):
+            with expect_weights(checkpoint.state):
                 group = cls(config=config)
         try:
             group.restore_from_path(path)

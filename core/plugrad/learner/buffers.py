@@ -31,7 +31,7 @@ def find_buffers(learner: LearnerInternals) -> Buffers:
     return {module_id: each for module_id, each in found.items() if each}
 
 
-def variables_of(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
+def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
     """Their variables, in an order that does not depend on how the modules came; of all modules, or of these."""
     return [
         variable
@@ -44,23 +44,25 @@ def variables_of(buffers: Buffers, module_ids: Collection[ModuleID] | None = Non
 # --- a step that must not count ---
 
 
-def before_step(learner: LearnerInternals, module_ids: Collection[ModuleID]) -> list[tuple[Variable, Tensor]]:
+def copy_buffers(
+    learner: LearnerInternals, module_ids: Collection[ModuleID]
+) -> list[tuple[Variable, Tensor]]:
     """Copies of the buffers of these modules, if this step may have to leave everything as it is. Traced."""
     if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
-    return [(each, each.snapshot()) for each in variables_of(learner.buffers, module_ids)]
+    return [(each, each.snapshot()) for each in buffer_variables(learner.buffers, module_ids)]
 
 
-def after_step(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
+def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
     """Put the copies back if the step is not finite. Traced."""
     for variable, old in before:
         variable.assign(learner.guard(variable.read(), old))
 
 
 @contextmanager
-def unmoved(learner: LearnerInternals) -> Iterator[None]:
+def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
     """What is computed meanwhile leaves all buffers as they were: for a forward pass that is only looked at. Traced."""
-    before = [(each, each.snapshot()) for each in variables_of(learner.buffers)]
+    before = [(each, each.snapshot()) for each in buffer_variables(learner.buffers)]
     try:
         yield
     finally:
@@ -71,7 +73,7 @@ def unmoved(learner: LearnerInternals) -> Iterator[None]:
 # --- learners of a group ---
 
 
-def average(learner: LearnerInternals, columns: Batch) -> None:
+def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
     """Make the buffers of all learners of a group equal, after a program.
 
     Floats become the mean over the learners, weighted by the rows of the module that each of them trained on. All else
@@ -116,7 +118,7 @@ def _mean(total: Array, weights: float, like: Array) -> Array:
 # --- states that were saved before buffers were part of them ---
 
 
-def with_present_buffers(learner: LearnerInternals, weights: Any) -> Any:
+def fill_missing_buffers(learner: LearnerInternals, weights: Any) -> Any:
     """Weights of `get_weights`; buffers that are missing in them stay as they are, and a warning names them.
 
     Args:

@@ -136,13 +136,13 @@ def _specs(
     if isinstance(given, MultiRLModuleSpec):
         named = given.rl_module_specs
     else:
-        named = specs_in(learner.config)
+        named = specs_of(learner.config)
         named = named if given is None else dict.fromkeys(named, given)
     check_module_ids(named)
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
 
 
-def specs_in(config: Config) -> dict[ModuleID, RLModuleSpec | None]:
+def specs_of(config: Config) -> dict[ModuleID, RLModuleSpec | None]:
     """The spec of each module that `rl_module_spec` or `policies` names; None where neither says what it is.
 
     `policies={id: spec}` is a module's own spec, `rl_module_spec=RLModuleSpec(...)` that of the modules without one.
@@ -246,7 +246,7 @@ def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) 
 
 def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
     """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
-    named = specs_in(config) if _names_modules(config) else {}
+    named = specs_of(config) if _names_modules(config) else {}
     for module_id in spaces if named else ():
         if module_id not in named:
             raise ConfigError(

@@ -24,9 +24,9 @@ from plugrad.errors import (
 )
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
-from plugrad.learner.expected_weights import keeping_dense_layers
 from plugrad.learner.internals import LearnerInternals
-from plugrad.module_spec import MultiRLModuleSpec
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.networks.conv_filters import channels_first, is_image
 from plugrad.types import DEFAULT_MODULE_ID
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
@@ -43,7 +43,7 @@ def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[st
         "backend": config.backend,
         "algorithm": written["algorithm"],
         "module_ids": list(learner.module),
-        "plugins": describe(learner.plugins),
+        "plugins": plugin_manifest(learner.plugins),
         "config": written,
     }
 
@@ -93,7 +93,7 @@ def _is_plugin(each: Any) -> bool:
 
 
 @contextmanager
-def saying_what_does_not_fit(checkpoint: Checkpoint) -> Iterator[None]:
+def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
     """Within it, whatever comes of data that no plugrad wrote is an error that names the checkpoint."""
     try:
         yield
@@ -122,7 +122,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     data = checkpoint.metadata["config"]
     spaces = {ENV_OBSERVATION_SPACE: checkpoint.metadata.get(ENV_OBSERVATION_SPACE)}
     check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
-    with saying_who_had_it(checkpoint.path, checkpoint.metadata):
+    with with_distribution_hint(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
         config = config_class.from_dict(data)
         config = config if backend is None else config.framework(backend)
@@ -130,7 +130,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         refuse_own_modules(config)
-    config = keeping_dense_layers(config, checkpoint.state)
+    config = keep_dense_encoders(config, checkpoint.state)
     return config.plugins()  # a checkpoint never loads a listener
 
 
@@ -177,11 +177,55 @@ def _code_refused(what: str, code: Any) -> ConfigError:
     )
 
 
+_DENSE: Mapping[str, Any] = {"conv_filters": []}
+
+
+def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
+    """The config of a checkpoint, `conv_filters = []` written where its modules of images have no convolutions.
+
+    Args:
+        config: of the checkpoint.
+        state: of the checkpoint: a learner's, or an algorithm's with one in it.
+    """
+    learner = state.get("learner", state)
+    modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
+    if not isinstance(modules, Mapping) or any(_has_convolutions(each) for each in modules.values()):
+        return config
+    spec = config.rl_module_spec
+    if isinstance(spec, MultiRLModuleSpec):
+        specs = {module_id: _dense_spec(each, config) for module_id, each in spec.rl_module_specs.items()}
+        config = config.rl_module(rl_module_spec=replace(spec, rl_module_specs=specs))
+    elif isinstance(spec, RLModuleSpec):
+        config = config.rl_module(rl_module_spec=_dense_spec(spec, config))
+    if _had_no_convolutions(config.observation_space, config.model_config):
+        config = config.rl_module(model_config={**config.model_config, **_DENSE})
+    return config
+
+
+def _dense_spec(spec: Any, config: Any) -> Any:
+    if spec is None or spec.module_class is not None:
+        return spec
+    settings = spec.model_config or config.model_config
+    if not _had_no_convolutions(spec.observation_space, settings):
+        return spec
+    return replace(spec, model_config={**settings, **_DENSE})
+
+
+def _had_no_convolutions(space: Any, model_config: Mapping[str, Any]) -> bool:
+    if model_config.get("conv_filters") is not None:
+        return False
+    return is_image(space) or channels_first(getattr(space, "shape", None) or ())
+
+
+def _has_convolutions(parameters: Any) -> bool:
+    return isinstance(parameters, Mapping) and any(".conv." in str(name) for name in parameters)
+
+
 _NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
 """A checkpoint is a stranger's file: what could be no distribution's name is not shown as one."""
 
 
-def describe(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
+def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
     """Kind, name, distribution and version of each plugin that is not the core's own, as plain data.
 
     Distribution and version are None for a listener that is an object or a file of the user's.
@@ -195,7 +239,7 @@ def describe(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
 
 
 @contextmanager
-def saying_who_had_it(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
+def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
     """Within it, the error that a plugin is not installed says of which distribution it was when this was written.
 
     Args:
@@ -213,13 +257,13 @@ def saying_who_had_it(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
         raise type(error)(f"{path}: {error} {hint}", **error.facts) from error
 
 
-def warn_of_differences(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
+def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
     """Warn if a checkpoint was written with other plugins, or other versions, than those that are active.
 
     Another backend is no difference: numbers do not depend on it.
     """
     then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
-    now = {(str(each["kind"]), str(each["name"])): each for each in describe(plugins)}
+    now = {(str(each["kind"]), str(each["name"])): each for each in plugin_manifest(plugins)}
     found = [f"{_name(then[key])} was active and is not now" for key in then if _is_gone(key, now)]
     found += [f"{_name(now[key])} is active and was not then" for key in now if _is_gone(key, then)]
     found += [
@@ -244,12 +288,11 @@ def _name(plugin: Mapping[str, Any]) -> str:
 
 
 Hyperparameters = Literal["checkpoint", "config"]
-TIMESTEP = "num_env_steps_sampled_lifetime"
 _SECTION, _OVERRIDES = "training", "algorithm_config_overrides_per_module"
 _log = logging.getLogger("plugrad")
 
 
-def chosen(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
+def resolve_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
     """The config to go on with.
 
     Args:
@@ -265,7 +308,7 @@ def chosen(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any
     return config if whose == "config" else _with_hyperparameters_of(config, saved)
 
 
-def log_differences(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
+def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
     """Say by whose hyperparameters training goes on, and in what the two differ, if they do."""
     theirs = _with_hyperparameters_of(config, saved)
     changes = [
@@ -275,16 +318,6 @@ def log_differences(config: Any, whose: Hyperparameters, saved: Mapping[str, Any
     ]
     if changes:
         _log.warning("%s: going on with the hyperparameters of the %s; %s", path, whose, "; ".join(changes))
-
-
-def follow_schedules(learner: LearnerInternals) -> None:
-    """Set learning rates and coefficients to what the learner's own config says for the present timestep."""
-    timestep = learner.counters.get(TIMESTEP, 0)
-    for each in learner.registered_optimizers.values():
-        if each.schedule is not None:
-            learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
-    for coefficients in learner.coefficients.values():
-        coefficients.move_to(timestep)
 
 
 def _names(config: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import RestoreMismatchError
-from plugrad.learner.buffers import variables_of
+from plugrad.learner.buffers import buffer_variables
 from plugrad.learner.internals import LearnerInternals
 from plugrad.ops import Variable
 from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
@@ -85,7 +85,7 @@ class _Modules(Component):
         learner.module.set_state(state)
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
-        return variables_of(learner.buffers)
+        return buffer_variables(learner.buffers)
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
         yield from super().digest_parts(learner)

@@ -96,13 +96,13 @@ def split_into_sequences(
     by_module = episodes_by_module(episodes)
     return {
         module_id: _sequences(module_id, learner.module[module_id], columns, by_module[module_id])
-        if _is_to_be_cut(learner, module_id, columns) and module_id in by_module
+        if _needs_splitting(learner, module_id, columns) and module_id in by_module
         else dict(columns)
         for module_id, columns in batch.items()
     }
 
 
-def _is_to_be_cut(learner: LearnerProtocol, module_id: ModuleID, columns: Mapping[str, Array]) -> bool:
+def _needs_splitting(learner: LearnerProtocol, module_id: ModuleID, columns: Mapping[str, Array]) -> bool:
     return learner.module[module_id].is_stateful and Columns.SEQ_LENS not in columns
 
 

@@ -46,7 +46,7 @@ def shard(
     """
     own, counts = {}, {}
     for module_id, rows in order.items():
-        first, last = _from_to(collective, rows.shape[1], accumulate)
+        first, last = _share_of_minibatch(collective, rows.shape[1], accumulate)
         own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
         shown = count_steps_per_row(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
@@ -57,7 +57,7 @@ def shard(
     return {**columns, WEIGHTS: weights}, own
 
 
-def _from_to(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:
+def _share_of_minibatch(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:
     """Where this learner's share of a minibatch begins and ends."""
     rank, size = collective.rank, collective.size
     first, last = (width // accumulate * each // size * accumulate for each in (rank, rank + 1))
@@ -102,10 +102,10 @@ def scale_metrics(
     if learner.weights is None or not have_loss_masks(minibatch):
         return metrics
     scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
-    return _scaled_metrics(metrics, scalars)
+    return _scale_by_module(metrics, scalars)
 
 
-def _scaled_metrics(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
+def _scale_by_module(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
     """Metrics times the weight of their module; the losses have it already."""
     found = {}
     for name, value in metrics.items():
@@ -156,7 +156,7 @@ def all_reduce_metrics(
     if learner.collective is None:
         return dict(numbers)
     if not have_loss_masks(only_modules(columns)):
-        numbers = _scaled_metrics(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
+        numbers = _scale_by_module(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
     total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
     return dict(zip(numbers, total, strict=True))
 
@@ -190,7 +190,7 @@ def with_part_weights(
     if accumulate == 1 or (have_equal_sizes and not have_loss_masks(only_modules(columns))):
         return columns, dict(order)
     shown = {
-        module_id: _shown_of_parts(count_steps_per_row(columns[module_id])[rows], accumulate)
+        module_id: _count_shown_of_parts(count_steps_per_row(columns[module_id])[rows], accumulate)
         for module_id, rows in rows_of.items()
     }
     shown[ALL_MODULES] = np.sum(list(shown.values()), 0)
@@ -199,7 +199,7 @@ def with_part_weights(
     return {**columns, PART_WEIGHTS: weights}, {**order, PART_WEIGHTS: numbers}
 
 
-def _shown_of_parts(shown: Array, accumulate: int) -> Array:
+def _count_shown_of_parts(shown: Array, accumulate: int) -> Array:
     return np.stack([shown[:, n::accumulate].sum(1) for n in range(accumulate)], 1)
 
 

@@ -19,6 +19,9 @@ from plugrad.types import Array, ModuleID
 
 log = logging.getLogger("plugrad")
 
+TIMESTEP = "num_env_steps_sampled_lifetime"
+"""The entry of `timesteps` that schedules follow."""
+
 
 @hookimpl
 def get_default_rl_module_spec(config: Config) -> RLModuleSpec:
@@ -71,9 +74,17 @@ def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[s
 @hookimpl
 def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
     """Move learning rates and scheduled coefficients to `num_env_steps_sampled_lifetime`, if it is given."""
-    timestep = timesteps.get("num_env_steps_sampled_lifetime")
-    if timestep is None:
-        return
+    if (timestep := timesteps.get(TIMESTEP)) is not None:
+        apply_schedules(learner, timestep)
+
+
+def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
+    """Set learning rates and scheduled coefficients to their values at a timestep.
+
+    Args:
+        learner: a learner with optimizers.
+        timestep: environment steps so far.
+    """
     for each in learner.registered_optimizers.values():
         if each.schedule is not None:
             learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))

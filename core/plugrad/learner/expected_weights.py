@@ -3,14 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.networks import Network
-from plugrad.networks.conv_filters import channels_first, is_image
 from plugrad.rl_module import check_same_arrays
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
 
@@ -26,7 +24,7 @@ class _Shape:
 
 
 @contextmanager
-def expecting_weights(state: Mapping[str, Any]) -> Iterator[None]:
+def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
     """Within it, learners are built for this state of a learner, and for no other.
 
     Args:
@@ -79,47 +77,3 @@ def _dtype(found: Any, name: str) -> Any:
     """That of the saved weight if it is a float: backends may save another precision than float32."""
     dtype = getattr(found.get(name) if isinstance(found, Mapping) else None, "dtype", np.dtype(np.float32))
     return dtype if dtype.kind == "f" else np.dtype(np.float32)
-
-
-_DENSE: Mapping[str, Any] = {"conv_filters": []}
-
-
-def keeping_dense_layers(config: Any, state: Mapping[str, Any]) -> Any:
-    """The config of a checkpoint, `conv_filters = []` written where its modules of images have no convolutions.
-
-    Args:
-        config: of the checkpoint.
-        state: of the checkpoint: a learner's, or an algorithm's with one in it.
-    """
-    learner = state.get("learner", state)
-    modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
-    if not isinstance(modules, Mapping) or any(_has_convolutions(each) for each in modules.values()):
-        return config
-    spec = config.rl_module_spec
-    if isinstance(spec, MultiRLModuleSpec):
-        specs = {module_id: _dense_spec(each, config) for module_id, each in spec.rl_module_specs.items()}
-        config = config.rl_module(rl_module_spec=replace(spec, rl_module_specs=specs))
-    elif isinstance(spec, RLModuleSpec):
-        config = config.rl_module(rl_module_spec=_dense_spec(spec, config))
-    if _had_none(config.observation_space, config.model_config):
-        config = config.rl_module(model_config={**config.model_config, **_DENSE})
-    return config
-
-
-def _dense_spec(spec: Any, config: Any) -> Any:
-    if spec is None or spec.module_class is not None:
-        return spec
-    settings = spec.model_config or config.model_config
-    if not _had_none(spec.observation_space, settings):
-        return spec
-    return replace(spec, model_config={**settings, **_DENSE})
-
-
-def _had_none(space: Any, model_config: Mapping[str, Any]) -> bool:
-    if model_config.get("conv_filters") is not None:
-        return False
-    return is_image(space) or channels_first(getattr(space, "shape", None) or ())
-
-
-def _has_convolutions(parameters: Any) -> bool:
-    return isinstance(parameters, Mapping) and any(".conv." in str(name) for name in parameters)

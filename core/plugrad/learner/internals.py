@@ -18,7 +18,7 @@ from plugrad.types import ModuleBatches, ModuleID, Tensor
 class LossCheck(Protocol):
     """Looks at how losses are computed; `plugrad.learner.shape_check.ShapeCheck` is the one that there is."""
 
-    def run(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
+    def check(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
         """`compute(batch)`."""
 
 

@@ -7,8 +7,10 @@ Every method that a user may override is also a hook of the same name; those sta
 reports and remembers stands in `acting`, `reporting` and `remembering`. Knows no framework.
 """
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -31,7 +33,8 @@ from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import checkpointing, data_parallel, default_hooks, modules, optimizer_registry, step
 from plugrad.learner import state as state_of
-from plugrad.learner.buffers import Buffers, find_buffers, with_present_buffers
+from plugrad.learner.acting import Actor, make_policy, warn_without_statistics
+from plugrad.learner.buffers import Buffers, fill_missing_buffers, find_buffers
 from plugrad.learner.build import (
     Spaces,
     check_providers,
@@ -43,22 +46,18 @@ from plugrad.learner.build import (
 )
 from plugrad.learner.checkpointing import (
     Hyperparameters,
-    chosen,
-    follow_schedules,
-    log_differences,
-    warn_of_differences,
+    log_hyperparameters,
+    resolve_hyperparameters,
+    warn_of_other_plugins,
 )
 from plugrad.learner.connectors import values_of_episodes
-from plugrad.learner.expected_weights import expecting_weights
-from plugrad.learner.inference import Actor
+from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.internals import LossCheck
-from plugrad.learner.locking import locked, new_lock
 from plugrad.learner.metrics import Metrics
-from plugrad.learner.optimizer_registry import check_names
-from plugrad.learner.policies import make_policy, warn_without_statistics
+from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.shape_check import ShapeCheck
-from plugrad.learner.snapshot import Snapshot, all_or_nothing
-from plugrad.learner.state import Paths, check_whole, parts_in, pick, select
+from plugrad.learner.snapshot import Snapshot, restore_on_error
+from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -82,6 +81,22 @@ CORE = tuple(
     Plugin("core", room.__name__.split(".")[-1], room)
     for room in (default_hooks, optimizer_registry, data_parallel, step)
 )
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+def _locked(
+    method: Callable[Concatenate["Learner", Given], Answer],
+) -> Callable[Concatenate["Learner", Given], Answer]:
+    """The method, called by one thread at a time: others wait until it is over."""
+
+    @wraps(method)
+    def call(self: "Learner", /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return call
 
 
 class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Adaptable):
@@ -132,7 +147,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
-        self._lock = new_lock()
+        self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner that calls them
         self._is_built = False
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -258,7 +273,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
     # --- update ---------------------------------------------------------------------------------------------
 
     @adaptable
-    @locked
+    @_locked
     def update(
         self,
         batch: Any = None,
@@ -292,7 +307,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         spec = self._update_run.minibatch_spec(
             minibatch_size, num_epochs, shuffle_batch_per_epoch, num_total_minibatches
         )
-        return self._update_run.run(batch, episodes, timesteps, spec)
+        return self._update_run.update(batch, episodes, timesteps, spec)
 
     def update_from_batch(self, batch: Any, **settings: Any) -> dict[ModuleID, dict[str, Any]]:
         """`update(batch, **settings)`."""
@@ -304,7 +319,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         """`update(episodes=episodes, **settings)`."""
         return self.update(episodes=episodes, **settings)
 
-    @locked
+    @_locked
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
         """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
         self._check_is_built()
@@ -321,7 +336,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self._actor = Actor(self)
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:  # noqa: D102
-        check_names(gradients_dict, self.layouts, "apply_gradients")
+        check_gradient_names(gradients_dict, self.layouts, "apply_gradients")
         self._provide("apply_gradients", gradients_dict=gradients_dict)
         self.weights_version += 1
 
@@ -340,7 +355,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
 
     # --- modules --------------------------------------------------------------------------------------------
 
-    @locked
+    @_locked
     def add_module(
         self,
         *,
@@ -368,7 +383,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         spec: MultiRLModuleSpec = self.config.rl_module_spec
         return spec
 
-    @locked
+    @_locked
     def remove_module(
         self, module_id: ModuleID, *, new_should_module_be_updated: Collection[ModuleID] | None = None
     ) -> MultiRLModuleSpec:
@@ -417,18 +432,18 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
             given.append("rl_module_spec")
         checkpoint = checkpointing.load(path, kind="learner")
         check_whole(checkpoint.state, checkpoint.path)
-        with checkpointing.saying_what_does_not_fit(checkpoint):
+        with checkpointing.as_checkpoint_error(checkpoint):
             config = checkpointing.config_of(checkpoint, backend=backend, given=given)
             config = config.learners(num_learners=0)  # alone, also where a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
-            with expecting_weights(checkpoint.state):
+            with expect_weights(checkpoint.state):
                 learner.build()
         learner.restore_from_path(path)
         return learner
 
     # --- acting ---------------------------------------------------------------------------------------------
 
-    @locked
+    @_locked
     def compute_actions(
         self,
         obs: Array,
@@ -462,7 +477,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self._check_is_built()
         _ = self.module[module_id]  # an unknown id is an error before it has a random stream
         if isinstance(obs, Mapping | tuple):
-            raise _structured(module_id, self.module[module_id].observation_space, obs)
+            raise _structured_obs_error(module_id, self.module[module_id].observation_space, obs)
         rng = self.stream(module_id, "actions") if rng is None else rng
         return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state)
 
@@ -482,7 +497,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         warn_without_statistics(self.config)
         return make_policy(lambda: self, module_id)
 
-    @locked
+    @_locked
     def compute_values(
         self,
         obs: Array,
@@ -500,7 +515,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self._check_is_built()
         return self._actor.compute_values(np.asarray(obs), module_id, state)
 
-    @locked
+    @_locked
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
     ) -> Array:
@@ -554,7 +569,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
 
     # --- state and disk -------------------------------------------------------------------------------------
 
-    @locked
+    @_locked
     def get_state(
         self,
         components: Paths = None,
@@ -573,9 +588,9 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
             ConfigError: there is no such component; lists those that there are.
         """
         self._check_is_built()
-        return state_of.get_state(self, select(state_of.parts_of(self), components, not_components))
+        return state_of.get_state(self, select_parts(state_of.parts_of(self), components, not_components))
 
-    @locked
+    @_locked
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take over what is in `state`, exactly, or nothing.
 
@@ -601,22 +616,22 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         """
         state_of.set_optimizers(self, state)
 
-    @locked
+    @_locked
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {name: numpy copy}}` of parameters and buffers, under the framework's own names."""
         return self.module.get_state()
 
-    @locked
+    @_locked
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
         """Load weights of `get_weights`. Buffers that are missing in them stay as they are; a warning names them."""
-        self.module.set_state(with_present_buffers(self, weights))
+        self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
 
     def get_metadata(self) -> dict[str, Any]:
         """What a checkpoint says of itself: kind, backend, algorithm, module ids, plugins, the config as data."""
         return checkpointing.metadata_of(self, self.config, kind="learner")
 
-    @locked
+    @_locked
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
         """Write the whole state into the directory `path`, as its newest save; returns `path`.
 
@@ -627,7 +642,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.notify("checkpoint_saved", path=str(path))
         return str(path)
 
-    @locked
+    @_locked
     def restore_from_path(
         self,
         path: checkpointing.StrPath,
@@ -652,28 +667,28 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         """
         self._check_is_built()
         checkpoint = checkpointing.load(path, kind="learner")
-        state = pick(checkpoint.state, select(parts_in(checkpoint.state), component))
-        warn_of_differences(checkpoint.path, checkpoint.metadata, self.plugins)
+        state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
+        warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
         if component is not None:
             self.set_state(state)
         else:
             check_whole(state, checkpoint.path)
-            self._go_on(state, hyperparameters, checkpoint)
+            self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 
-    def _go_on(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
+    def _restore_whole(self, state: dict[str, Any], whose: Hyperparameters, checkpoint: Checkpoint) -> None:
         saved = checkpoint.metadata["config"]
-        with checkpointing.saying_what_does_not_fit(checkpoint):
-            config = chosen(self.config, whose, saved)
-            log_differences(self.config, whose, saved, checkpoint.path)
-        with all_or_nothing(self):
+        with checkpointing.as_checkpoint_error(checkpoint):
+            config = resolve_hyperparameters(self.config, whose, saved)
+            log_hyperparameters(self.config, whose, saved, checkpoint.path)
+        with restore_on_error(self):
             if config != self.config or whose == "config":
                 self._configure(config)
             if whose == "config":
                 state = {**state, **self.get_state("coefficients")}
             self.set_state(state)
             if whose == "config":
-                follow_schedules(self)
+                default_hooks.apply_schedules(self, self.counters.get(default_hooks.TIMESTEP, 0))
 
 
 def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) -> Learner:
@@ -689,7 +704,7 @@ def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) ->
     return learner
 
 
-def _structured(module_id: ModuleID, space: Any, obs: Any) -> BatchError:
+def _structured_obs_error(module_id: ModuleID, space: Any, obs: Any) -> BatchError:
     found = f"{type(obs).__name__} of {', '.join(map(str, obs)) if isinstance(obs, Mapping) else len(obs)}"
     return BatchError(
         f"module {module_id!r}, compute_actions: expected an array [B, ...] of rows of {space}; found {found}. "

@@ -15,9 +15,9 @@ from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import checkpointing
-from plugrad.learner.expected_weights import expecting_weights
+from plugrad.learner.acting import make_policy, only_module_id, warn_without_statistics
+from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.learner import Learner
-from plugrad.learner.policies import make_policy, only_module_id, warn_without_statistics
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
@@ -57,7 +57,7 @@ def load_policy(
     """
     whole = load_checkpoint(checkpoint_of(Path(path)))
     saved = checkpointing.part_of(whole, kind="learner")
-    with checkpointing.saying_what_does_not_fit(whole):
+    with checkpointing.as_checkpoint_error(whole):
         learner = _acting_learner(saved, module_id, module, backend)
         normalizer = _normalizer(whole, learner.config)
         return make_policy(
@@ -77,32 +77,32 @@ class _Acting(Learner):
 
 def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     if module is not None or backend is not None:
-        return _built(saved, module_id, module, backend)
-    learner = _built(saved, module_id, None, _NUMPY)
+        return _build_learner(saved, module_id, module, backend)
+    learner = _build_learner(saved, module_id, None, _NUMPY)
     network = learner.module[only_module_id(learner.module, module_id)].network
     if network is not None and network.acts_in_numpy:
         return learner
-    return _built(saved, module_id, None, None)
+    return _build_learner(saved, module_id, None, None)
 
 
-def _built(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
+def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     """A learner with one module of a checkpoint: nobody need bring what the other ones need."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
     config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
     config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
-    config = _of_one_module(saved, config, module_id)
+    config = _keep_one_module(saved, config, module_id)
     if module is None:
         checkpointing.refuse_own_modules(config)
     elif not isinstance(module, MultiRLModule | dict):
         module = {module_id: module}
     learner = _Acting(config=config, module=module)
-    with expecting_weights(saved.state):  # shapes that do not fit are refused before anything is built
+    with expect_weights(saved.state):  # shapes that do not fit are refused before anything is built
         learner.build()
     learner.set_state(_acting_state(saved, module_id))
     return learner
 
 
-def _of_one_module(saved: Checkpoint, config: Any, module_id: ModuleID) -> Any:
+def _keep_one_module(saved: Checkpoint, config: Any, module_id: ModuleID) -> Any:
     known = list(saved.state.get(COMPONENT_RL_MODULE, {}))
     if module_id not in known:
         hint = did_you_mean(str(module_id), known)

@@ -53,11 +53,13 @@ def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dic
         found[module_id] = SampleCount(rows[module_id], rows[module_id])
         module = learner.module[module_id]
         if rows[module_id] and (Columns.LOSS_MASK in each or are_sequences(each, module)):
-            settled[module_id], found[module_id] = count_samples(module_id, on_host(learner, each), module)
+            settled[module_id], found[module_id] = count_samples(
+                module_id, columns_to_numpy(learner, each), module
+            )
     return settled, found
 
 
-def on_host(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
+def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
     """The columns of one module as numpy arrays."""
     return {
         column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
@@ -65,7 +67,7 @@ def on_host(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def indices(
+def minibatch_indices(
     samples: Mapping[ModuleID, SampleCount],
     spec: MinibatchSpec,
     streams: Mapping[ModuleID, np.random.Generator],
@@ -102,7 +104,7 @@ def indices(
     )
     count = ceil(count / parts) * parts
     walks = {
-        module_id: _walk(samples[module_id].count, count, size, spec.shuffle, streams[module_id])
+        module_id: _draw_rows(samples[module_id].count, count, size, spec.shuffle, streams[module_id])
         for module_id, size in sizes.items()
     }
     return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
@@ -124,7 +126,7 @@ def _size(samples: SampleCount, minibatch_size: int) -> int:
     return max(1, (2 * minibatch_size * samples.count + samples.steps) // (2 * samples.steps))
 
 
-def _walk(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
+def _draw_rows(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
     passes = ceil(count * size / rows)
     order = np.empty((passes, rows), np.int32)
     for each in order:

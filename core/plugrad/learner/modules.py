@@ -16,7 +16,7 @@ from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.components import COMPONENTS
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.snapshot import all_or_nothing
+from plugrad.learner.snapshot import restore_on_error
 from plugrad.learner.target_networks import make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.rl_module import RLModule
@@ -36,7 +36,7 @@ def add_module(
 ) -> None:
     """See `Learner.add_module`."""
     _check_new(learner, module_id, spec)
-    with all_or_nothing(learner):
+    with restore_on_error(learner):
         if overrides is not None:
             _change_config(learner, overrides={**_overrides(learner), module_id: dict(overrides)})
         config = learner.config.get_config_for_module(module_id)
@@ -49,7 +49,7 @@ def add_module(
             learner.buffers = find_buffers(learner)
             if (target := make_target_network(learner, module_id, config)) is not None:
                 learner.targets[module_id] = target
-        _settle(learner, trained)
+        _write_config(learner, trained)
         learner.notify("module_added", module_id=module_id)
 
 
@@ -60,13 +60,13 @@ def remove_module(
     _check_own_optimizers(learner, module_id)
     if len(learner.module) == 1:
         raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
-    with all_or_nothing(learner):
+    with restore_on_error(learner):
         for component in COMPONENTS.values():
             component.drop(learner, module_id)
         learner.metrics.results.pop(module_id, None)
         kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
         _change_config(learner, overrides=kept)
-        _settle(learner, trained)
+        _write_config(learner, trained)
         learner.notify("module_removed", module_id=module_id)
 
 
@@ -103,13 +103,13 @@ def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, An
     learner.config = learner.config.changed(**{_OVERRIDES: dict(overrides)})
 
 
-def _settle(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
+def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
     """Write the present modules into the config; throw away what was made for the former ones."""
     specs = {module_id: _spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
         rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),
         policies=_policies(learner.config.policies, specs),
-        policies_to_train=_to_train(learner, trained),
+        policies_to_train=_policies_to_train(learner, trained),
     )
     learner.forget_programs()
     learner.weights_version += 1
@@ -133,7 +133,7 @@ def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
     return dict.fromkeys(specs) if isinstance(former, Mapping) else list(specs)
 
 
-def _to_train(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> Any:
+def _policies_to_train(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> Any:
     """`policies_to_train`: the former ones that are still there, unless new ones are given."""
     if trained is None:
         former = learner.config.policies_to_train

@@ -32,7 +32,7 @@ BadRows = dict[tuple[ModuleID, str], Array]
 """`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have some."""
 
 
-def bad_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
+def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
     """Where a batch, without what `loss_mask` hides, is not finite."""
     found: BadRows = {}
     for module_id, each in columns.items():
@@ -58,7 +58,7 @@ def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
     return bad if bad.any() else None
 
 
-def without(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Array]:
+def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Array]:
     """Only those minibatches of `order` that have none of the bad rows."""
     good = np.ones(len(next(iter(order.values()))), bool)
     for (module_id, _), rows in bad.items():
@@ -66,7 +66,7 @@ def without(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Arr
     return {module_id: each[good] for module_id, each in order.items()}
 
 
-def take_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
+def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
     """Report the means over the steps that were taken; NaN losses if there were none."""
     share = (num_steps - num_bad) / num_steps if num_steps else 0.0
     learner.metrics.take_means(
@@ -93,7 +93,7 @@ def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: 
     learner.register_metric(ALL_MODULES, lifetime, counters[lifetime])
 
 
-def parameters_in(means: Mapping[str, Array]) -> list[ParamRef]:
+def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:
     """The parameters whose gradients were not finite; after postprocessing only if they were before it."""
     for prefix in PARAMETER:
         start = f"{ALL_MODULES}{SEPARATOR}{prefix}"
@@ -104,7 +104,7 @@ def parameters_in(means: Mapping[str, Array]) -> list[ParamRef]:
     return []
 
 
-def no_losses(columns: Batch) -> dict[str, Array]:
+def nan_losses(columns: Batch) -> dict[str, Array]:
     """The metrics of an update without a step."""
     return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
 

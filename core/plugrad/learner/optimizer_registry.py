@@ -51,7 +51,13 @@ def register_optimizer(
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
     optimizer_adapter = learner._wrap_optimizer(optimizer)
     registered = RegisteredOptimizer(
-        module_id, optimizer_name, optimizer, optimizer_adapter, refs, _owners(learner, params), schedule
+        module_id,
+        optimizer_name,
+        optimizer,
+        optimizer_adapter,
+        refs,
+        _modules_with(learner, params),
+        schedule,
     )
     _check_free(learner, registered)
     optimizer_adapter.bind(learner._flatten_parameters(params), learner._get_tensor_variable, _zeros)
@@ -60,7 +66,7 @@ def register_optimizer(
         learner._set_optimizer_lr(optimizer, schedule.at(0))
 
 
-def _owners(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:
+def _modules_with(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:
     own = {id(param) for param in params}
     return frozenset(
         module_id
@@ -153,7 +159,9 @@ def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOpti
     )
 
 
-def merge(learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]) -> Mapping[ParamRef, Tensor]:
+def merge_gradients(
+    learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]
+) -> Mapping[ParamRef, Tensor]:
     """Several optimizers' gradients as one mapping, flat where all are."""
     if len(parts) == 1:
         return parts[0]
@@ -163,7 +171,7 @@ def merge(learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]])
     return {ref: gradient for part in parts for ref, gradient in part.items()}
 
 
-def check_names(gradients: Any, layouts: Sequence[Layout], where: str) -> None:
+def check_gradient_names(gradients: Any, layouts: Sequence[Layout], where: str) -> None:
     """Refuse gradients of what no optimizer steps. Parameters may be left out: they stay as they are.
 
     Args:

@@ -11,7 +11,7 @@ from plugrad.batch import Rows
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import LossError
 from plugrad.hooks.backend_spec import Operation, Shape
-from plugrad.learner.buffers import unmoved
+from plugrad.learner.buffers import buffers_unchanged
 from plugrad.learner.internals import LearnerInternals
 from plugrad.types import ModuleBatches, ModuleID
 
@@ -43,19 +43,19 @@ class _WatchedOps:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._ops, name)
-        return self._noting(name, found) if callable(found) else found
+        return self._recording(name, found) if callable(found) else found
 
-    def _noting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _recording(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             answer = function(*args, **kwargs)
             if self.is_on:
-                self._note(name, list(_tensors((args, kwargs))), list(_tensors(answer)))
+                self._record(name, list(_tensors((args, kwargs))), list(_tensors(answer)))
             return answer
 
         return call
 
-    def _note(self, name: str, inputs: list[Any], outputs: list[Any]) -> None:
+    def _record(self, name: str, inputs: list[Any], outputs: list[Any]) -> None:
         lines = _lines()
         for tensor in inputs:
             if id(tensor) not in self._known:
@@ -108,7 +108,7 @@ class ShapeCheck:
         self._learner = learner
         self._is_done = False
 
-    def run(self, compute: Compute, batch: ModuleBatches) -> Answer:
+    def check(self, compute: Compute, batch: ModuleBatches) -> Answer:
         """`compute(batch)`; traced or not.
 
         Raises:
@@ -120,8 +120,8 @@ class ShapeCheck:
         self._is_done = True
         sizes = set(_sizes(batch).values())
         # With a single row nothing can be seen: a pair of rows looks like a row.
-        if 1 in sizes or any(_first_fault(operations, size) for size in sizes):
-            self._look_again(compute, batch, operations)
+        if 1 in sizes or any(_first_wrong_broadcast(operations, size) for size in sizes):
+            self._recheck_with_other_size(compute, batch, operations)
         return answer
 
     def _watched(self, compute: Compute, batch: ModuleBatches) -> tuple[list[Operation], Answer]:
@@ -129,17 +129,19 @@ class ShapeCheck:
             answer = compute(batch)
         return operations, answer
 
-    def _look_again(self, compute: Compute, batch: ModuleBatches, before: Sequence[Operation]) -> None:
+    def _recheck_with_other_size(
+        self, compute: Compute, batch: ModuleBatches, before: Sequence[Operation]
+    ) -> None:
         taken = {n for each in before for shape in (*each.inputs, *each.outputs) for n in shape}
         size = next((prime for prime in _PRIMES if prime not in taken), None)
         if size is None:
             return
-        with self._metrics_kept(), unmoved(self._learner):
+        with self._metrics_kept(), buffers_unchanged(self._learner):
             try:
                 operations, _ = self._watched(compute, _resized(self._learner, batch, size))
             except Exception:  # a loss that cannot do with so many rows: nothing is proven
                 return
-        if fault := _first_fault(operations, size):
+        if fault := _first_wrong_broadcast(operations, size):
             raise _error(fault, size, list(batch))
 
     @contextmanager
@@ -157,7 +159,7 @@ def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
     return {module_id: next(iter(each.values())).shape[0] for module_id, each in columns.items() if each}
 
 
-def _first_fault(operations: Sequence[Operation], size: int | None) -> Operation | None:
+def _first_wrong_broadcast(operations: Sequence[Operation], size: int | None) -> Operation | None:
     """The first operation that makes pairs of rows by mistake."""
     pairs_are_meant = False
     for each in operations:

@@ -37,7 +37,7 @@ class Snapshot:
 
 
 @contextmanager
-def all_or_nothing(learner: LearnerInternals) -> Iterator[None]:
+def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
     """Put the whole learner back if what is done to it meanwhile fails, a listener's own mistake included.
 
     More than `Snapshot` alone: modules, optimizers and settings may come and go.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
-from plugrad.learner.buffers import with_present_buffers
+from plugrad.learner.buffers import fill_missing_buffers
 from plugrad.learner.components import COMPONENTS, State
 from plugrad.learner.internals import LearnerInternals
 from plugrad.rl_module import check_same_arrays
@@ -32,7 +32,7 @@ def paths_of(parts: Parts) -> list[str]:
     return [*parts, *(f"{component}/{part}" for component, names in parts.items() for part in names)]
 
 
-def select(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
+def select_parts(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
     """What a caller means by the names of some components and parts.
 
     Args:
@@ -67,7 +67,7 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
         )
 
 
-def pick(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
+def pick_parts(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
     """The chosen parts of a state, each in its place."""
     return {
         component: {name: state[component][name] for name in names} if names else state[component]
@@ -115,7 +115,7 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
     """
     if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
-        state = {**state, COMPONENT_RL_MODULE: with_present_buffers(learner, state[COMPONENT_RL_MODULE])}
+        state = {**state, COMPONENT_RL_MODULE: fill_missing_buffers(learner, state[COMPONENT_RL_MODULE])}
     _check(learner, state)
     for name, component in COMPONENTS.items():
         if name in state:

@@ -17,12 +17,12 @@ from plugrad.gradients import (
     layouts_in,
 )
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.buffers import after_step, before_step
+from plugrad.learner.buffers import copy_buffers, restore_buffers
 from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
-from plugrad.learner.optimizer_registry import check_names, merge
+from plugrad.learner.optimizer_registry import check_gradient_names, merge_gradients
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
@@ -56,7 +56,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
                 )
             if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
                 losses = scale_losses(learner, losses)
-                _report(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
+                _report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
             return scale_metrics(learner, metrics, rows)
 
     return step
@@ -75,23 +75,23 @@ def update(
         answer: Answer = learner._differentiate(
             variables, partial(_forward_and_losses, learner, part, weights)
         )
-        check_names(answer[2], learner.layouts, "compute_gradients")
+        check_gradient_names(answer[2], learner.layouts, "compute_gradients")
         return answer
 
-    buffers = before_step(learner, batch)
+    buffers = copy_buffers(learner, batch)
     with learner.metrics.step() as metrics:
-        losses, fwd_out, raw = accumulated(learner, batch, differentiate)
+        losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
         reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
         gradients = learner.postprocess_gradients(reduced)
-        check_names(gradients, learner.layouts, "postprocess_gradients")
+        check_gradient_names(gradients, learner.layouts, "postprocess_gradients")
         if learner.weights is None:
             learner.finite = _all_finite(learner, losses, raw, gradients)
         else:  # losses and raw gradients are this learner's own; all decide alike by what they all have
             learner.finite = _all_finite(learner, {}, reduced, gradients)
         try:
             learner.apply_gradients(gradients)
-            after_step(learner, buffers)
-            _report(learner, losses, metrics, learner.finite)
+            restore_buffers(learner, buffers)
+            _report_losses(learner, losses, metrics, learner.finite)
             if learner.names_parameters:
                 _report_parameters(learner, (raw, gradients))
         finally:
@@ -102,7 +102,7 @@ def update(
 def _forward_and_losses(
     learner: LearnerInternals, batch: ModuleBatches, weights: PartWeights
 ) -> tuple[dict[ModuleID, Tensor], Any]:
-    losses, fwd_out = learner.shape_check.run(partial(_compute, learner), batch)
+    losses, fwd_out = learner.shape_check.check(partial(_compute, learner), batch)
     return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
 
 
@@ -113,7 +113,7 @@ def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[Modu
     return losses, fwd_out
 
 
-def _report(
+def _report_losses(
     learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
 ) -> None:
     for module_id, loss in losses.items():
@@ -199,10 +199,10 @@ def compute_losses(
 def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
     """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
     if not isinstance(gradients_dict, FlatGradients):
-        check_names(gradients_dict, learner.layouts, "postprocess_gradients")
+        check_gradient_names(gradients_dict, learner.layouts, "postprocess_gradients")
     parts = []
     for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
-        own = merge(
+        own = merge_gradients(
             learner,
             [
                 learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
@@ -217,7 +217,7 @@ def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) 
             )
             _check_names_of_module(learner, part, module_id)
             parts.append(part)
-    return merge(learner, parts)
+    return merge_gradients(learner, parts)
 
 
 def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, module_id: ModuleID) -> None:
@@ -225,7 +225,7 @@ def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, modu
     if isinstance(gradients, FlatGradients):
         return
     layouts = [each.layout for each in learner.registered_optimizers.values() if each.module_id == module_id]
-    check_names(gradients, layouts, f"postprocess_gradients_for_module of module {module_id!r}")
+    check_gradient_names(gradients, layouts, f"postprocess_gradients_for_module of module {module_id!r}")
 
 
 @hookimpl
@@ -245,7 +245,7 @@ def postprocess_gradients_for_module(
             clipped, norm = clip(own, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by)
             learner.register_metric(module_id, f"gradients_{each.name}_global_norm", norm)
             parts.append(clipped)
-    return merge(learner, parts)
+    return merge_gradients(learner, parts)
 
 
 @hookimpl
@@ -266,7 +266,7 @@ def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Non
             each.optimizer_adapter.step(learner.ops, gradient, learner.guard)
 
 
-def accumulated(
+def accumulate_gradients(
     learner: LearnerInternals,
     batch: ModuleBatches,
     differentiate: Callable[[ModuleBatches, PartWeights], Answer],
@@ -289,10 +289,10 @@ def accumulated(
     outputs: Any = None
     with learner.metrics.step() as registered:
         for n, part in enumerate(_parts(batch, number)):
-            weights = _weights_of_part(learner, n)
+            weights = _part_weights(learner, n)
             part_losses, outputs, gradients = differentiate(part, weights)
             _add(losses, part_losses, number)
-            _add(metrics, _scaled_metrics(registered, weights), number)
+            _add(metrics, _scale_part_metrics(registered, weights), number)
             layouts = layouts_in(gradients, learner.layouts)
             _add(slopes, {each: flat_of(learner.ops, gradients, each) for each in layouts}, number)
             registered.clear()
@@ -307,13 +307,13 @@ def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -
     return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
 
 
-def _weights_of_part(learner: LearnerInternals, n: int) -> PartWeights:
+def _part_weights(learner: LearnerInternals, n: int) -> PartWeights:
     if learner.part_weights is None:
         return None
     return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}
 
 
-def _scaled_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
+def _scale_part_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
     if weights is None:
         return metrics
     return {

@@ -15,17 +15,17 @@ from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import nonfinite
-from plugrad.learner.buffers import average
-from plugrad.learner.checkpointing import TIMESTEP
+from plugrad.learner.buffers import average_buffers
 from plugrad.learner.components import state_variables
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import all_reduce_metrics, barrier, shard, with_part_weights
+from plugrad.learner.default_hooks import TIMESTEP
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import (
     MinibatchSpec,
     chunks,
-    indices,
-    on_host,
+    columns_to_numpy,
+    minibatch_indices,
     pad_minibatches,
     pad_rows,
     prepare_batch,
@@ -60,7 +60,7 @@ class UpdateRun:
             config.accumulate,
         )
 
-    def run(
+    def update(
         self,
         batch: Any,
         episodes: Sequence[Any] | None,
@@ -74,7 +74,7 @@ class UpdateRun:
         try:
             columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes))
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
-            columns = self._trained(columns, rows, batch)
+            columns = self._trained_columns(columns, rows, batch)
             clock.lap("connectors")
             learner.notify("update_begun", timesteps=timesteps)
             learner.metrics.begin_update()
@@ -82,7 +82,7 @@ class UpdateRun:
             sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
             self._train(columns, sample_counts, spec, clock, snapshot)
             learner.weights_version += 1
-            self._count(rows, columns, batch, timesteps or {})
+            self._count_steps(rows, columns, batch, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
             results = self._results(rows, columns, clock)
@@ -106,7 +106,9 @@ class UpdateRun:
         learner = self._learner
         return batches.by_module(run_pipeline(learner.connectors, learner, {}, episodes))
 
-    def _trained(self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any) -> batches.Batch:
+    def _trained_columns(
+        self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any
+    ) -> batches.Batch:
         learner = self._learner
         trainable = learner.trainable_module_ids
         trained = {
@@ -117,7 +119,7 @@ class UpdateRun:
             and learner.should_module_be_updated(module_id, batch)
         }
         if not trained:
-            raise _nothing_to_train(learner, rows)
+            raise _nothing_to_train_error(learner, rows)
         return trained
 
     def _train(
@@ -130,41 +132,49 @@ class UpdateRun:
     ) -> None:
         learner = self._learner
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
-        order = indices(sample_counts, spec, streams)
+        order = minibatch_indices(sample_counts, spec, streams)
         program, reads = self._program(columns)
-        finite = self._finite_minibatches(columns, order, partial(self._run, program, spec), reads, snapshot)
+        finite = self._drop_nonfinite(
+            columns, order, partial(self._train_minibatches, program, spec), reads, snapshot
+        )
         clock.lap("convert")
-        num_steps, num_minibatches = _length(finite), _length(order)
-        means = self._run(program, spec, columns, finite) if num_steps else nonfinite.no_losses(columns)
+        num_steps, num_minibatches = _num_steps(finite), _num_steps(order)
+        means = (
+            self._train_minibatches(program, spec, columns, finite)
+            if num_steps
+            else nonfinite.nan_losses(columns)
+        )
         learner.update_mode = f"{program.mode}: {program.reason}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
-            parameters = self._parameters_not_finite(spec, columns, finite, snapshot)
+            parameters = self._find_nonfinite_parameters(spec, columns, finite, snapshot)
             raise nonfinite.step_error(num_bad, num_steps, means, parameters)
-        nonfinite.take_means(learner, means, num_bad, num_steps)
+        nonfinite.report_means(learner, means, num_bad, num_steps)
         nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
         clock.lap("update")
 
-    def _run(
+    def _train_minibatches(
         self, program: Program, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array]
     ) -> dict[str, Array]:
         """The metrics' means over these minibatches, which are trained."""
         learner = self._learner
         if learner.collective is not None:
-            columns, order = shard(learner.collective, _on_host(learner, columns), order, spec.accumulate)
+            columns, order = shard(
+                learner.collective, _batch_to_numpy(learner, columns), order, spec.accumulate
+            )
         columns, order = with_part_weights(columns, order, spec.accumulate)
         if program.static_minibatches:
             columns, order = pad_minibatches(columns, order, spec.accumulate)
         means = all_reduce_metrics(learner, self._means(program, columns, order), columns)
-        average(learner, columns)
+        average_buffers(learner, columns)
         return means
 
     def _means(
         self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]
     ) -> dict[str, Array]:
-        learner, num_steps = self._learner, _length(order)
+        learner, num_steps = self._learner, _num_steps(order)
         if program.static_shapes:
-            hosted = _on_host(learner, columns)
+            hosted = _batch_to_numpy(learner, columns)
             columns = {m: {c: pad_rows(values) for c, values in each.items()} for m, each in hosted.items()}
         converted, means = learner._convert_batch_type(columns), dict[str, Array]()
         for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
@@ -173,7 +183,7 @@ class UpdateRun:
                 means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
         return means
 
-    def _finite_minibatches(
+    def _drop_nonfinite(
         self,
         columns: batches.Batch,
         order: Mapping[ModuleID, Array],
@@ -182,16 +192,16 @@ class UpdateRun:
         snapshot: Snapshot,
     ) -> Mapping[ModuleID, Array]:
         """The minibatches that are finite in the columns that are read; an error if others are not to be skipped."""
-        bad = nonfinite.bad_rows(self._learner, columns)
+        bad = nonfinite.nonfinite_rows(self._learner, columns)
         if bad and not reads:
             run(columns, order)  # for nothing but to see what is read
             snapshot.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
         if bad and self._learner.config.nonfinite == "raise":
             raise nonfinite.batch_error(columns, bad)
-        return nonfinite.without(order, bad) if bad else order
+        return nonfinite.drop_minibatches(order, bad) if bad else order
 
-    def _parameters_not_finite(
+    def _find_nonfinite_parameters(
         self, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array], snapshot: Snapshot
     ) -> list[ParamRef]:
         """Take the same steps once more and look at the gradient of each parameter."""
@@ -200,7 +210,7 @@ class UpdateRun:
         learner.names_parameters = True
         try:
             program, _ = self._program(columns, naming=True)
-            return nonfinite.parameters_in(self._run(program, spec, columns, order))
+            return nonfinite.nonfinite_parameters(self._train_minibatches(program, spec, columns, order))
         finally:
             learner.names_parameters = False
 
@@ -215,7 +225,7 @@ class UpdateRun:
             self._programs[key] = program, reads
         return self._programs[key]
 
-    def _count(
+    def _count_steps(
         self,
         rows: Mapping[ModuleID, int],
         columns: batches.Batch,
@@ -241,7 +251,7 @@ class UpdateRun:
         self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock"
     ) -> dict[ModuleID, dict[str, Any]]:
         learner = self._learner
-        self._report(rows, columns, clock)
+        self._report_update(rows, columns, clock)
         metrics = learner.metrics.results
         losses = {
             each: float(metrics[each][TOTAL_LOSS_KEY]) for each in columns if TOTAL_LOSS_KEY in metrics[each]
@@ -252,7 +262,7 @@ class UpdateRun:
         learner._check_result(results)
         return results
 
-    def _report(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
+    def _report_update(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
         learner = self._learner
         learner.register_metric(ALL_MODULES, "weights_seq_no", learner.counters["weights_seq_no"])
         learner.register_metric(
@@ -272,7 +282,7 @@ class UpdateRun:
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
 
 
-def _nothing_to_train(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
+def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
     """Why no module of a batch is trained: no rows are left, or nobody wants those that there are."""
     if not any(rows.values()):
         module_id = next(iter(rows))
@@ -309,7 +319,7 @@ def _check_timesteps(timesteps: Any) -> None:
         )
 
 
-def _length(order: Mapping[ModuleID, Array]) -> int:
+def _num_steps(order: Mapping[ModuleID, Array]) -> int:
     """How many minibatches."""
     return len(next(iter(order.values())))
 
@@ -327,5 +337,5 @@ class _Clock:
         self._last = now
 
 
-def _on_host(learner: LearnerInternals, columns: batches.Batch) -> batches.Batch:
-    return {module_id: on_host(learner, each) for module_id, each in columns.items()}
+def _batch_to_numpy(learner: LearnerInternals, columns: batches.Batch) -> batches.Batch:
+    return {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}

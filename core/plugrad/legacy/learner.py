@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.learner import Learner, checkpointing
-from plugrad.learner.snapshot import all_or_nothing
+from plugrad.learner.snapshot import restore_on_error
 from plugrad.legacy.additional import ADDITIONAL, cross_after_update
 from plugrad.legacy.arguments import Hyperparameters
 from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
@@ -138,7 +138,7 @@ def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dic
 
 def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None:
     rest = dict(state)
-    with all_or_nothing(learner):
+    with restore_on_error(learner):
         if COMPONENT_RL_MODULE in rest:
             with beneath(learner, set_weights=lambda weights: below({COMPONENT_RL_MODULE: weights})):
                 older(learner, "set_module_state")(rest.pop(COMPONENT_RL_MODULE))
