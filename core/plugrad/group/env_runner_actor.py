@@ -1,14 +1,12 @@
 """`EnvRunnerActor`: an env runner and its policy in a process of their own."""
 
-import os
 import pickle
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.group.learner_actor import THREAD_VARIABLES
+from plugrad.group.learner_actor import prepare_process
 from plugrad.learner import build_learner
 from plugrad.learner.acting import env_module_id
 from plugrad.learner.connectors import initial_state
@@ -38,12 +36,11 @@ class EnvRunnerActor:
 
     Args:
         rank: its rank among the env runners.
-        search_path: the driver's `sys.path`, from which the user's classes are imported.
+        search_path: see `prepare_process`.
     """
 
     def __init__(self, rank: int, search_path: list[str]) -> None:
-        sys.path += [folder for folder in search_path if folder not in sys.path]
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+        prepare_process(search_path, num_threads=1)
         self._rank = rank
         self._version = -1
 

@@ -24,18 +24,28 @@ THREAD_VARIABLES = (
 )
 
 
+def prepare_process(search_path: list[str], num_threads: int) -> None:
+    """Prepare an actor's process, before it imports a framework.
+
+    Args:
+        search_path: the driver's `sys.path`, from which the user's classes are imported.
+        num_threads: how many threads one operation of a framework may use.
+    """
+    sys.path += [folder for folder in search_path if folder not in sys.path]
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+
+
 class LearnerActor:
     """The class of the actors that `WorkerGroup` starts.
 
     Args:
         rank: in the group, until `join` gives another.
-        num_threads: how many threads one operation of the framework may use.
-        search_path: the driver's `sys.path`, from which the user's classes are imported.
+        num_threads: see `prepare_process`.
+        search_path: see `prepare_process`.
     """
 
     def __init__(self, rank: int, num_threads: int, search_path: list[str]) -> None:
-        sys.path += [folder for folder in search_path if folder not in sys.path]
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+        prepare_process(search_path, num_threads)
         self._rank = rank
         self._committed = 0
         self._learner: Learner | None = None

@@ -39,26 +39,17 @@ class LocalLearner:
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Call `Learner.update`.
-
-        Args:
-            batch: to train on, or None.
-            episodes: instead of a batch, or None.
-            settings: the other arguments.
-
-        Returns:
-            A list with its results.
-        """
+        """See `RemoteLearners.update`."""
         return [self.learner.update(batch, episodes=episodes, **settings)]
 
     def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a method that changes the state; returns a list with its value."""
+        """See `RemoteLearners.call_all`."""
         return [self.call_one(method, *args, **kwargs)]
 
     call_each = call_all
 
     def call_one(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method and return its value."""
+        """See `RemoteLearners.call_one`."""
         return getattr(self.learner, method)(*args, **kwargs)
 
     def shutdown(self) -> None:

@@ -91,7 +91,7 @@ class BackgroundRequestQueue(RequestQueue):
         self._thread.start()
 
     def run(self, work: Callable[[], T], *, next_in_line: bool = False) -> T:
-        """See `RequestQueue`."""
+        """See `RequestQueue.run`."""
         answer: Future[T] = Future()
         with self._changed:
             self._check_open()
@@ -104,7 +104,7 @@ class BackgroundRequestQueue(RequestQueue):
         return answer.result()
 
     def submit(self, update: Update) -> UpdateFuture:
-        """See `RequestQueue`.
+        """Put an update into the queue; see `RequestQueue.submit`.
 
         Raises:
             LearnerGroupDeadError: the queue is closed.

@@ -14,7 +14,7 @@ from plugrad.batch.recurrent_state import flatten_states
 from plugrad.config.serialize import decode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
-from plugrad.offline.validation import check_numbers
+from plugrad.offline.validation import check_numbers, column_error
 from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
@@ -44,14 +44,16 @@ class EpisodeColumns:
         self.steps: dict[str, Any] = {name: self._entry(name, np.ndarray) for name in _STEPS}
         more = flatten_states(extra)
         if taken := sorted(more.keys() & self.steps.keys()):
-            raise self._error("extra_model_outputs", "further columns", f"another {taken[0]!r}")
+            raise column_error(self._where, "extra_model_outputs", "further columns", f"another {taken[0]!r}")
         self.steps |= more
         self._module_id = self._entry("module_id", str)
         self._lengths = self._checked_lengths()
         for name in ("terminated", "truncated"):
             check_numbers(where, name, self._entry(name, np.ndarray), len(self._lengths))
             if state[name].ndim != 1 or state[name].dtype != np.bool_:
-                raise self._error(name, "one flag per episode", f"{state[name].dtype} {state[name].shape}")
+                raise column_error(
+                    self._where, name, "one flag per episode", f"{state[name].dtype} {state[name].shape}"
+                )
         self.num_observations = int(self._lengths.sum()) + len(self._lengths)
 
     def episodes(self) -> Iterator[SingleAgentEpisode]:
@@ -75,31 +77,30 @@ class EpisodeColumns:
 
     def _entry(self, name: str, kind: type[Any]) -> Any:
         if name not in self._state:
-            raise self._error(name, f"a {kind.__name__}", "nothing")
+            raise column_error(self._where, name, f"a {kind.__name__}", "nothing")
         if not isinstance(self._state[name], kind):
-            raise self._error(name, f"a {kind.__name__}", f"a {type(self._state[name]).__name__}")
+            raise column_error(
+                self._where, name, f"a {kind.__name__}", f"a {type(self._state[name]).__name__}"
+            )
         return self._state[name]
 
     def _checked_lengths(self) -> Array:
         lengths, actions = self._entry("lengths", np.ndarray), self.steps["actions"]
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not lengths.size:
-            raise self._error("lengths", "one whole number per episode", f"{lengths.dtype} {lengths.shape}")
+            raise column_error(
+                self._where, "lengths", "one whole number per episode", f"{lengths.dtype} {lengths.shape}"
+            )
         rows = len(actions) if actions.ndim else 0
         if (lengths < 0).any() or (lengths > rows).any():  # before their sum, which could overflow
-            raise self._error(
-                "lengths", f"numbers from 0 to the {rows} actions", f"{lengths.min()} to {lengths.max()}"
+            raise column_error(
+                self._where,
+                "lengths",
+                f"numbers from 0 to the {rows} actions",
+                f"{lengths.min()} to {lengths.max()}",
             )
         lengths = lengths.astype(np.int64)
         check_numbers(self._where, "actions", actions, int(lengths.sum()))
         return lengths  # type: ignore[no-any-return]
-
-    def _error(self, name: str, expected: str, found: str) -> BatchError:
-        return BatchError(
-            f"{self._where}: {name!r}: expected {expected}, found {found}",
-            column=name,
-            expected=expected,
-            found=found,
-        )
 
 
 def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) -> gym.Space[Any]:

@@ -10,7 +10,7 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, MissingFrameworkError
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.validation import check_steps
-from plugrad.policy.observations import stored_space
+from plugrad.policy.observations import flat_space, stored_space
 from plugrad.types import Array
 
 PREFIX: Final = "minari:"
@@ -46,8 +46,7 @@ def read_minari(dataset_id: str) -> EpisodeData:
     except Exception as error:  # whatever a damaged file leads to
         raise _read_error(where, error) from error
     space = data.observation_space
-    flat = space if isinstance(space, gym.spaces.Box) else gym.spaces.flatten_space(space)
-    stored = stored_space(flat)
+    stored = stored_space(flat_space(space))
     try:
         episodes = [_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()]
     except Exception as error:

@@ -1,7 +1,7 @@
 """Check recorded columns, from whatever source."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -44,11 +44,13 @@ def check_steps(
     for name, values in columns.items():
         check_numbers(where, name, values, num_observations if name == "observations" else num_steps)
         if name in shapes and values.shape != shapes[name]:
-            _raise(where, name, f"shape {shapes[name]}", f"shape {values.shape}")
+            raise column_error(where, name, f"shape {shapes[name]}", f"shape {values.shape}")
         # Additional columns may have infinity, such as the logits of masked actions.
         bad = np.isnan(values) if name not in shapes else ~np.isfinite(values)
         if values.dtype.kind == "f" and bad.any():
-            _raise(where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}")
+            raise column_error(
+                where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}"
+            )
     _check_range(where, actions, action_space)
 
 
@@ -66,7 +68,7 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
     """
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf" or not values.ndim:
         found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-        _raise(where, name, "an array of numbers", found)
+        raise column_error(where, name, "an array of numbers", found)
     if len(values) != rows:
         raise BatchError(
             f"{where}: expected {rows} rows of {name!r} by its lengths, found {len(values)}",
@@ -78,7 +80,7 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
 
 def _shape_of(where: str, name: str, space: gym.Space[Any]) -> tuple[int, ...]:
     if not isinstance(space, ARRAY_SPACES):
-        _raise(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
+        raise column_error(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
     return tuple(space.shape or ())
 
 
@@ -87,7 +89,7 @@ def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
         return
     number = space.n if isinstance(space, Discrete) else space.nvec
     if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= number).any():
-        _raise(
+        raise column_error(
             where,
             "actions",
             f"whole numbers from 0 to below {number}, counted from 0 whatever the start of {space}",
@@ -95,7 +97,18 @@ def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
         )
 
 
-def _raise(where: str, name: str, expected: str, found: str) -> NoReturn:
-    raise BatchError(
+def column_error(where: str, name: str, expected: str, found: str) -> BatchError:
+    """The error of a column or another entry of recorded episodes.
+
+    Args:
+        where: the source.
+        name: of the entry.
+        expected: what it must be.
+        found: what it is.
+
+    Returns:
+        The error, to be raised.
+    """
+    return BatchError(
         f"{where}: {name!r}: expected {expected}, found {found}", column=name, expected=expected, found=found
     )
