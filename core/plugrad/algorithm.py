@@ -1,11 +1,10 @@
-"""The train loop: experience -> learner group -> evaluation -> checkpoint.
+"""`Algorithm`: samples experience, trains on it, evaluates and saves.
 
-What one iteration does is a `plugrad.training.Training`'s business. Knows every room below and no framework; nothing
-here is needed by who brings batches of their own.
+A `plugrad.training.Training` decides what one iteration does. Whoever has batches of their own needs no Algorithm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property, partial
 from operator import index
 from time import perf_counter
@@ -41,15 +40,23 @@ NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 
 
 class Algorithm:
-    """Gets experience and trains on it, one iteration per `train()`.
+    """Samples experience and trains on it, one iteration per `train()`.
+
+        algorithm = PPOConfig().environment("CartPole-v1").build_algo()
+        results = algorithm.train()
+        algorithm.save_to_path("checkpoints")
+        algorithm.stop()
 
     Args:
-        config: with `env` set, unless it `is_offline`; without a seed it draws one, and keeps it in `config`.
+        config: an `AlgorithmConfig` with `env` set, unless it `is_offline`. Without a seed one is drawn.
 
     Attributes:
+        config: the settings in use, with the seed.
         env_runner: samples `config.env`; None if the config `is_offline`.
+        iteration: iterations so far, those before a restore included.
+        learner_group: the LearnerGroup that trains.
         run_directory: where `plugrad train` keeps the run, for listeners that write files; None elsewhere.
-        stop_reason: what `ask_to_stop` was told; who calls `train()` in a loop should look at it.
+        stop_reason: the argument of `ask_to_stop`, or None. A loop of your own should end when it is set.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,9 +67,7 @@ class Algorithm:
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
         self._acting = self.learner_group.acting_learner
-        self.env_runner: EnvRunner | RemoteEnvRunners | None = None
-        if not config.is_offline:
-            self.env_runner = self._make_own_env_runner()
+        self.env_runner = None if config.is_offline else self._make_training_env_runner()
         self._evaluator: EnvRunner | None = None
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
@@ -72,19 +77,19 @@ class Algorithm:
     def _learner(self) -> Learner:
         return self._acting.learner
 
-    def _make_own_env_runner(self) -> EnvRunner | RemoteEnvRunners:
+    def _make_training_env_runner(self) -> EnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
-            return self._make_env_runner(self._explore, self.config.seed)
+            return self._make_env_runner(partial(self._act, explore=True), self.config.seed)
         return RemoteEnvRunners(self.config, lambda: self._acting.get_weights(self._module_id))
 
     @property
     def _module_id(self) -> ModuleID:
-        """The module that acts in the environment."""
+        """The id of the module that acts in the environment."""
         return env_module_id(self._learner.module)
 
     @cached_property
     def _env_observation_space(self) -> gym.Space[Any] | None:
-        """Of one observation as the environment gives it; None without an environment."""
+        """The space of one observation as the environment gives it; None without an environment."""
         if isinstance(self.env_runner, EnvRunner):
             return self.env_runner.env_observation_space
         if self.config.env is None:
@@ -101,24 +106,18 @@ class Algorithm:
         state = initial_state(self._learner.module[module_id])
         return EnvRunner(config=config, act=act, initial_state=state, seed=seed, module_id=module_id)
 
-    def _explore(self, observations: Array, state: Any = None, **settings: Any) -> Mapping[str, Any]:
-        return self._act(observations, state, explore=True, **settings)
-
-    def _exploit(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._act(observations, state, explore=False)
-
-    def _act(self, observations: Array, state: Any, **settings: Any) -> Mapping[str, Any]:
+    def _act(self, observations: Array, state: Any = None, **settings: Any) -> Mapping[str, Any]:
         learner = self._acting.get_synced()
         return learner.compute_actions(observations, module_id=self._module_id, state=state, **settings)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """The way from an observation of the environment to an action that its `step` takes.
+        """The policy of a module: from observations of the environment to actions that its `step` takes.
 
-        It acts with the weights, and the statistics of `normalize_observations`, of the moment when `predict` is
-        called; `plugrad.load_policy` gives those of a checkpoint.
+        `predict` uses the weights, and the statistics of `normalize_observations`, of the moment when it is called.
+        `plugrad.load_policy` gives the policy of a checkpoint.
 
         Args:
-            module_id: whose policy; the default also means the only module.
+            module_id: the module; the default also means the only module.
 
         Raises:
             UnknownModuleError: there is no such module.
@@ -132,15 +131,16 @@ class Algorithm:
 
     @property
     def env_spec_reward_threshold(self) -> float | None:
-        """The mean return at which the environment counts as solved, if it says so."""
+        """The mean return at which the environment counts as solved, as its registration says; or None."""
         return reward_threshold(self.config.env)
 
     def train(self) -> Results:
-        """One iteration: the algorithm's training step, then evaluation if it is time.
+        """Run one iteration: the algorithm's training step, and evaluation every `evaluation_interval` iterations.
 
         Returns:
-            Flat keys: `env_runners/episode_return_mean`, `num_env_steps_sampled_lifetime`,
-            `learners/<module>/<key>`, `time/<stage>` in seconds, `evaluation/*`, `training_iteration`.
+            Results by flat keys, such as `env_runners/episode_return_mean`, `num_env_steps_sampled_lifetime`,
+            `learners/<module_id>/<key>`, `evaluation/episode_return_mean`, `training_iteration`, and
+            `time/<stage>` in seconds.
         """
         start = perf_counter()
         self._seconds = {"sample": 0.0, "learn": 0.0}
@@ -151,18 +151,15 @@ class Algorithm:
             results.update(flatten(self.env_runner.get_metrics(), "env_runners"))
         results.update(flatten(learned, "learners"))
         results.update(flatten(self._seconds, "time"))
-        if self._is_time_to_evaluate():
+        interval = self.config.evaluation_interval
+        if interval and self.config.env is not None and self.iteration % interval == 0:
             results.update(flatten(self.evaluate(), "evaluation"))
         results["time/iteration"] = perf_counter() - start
         self._learner.notify("iteration_ended", algorithm=self, results=results)
         return results
 
-    def _is_time_to_evaluate(self) -> bool:
-        interval = self.config.evaluation_interval
-        return bool(interval and self.config.env is not None and self.iteration % interval == 0)
-
     def sample(self, num_steps_per_env: int | None = None) -> list[Any]:
-        """Episodes from the environments, as `EnvRunner.sample` gives them: for training steps.
+        """Sample episodes, so many steps of each environment or as the config says; see `EnvRunner.sample`.
 
         Raises:
             ConfigError: the config `is_offline`.
@@ -174,47 +171,30 @@ class Algorithm:
 
     @overload
     def update(
-        self,
-        batch: Any = None,
-        *,
-        episodes: Sequence[Any] | None = None,
-        async_update: Literal[False] = False,
-        **settings: Any,
+        self, batch: Any = None, *, async_update: Literal[False] = False, **settings: Any
     ) -> ModuleResults: ...
     @overload
     def update(
-        self,
-        batch: Any = None,
-        *,
-        episodes: Sequence[Any] | None = None,
-        async_update: Literal[True],
-        **settings: Any,
+        self, batch: Any = None, *, async_update: Literal[True], **settings: Any
     ) -> list[ModuleResults]: ...
     def update(
-        self,
-        batch: Any = None,
-        *,
-        episodes: Sequence[Any] | None = None,
-        async_update: bool = False,
-        **settings: Any,
+        self, batch: Any = None, *, async_update: bool = False, **settings: Any
     ) -> ModuleResults | list[ModuleResults]:
-        """`LearnerGroup.update` at the present timestep: for training steps.
+        """Update the learners at the present timestep; for training steps.
 
         Args:
-            batch: see `Learner.update`.
-            episodes: instead.
-            async_update: do not wait.
-            **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch`, `num_total_minibatches`.
+            batch: `{module_id: {column: array [B, ...]}}`, see `Learner.update`.
+            async_update: do not wait for this update.
+            **settings: `episodes` in place of a batch; `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch` and
+                `num_total_minibatches` in place of the config's.
 
         Returns:
-            The results of one learner; all report the same. With `async_update` a list: for each earlier call that is
-            done one dict per learner, as `LearnerGroup.update` returns it, `[]` if there is none.
+            `{module_id: {name: value}}`: the results of one learner; all report the same. With `async_update` a list
+            with the results of earlier calls that are done, one dict per learner for each call.
         """
-        timesteps = {NUM_ENV_STEPS: self._training.num_env_steps}
+        settings |= {"timesteps": {NUM_ENV_STEPS: self._training.num_env_steps}}
         with self._timed("learn"):
-            results: Sequence[ModuleResults] = self.learner_group.update(
-                batch, episodes=episodes, timesteps=timesteps, async_update=async_update, **settings
-            )
+            results = self.learner_group.update(batch, async_update=async_update, **settings)
         return list(results) if async_update else results[0]
 
     @contextmanager
@@ -224,26 +204,27 @@ class Algorithm:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + perf_counter() - start
 
     def ask_to_stop(self, reason: str) -> None:
-        """Ask whoever trains in a loop, such as `plugrad train`, to stop after this iteration.
-
-        Args:
-            reason: a sentence part, such as "stopped early: no better mean return in 50 iterations".
-        """
+        """Ask the loop that calls `train()` to stop after this iteration, as `plugrad train` does, for this reason."""
         self.stop_reason = reason
 
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
-        """Returns of whole episodes of the greedy policy.
+        """Play whole episodes with the policy, without exploration.
+
+        Training never plays these episodes: evaluation has a random stream of its own.
 
         Args:
-            num_episodes: default `config.evaluation_num_episodes`.
-            seed: the same seed and policy give the same episodes; default: the config's, so that evaluations are
-                comparable. Training never plays these episodes: evaluation has a random stream of its own.
+            num_episodes: episodes; None: `config.evaluation_num_episodes`.
+            seed: the same seed and policy give the same episodes. None: the config's seed.
+
+        Returns:
+            `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` in steps and
+            `num_episodes`.
 
         Raises:
             ConfigError: the config names no environment.
         """
         if self._evaluator is None:
-            self._evaluator = self._make_env_runner(self._exploit)
+            self._evaluator = self._make_env_runner(partial(self._act, explore=False))
         if self._normalizer is not None:
             self._evaluator.normalizer = self._normalizer.frozen_copy()
         number = num_episodes or self.config.evaluation_num_episodes
@@ -257,44 +238,53 @@ class Algorithm:
         }
 
     def record(self, num_episodes: int, *, seed: int | None = None, explore: bool = False) -> EpisodeData:
-        """Whole episodes of the policy, for `plugrad.offline.save_episodes`.
+        """Record whole episodes of the policy, for `plugrad.offline.save_episodes`.
 
-        Observations are the environment's own, also where the policy sees them normalised.
+        Observations are the environment's own, also where the policy sees them normalized. Neither training nor
+        evaluation plays these episodes.
 
         Args:
-            num_episodes: how many, >= 1.
-            seed: the same seed and policy give the same episodes; default: the config's. Neither training nor
-                evaluation plays these episodes.
-            explore: act as while training, not greedily.
+            num_episodes: episodes, >= 1.
+            seed: the same seed and policy give the same episodes. None: the config's seed.
+            explore: act with exploration, as in training.
+
+        Returns:
+            The episodes and the spaces of the environment.
 
         Raises:
             ConfigError: the config names no environment.
         """
         env_seed = self._env_seed("recording", seed)
-        act: PolicyFunction = self._exploit
-        if explore:  # drawn from a stream of its own: recording changes nothing that training draws
-            act = partial(self._explore, rng=stream(env_seed, "actions"))
+        # Actions have a stream of their own: recording changes nothing that training draws.
+        rng = stream(env_seed, "actions") if explore else None
+        act: PolicyFunction = partial(self._act, explore=explore, rng=rng)
         if self._normalizer is not None:
             act = partial(_normalized, act, self._normalizer)
-        runner = self._make_env_runner(act, normalize_observations=False)
-        try:
+        with closing(self._make_env_runner(act, normalize_observations=False)) as runner:
             episodes = sample_episodes(runner, num_episodes=num_episodes, seed=env_seed)
-        finally:
-            runner.close()
-        return EpisodeData(
-            episodes=episodes, observation_space=runner.observation_space, action_space=runner.action_space
-        )
+        spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
+        return EpisodeData(episodes=episodes, **spaces)
 
     def _env_seed(self, purpose: str, seed: int | None) -> int:
-        """A seed of environments for one purpose, from the given seed or the config's."""
+        """The seed of the environments for one purpose, made of the given seed or the config's."""
         chosen = self.config.seed if seed is None else seed
         return int(stream(chosen, "environments", purpose).integers(2**63))
 
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
-        """Write learner, env runner, training and counters as one checkpoint; returns `path`.
+        """Write learner, env runner, training and counters as one checkpoint.
 
-        A run that saves and goes on equals one that is resumed from there. Running episodes that cannot be saved
-        (see `EnvRunner.get_state`) therefore end here.
+        A run that saves and goes on computes the same as one that is restored from there. Running episodes that cannot
+        be saved (`EnvRunner.get_state`) therefore end here.
+
+        Args:
+            path: a directory of its own; each call adds a save to it.
+            keep: saves that stay, this one included.
+
+        Returns:
+            `path`.
+
+        Raises:
+            CheckpointError: the disk refused; earlier saves are as they were.
         """
         state = {
             "learner": self.learner_group.get_state()[COMPONENT_LEARNER],
@@ -311,24 +301,25 @@ class Algorithm:
 
     def _metadata(self) -> dict[str, Any]:
         metadata = checkpointing.metadata_of(self._learner, self.config, kind="algorithm")
-        if self._env_observation_space is not None:
-            with suppress(
-                ConfigError
-            ):  # a space of the user's own class: `load_policy` takes flat observations then
-                metadata[checkpointing.ENV_OBSERVATION_SPACE] = encode(
-                    self._env_observation_space, "observations"
-                )
+        space = self._env_observation_space
+        with suppress(ConfigError):  # a class of the user's own: `load_policy` takes flat observations then
+            if space is not None:
+                metadata[checkpointing.ENV_OBSERVATION_SPACE] = encode(space, "observations")
         return metadata
 
     def restore_from_path(
         self, path: checkpointing.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
     ) -> None:
-        """Go on exactly where the checkpoint was saved; or nothing changes.
+        """Restore a checkpoint of an Algorithm. If that fails, nothing changes.
 
         Args:
-            path: a checkpoint directory or one of its saves.
-            hyperparameters: whose settings of training to go on with, those of the "checkpoint" or those of this
-                algorithm's "config": see `Learner.restore_from_path`.
+            path: a checkpoint directory, of which the newest save is read, or one of its saves.
+            hyperparameters: whose settings of `.training(...)` to go on with: those of the "checkpoint", or those of
+                this algorithm's "config".
+
+        Raises:
+            CheckpointError: there is no checkpoint, or it is damaged.
+            RestoreMismatchError: it does not fit this algorithm; lists all differences.
         """
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
@@ -336,7 +327,7 @@ class Algorithm:
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
-            self._take(resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"]))
+            self._use_config(resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"]))
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
@@ -344,7 +335,7 @@ class Algorithm:
             self._acting.reset(acted)
         self.iteration = iteration
 
-    def _take(self, config: Any) -> None:
+    def _use_config(self, config: Any) -> None:
         self.config = config
         self._training = type(self._training)(self)
         if self.env_runner is not None:
@@ -352,13 +343,13 @@ class Algorithm:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Put back what a restore has changed if a later part of it fails; the learners come last."""
+        """A block that restores parts of a checkpoint: on an error all parts are as before. The learners come last."""
         config, training = self.config, self._training
         runner = None if self.env_runner is None else self.env_runner.get_state()
         try:
             yield
         except BaseException:
-            self._take(config)
+            self._use_config(config)
             self._training = training
             if self.env_runner is not None and runner is not None:
                 self.env_runner.set_state(runner)
@@ -368,12 +359,19 @@ class Algorithm:
     def from_checkpoint(
         cls, path: checkpointing.StrPath, *, backend: str | None = None, env: Any = None
     ) -> "Algorithm":
-        """An algorithm with the config and state of a checkpoint, on its backend or another.
+        """Build an algorithm with the config and the state of a checkpoint.
 
         Args:
-            path: a checkpoint directory or one of its saves.
-            backend: such as "tf2" for a checkpoint of torch.
-            env: needed for an environment that is no Gymnasium id; a checkpoint imports no code.
+            path: a checkpoint directory, of which the newest save is read, or one of its saves.
+            backend: another backend than the checkpoint's, such as "tf2" for one of torch.
+            env: the environment, where the checkpoint's is no Gymnasium id: a checkpoint imports no code.
+
+        Returns:
+            The algorithm.
+
+        Raises:
+            CheckpointError: there is no checkpoint, or it is damaged.
+            ConfigError: its settings name code, which you must give.
         """
         given = [] if env is None else ["env"]
         checkpoint = checkpointing.load(path, kind="algorithm")
@@ -385,7 +383,7 @@ class Algorithm:
         return algorithm
 
     def stop(self) -> None:
-        """Close environments and learners; calling it again does nothing."""
+        """Close environments and learners. Calling it again does nothing."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -396,7 +394,5 @@ class Algorithm:
         self.learner_group.shutdown()
 
 
-def _normalized(
-    act: PolicyFunction, normalizer: ObservationNormalizer, observations: Array, *state: Any
-) -> Mapping[str, Any]:
-    return act(normalizer.normalize(observations), *state)
+def _normalized(act: PolicyFunction, normalizer: ObservationNormalizer, obs: Array, *state: Any) -> Any:
+    return act(normalizer.normalize(obs), *state)

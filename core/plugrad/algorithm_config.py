@@ -1,7 +1,4 @@
-"""`AlgorithmConfig`: the settings of `plugrad.config`, and what can be built from them.
-
-It stands above everything that it builds; the rooms below know a config as `plugrad.config.Config`.
-"""
+"""`AlgorithmConfig`: the settings of `plugrad.config.Config`, and what is built from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,35 +16,50 @@ from plugrad.types import ModuleID
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(Config):
-    """Settings of a Learner, a LearnerGroup or an Algorithm; frozen, equal by value.
+    """Settings of a Learner, a LearnerGroup or an Algorithm, and the methods that build these.
 
-    Each fluent call returns a new config: `config = PPOConfig().environment("CartPole-v1").training(lr=0.1)`.
-    An algorithm subclasses it with `@dataclass(frozen=True, kw_only=True)`; its new fields are arguments of
-    `.training(...)`. `AlgorithmConfig.fields()` lists every setting with its help, default and rules.
+    A config is frozen and equal by value. Each fluent method (`environment`, `framework`, `training`, `learners`,
+    `rl_module`, `multi_agent`, `env_runners`, `evaluation`, `debugging`, `plugins`) returns a new config:
+
+        config = PPOConfig().environment("CartPole-v1").training(lr=3e-4).debugging(seed=0)
+        algorithm = config.build_algo()
+
+    The help of each method lists its settings. Every setting is an attribute too, such as `config.lr`. `to_dict`,
+    `to_json` and `to_toml` write a config; `from_dict`, `from_json` and `from_toml` read it.
+
+    An algorithm subclasses this with `@dataclass(frozen=True, kw_only=True)`. Its new fields are declared with
+    `plugrad.config.field` and are settings of `.training(...)`.
     """
 
     @property
     def is_offline(self) -> bool:
-        """Whether it learns from recorded data alone: nothing is sampled, and `env` is only for evaluation."""
+        """Whether the algorithm learns from recorded data alone. Nothing is sampled then; `env` is for evaluation."""
         return False
 
     def get_default_learner_class(self) -> type[Learner]:
-        """The Learner that is built when `learner_class` is None; algorithms override it."""
+        """The Learner class where `learner_class` is None; algorithms override this method."""
         return Learner
 
     def get_learner_class(self) -> type[Learner]:
-        """`learner_class`, imported, or the algorithm's default."""
+        """The Learner class: `learner_class`, imported, or the algorithm's default."""
         chosen: type[Learner] | None = self.resolve("learner_class")
         return self.get_default_learner_class() if chosen is None else chosen
 
     def build_learner(
         self, env: Any = None, spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None
     ) -> Learner:
-        """A built Learner.
+        """Build a Learner in this process, for batches or episodes of your own.
 
         Args:
-            env: an environment, or what `.environment()` takes, to read the spaces from.
-            spaces: `{module_id: (observation space, action space)}` instead.
+            env: an environment, or what `.environment(env)` takes, to read the spaces from. None: the config's.
+            spaces: `{module_id: (observation space, action space)}` in place of an environment.
+
+        Returns:
+            A Learner whose `build()` was called.
+
+        Raises:
+            ConfigError: two settings do not fit, or the spaces are unknown.
+            BackendNotFoundError: the backend, or its framework, is not installed.
         """
         self.validate()
         return build_learner(self, env=env, spaces=spaces)
@@ -58,21 +70,30 @@ class AlgorithmConfig(Config):
         spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None,
         rl_module_spec: Any = None,
     ) -> LearnerGroup:
-        """A LearnerGroup.
+        """Build a LearnerGroup of `num_learners` learners, for batches or episodes of your own.
 
         Args:
-            env: an environment, or what `.environment()` takes, to read the spaces from.
-            spaces: `{module_id: (observation space, action space)}` instead.
-            rl_module_spec: in place of the config's.
+            env: an environment, or what `.environment(env)` takes, to read the spaces from. None: the config's.
+            spaces: `{module_id: (observation space, action space)}` in place of an environment.
+            rl_module_spec: an RLModuleSpec or MultiRLModuleSpec in place of the config's.
 
         Returns:
-            The group; its learners are built.
+            A built group; call its `shutdown()`, or use it in a `with` statement.
+
+        Raises:
+            ConfigError: two settings do not fit, or the spaces are unknown.
+            BackendNotFoundError: the backend, or its framework, is not installed.
         """
         self.validate()
         return LearnerGroup(config=with_spaces(self, env, spaces), module_spec=rl_module_spec)
 
     def build_algo(self) -> Algorithm:
-        """An Algorithm: samples `env`, trains, evaluates, saves."""
+        """Build an Algorithm, which samples `env`, trains, evaluates and saves.
+
+        Raises:
+            ConfigError: two settings do not fit, or there is no environment.
+            BackendNotFoundError: the backend, or its framework, is not installed.
+        """
         self.validate()
         return Algorithm(self)
 

@@ -1,8 +1,11 @@
 """Frozen configs: fluent changes, checks at the call, errors that name what was typed."""
 
+import ast
 import copy
+import inspect
 import math
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -23,6 +26,17 @@ class DemoConfig(AlgorithmConfig):
     clip_param: float = field(0.3, minimum=0, schedulable=True, help="how far the policy may move")
     vf_clip_param: float = field(math.inf, above=0)
     kl_coeff: float = field(0.2, variable=True)
+
+
+@pytest.mark.parametrize("section", [each for each in SECTIONS if each != "plugins"])
+def test_help_of_a_fluent_method_has_each_of_its_settings_with_its_default(section):
+    text = inspect.getdoc(getattr(AlgorithmConfig, section))
+    found = dict(re.findall(r"^    (\w+) \(.*?\): (.*?)(?=^    \S|^$)", text, flags=re.M | re.S))
+    names = [name for name, info in AlgorithmConfig.fields().items() if info.section == section]
+    assert list(found) == names
+    defaults = {name: re.findall(r"Default: `(.*)`\.$", found[name].rstrip()) for name in names}
+    settings = {name: ast.literal_eval(*written) for name, written in defaults.items()}
+    assert getattr(AlgorithmConfig(), section)(**settings) == AlgorithmConfig()
 
 
 def rule(agent_id):

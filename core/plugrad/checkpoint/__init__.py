@@ -1,16 +1,13 @@
-"""Checkpoints: nested states of numpy arrays and plain values on disk, all or nothing, without pickle.
+"""Checkpoints: nested states of numpy arrays and plain values on disk, written all or nothing, without pickle.
 
     save_checkpoint("run/checkpoints", state, metadata={"backend": "torch"})
-    checkpoint = load_checkpoint("run/checkpoints")     # the newest; or "run/checkpoints/save-7"
+    checkpoint = load_checkpoint("run/checkpoints")     # the newest save; or "run/checkpoints/save-7"
     checkpoint.state, checkpoint.metadata
 
-This package knows files and bytes. It does not know what a state means: which names belong to a module or an
-optimizer, and whether they fit a learner, is the learner's business.
-
-The rooms, lower ones first: `strict_json` (the subset of JSON that is read and written), `tree` (a state as
-JSON and a list of arrays), `shards` (arrays as safetensors bytes), `manifest` (`metadata.json`), `layout`
-(names on disk), `disk` (durable writing), `folder` (reading that follows no link), `lock` (one writer per
-path), `writer` and `reader`; `runs` says where those of a run directory lie.
+The files, lower ones first: `strict_json` (the subset of JSON that is used), `tree` (a state as JSON and a list of
+arrays), `shards` (arrays as safetensors files), `manifest` (`metadata.json`), `layout` (names on disk), `disk` (durable
+writing), `folder` (reading that follows no link), `lock` (one writer per path), `writer` and `reader`; `runs` has the
+paths in a run directory.
 """
 
 from plugrad.checkpoint.layout import list_saves

@@ -1,7 +1,4 @@
-"""Writing that has reached the disk when it returns, and operating-system errors in plugrad's words.
-
-This room knows paths and bytes; not what is saved, nor in which order.
-"""
+"""Durable writing: what these functions wrote is on the disk when they return. Errors of the system are named."""
 
 import os
 import shutil
@@ -16,16 +13,19 @@ from plugrad.errors import CheckpointError, PlugradError
 
 @contextmanager
 def disk_errors(action: str, path: StrPath) -> Iterator[None]:
-    """Turn any `OSError` of the block into a `CheckpointError` that names the path and the cause.
+    """A block whose `OSError`s become a `CheckpointError` that names the path and the cause.
 
     Args:
-        action: what fails, as in `cannot <action> <path>`.
-        path: what the caller asked for.
+        action: a verb for the error, as in `cannot <action> <path>`.
+        path: the path for the error.
+
+    Raises:
+        CheckpointError: the block raised an `OSError`.
     """
     try:
         yield
     except PlugradError:
-        raise  # CheckpointError is an OSError too, and already says it all.
+        raise  # a CheckpointError is an OSError too, and complete
     except OSError as error:
         where = f" ({error.filename})" if error.filename not in (None, os.fspath(path)) else ""
         message = f"cannot {action} {os.fspath(path)}: {error.strerror or error}{where}"
@@ -33,7 +33,12 @@ def disk_errors(action: str, path: StrPath) -> Iterator[None]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Create a file and wait until the disk has its bytes; its name is durable after `sync_directory`."""
+    """Create a file and wait until its bytes are on the disk. Its name is durable after `sync_directory`.
+
+    Args:
+        path: the file, which must not exist.
+        data: its content.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         rest = memoryview(data)
@@ -45,7 +50,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the disk has the names in a directory."""
+    """Wait until the names in a directory are on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -54,38 +59,29 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents durably; nothing happens where the name is taken already."""
+    """Create a directory and its missing parents durably; if the path exists, nothing happens."""
     if os.path.lexists(path):
         return
     make_directory(path.parent)
     try:
         os.mkdir(path)
     except FileExistsError:
-        return  # Another process was faster: for a parent of two checkpoints that is no conflict.
+        return  # another process was faster, such as one with a checkpoint in the same parent
     sync_directory(path.parent)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, a link or a whole directory; a link is removed, not followed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
+def remove_or_warn(path: Path, *, trash: Path | None = None) -> None:
+    """Remove a file, a link (not what it leads to) or a directory; warn if it cannot be removed.
 
-
-def remove_or_warn(path: Path) -> None:
-    """Remove what is no longer needed; what cannot be removed is worth a warning, not an error."""
+    Args:
+        path: what is no longer needed.
+        trash: a name to which it is renamed first, so that no reader finds it half removed.
+    """
     try:
-        remove(path)
+        path = path if trash is None else path.rename(trash)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
     except OSError as error:
         warnings.warn(f"cannot remove {path}: {error.strerror or error}", RuntimeWarning, stacklevel=2)
-
-
-def retire(path: Path, trash: Path) -> None:
-    """Remove a directory under another name: nobody shall find it half removed under its own."""
-    try:
-        os.rename(path, trash)
-    except OSError as error:
-        warnings.warn(f"cannot remove {path}: {error.strerror or error}", RuntimeWarning, stacklevel=2)
-    else:
-        remove_or_warn(trash)

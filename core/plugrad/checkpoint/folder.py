@@ -1,8 +1,7 @@
-"""Reading a directory that a stranger may have filled: no link is followed, nothing but regular files is
-opened.
+"""Reading a directory that may come from a stranger: no link is followed, and only regular files are opened.
 
-Everything below a `Folder` is opened relative to its descriptor, so that a directory that is renamed or
-replaced in the meantime is not mixed with another. This room does not know what the files mean.
+Everything in a `Folder` is opened relative to its descriptor. So a directory that is renamed or replaced meanwhile is
+never mixed with another one.
 """
 
 import os
@@ -41,8 +40,8 @@ class Folder:
         """Open a directory in it.
 
         Raises:
-            CheckpointCorruptError: it is gone.
-            CheckpointUnsafeError: it is a link or no directory.
+            CheckpointCorruptError: it is missing.
+            CheckpointUnsafeError: it is a link, or no directory.
         """
         found = self._look_at(name)
         if not stat.S_ISDIR(found.st_mode):
@@ -58,18 +57,25 @@ class Folder:
 
         Raises:
             CheckpointCorruptError: it is missing.
-            CheckpointUnsafeError: it is no regular file, or has a second name elsewhere.
+            CheckpointUnsafeError: it is no regular file, or has hard links.
         """
         found = self._look_at(name)
         self._check_file(name, found)
         return found.st_size
 
     def read(self, name: str, size: int) -> bytearray:
-        """The bytes of a file, of which the caller has found the length acceptable: that much memory is taken.
+        """Read a file.
+
+        Args:
+            name: its name in this directory.
+            size: its length in bytes, which the caller has found acceptable: so much memory is taken.
+
+        Returns:
+            The content.
 
         Raises:
-            CheckpointCorruptError: it is missing, or not of this length.
-            CheckpointUnsafeError: it is no regular file, has a second name elsewhere, or does not fit into memory.
+            CheckpointCorruptError: the file is missing, or not of this length.
+            CheckpointUnsafeError: it is no regular file, has hard links, or does not fit into memory.
         """
         self.size(name)
         fd = self._descriptor(name, _FILE)
@@ -122,8 +128,7 @@ class Folder:
 def open_folder(path: StrPath) -> Iterator[Folder]:
     """Open the directory that a caller named.
 
-    Links in the caller's own path are the caller's; but the last name of `PATH/save-7` is one of ours and is
-    not followed.
+    Links in the caller's own path are followed; only a last name such as `save-7` must not be a link.
 
     Raises:
         OSError: there is no such directory.

@@ -1,7 +1,7 @@
-"""The names inside a checkpoint directory, and nothing else.
+"""The names in a checkpoint directory.
 
-    PATH.lock                      beside the directory: who writes to it
-    PATH/save-<n>/                 one save each; n counts the saves
+    PATH.lock                      beside the directory: the process that writes to it
+    PATH/save-<n>/                 a save; n counts the saves
         metadata.json              the manifest: what was saved, sizes and hashes of the other files
         data.json                  the state, with numbers in place of arrays
         m0001.safetensors, ...     the arrays
@@ -25,12 +25,12 @@ MANIFEST: Final = "metadata.json"
 DATA: Final = "data.json"
 
 _SAVE = re.compile(r"save-([1-9][0-9]{0,17})")
-_LEFTOVER = re.compile(r"\.(tmp|trash)-[0-9]+-[0-9]+")
+_TEMPORARY = re.compile(r"\.(tmp|trash)-[0-9]+-[0-9]+")
 _SHARD = re.compile(r"m[0-9]{4,6}\.safetensors")
 
 
 def save_name(number: int) -> str:
-    """The directory of a save."""
+    """The name of a save's directory."""
     return f"save-{number}"
 
 
@@ -46,32 +46,32 @@ def save_numbers(names: Iterable[str]) -> list[int]:
 
 
 def staging_name(number: int) -> str:
-    """Where this process writes a save before it has its name."""
+    """The name under which this process writes a save."""
     return f".tmp-{os.getpid()}-{number}"
 
 
 def trash_name(number: int) -> str:
-    """Where this process puts a save that it removes."""
+    """The name to which this process renames a save before it removes it."""
     return f".trash-{os.getpid()}-{number}"
 
 
-def is_leftover(name: str) -> bool:
-    """Whether a writer that is gone left this behind, given that no writer is at work."""
-    return _LEFTOVER.fullmatch(name) is not None
+def is_temporary_name(name: str) -> bool:
+    """Whether a name is one of `staging_name` or `trash_name`. Without a writer at work it may be removed."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def shard_name(number: int) -> str:
-    """The file of a shard, counted from 1."""
+    """The name of a shard's file; the first is number 1."""
     return f"m{number:04d}.safetensors"
 
 
 def is_content_name(name: str) -> bool:
-    """Whether a manifest may list this name: a file of ours, never a path."""
+    """Whether a manifest may list this name: that of `data.json` or a shard, never a path."""
     return name == DATA or _SHARD.fullmatch(name) is not None
 
 
 def list_saves(path: StrPath) -> list[Path]:
-    """The saves of a checkpoint directory, oldest first, by name only: none of them has been opened.
+    """The paths of the saves in a checkpoint directory, oldest first. None of them is opened.
 
     Raises:
         CheckpointError: `path` is not a directory that can be read.

@@ -1,7 +1,7 @@
-"""One writer per checkpoint directory: an flock on the file `<path>.lock` beside it.
+"""One writer per checkpoint directory: an `flock` on the file `<path>.lock` beside it.
 
-The kernel releases the lock when its holder dies, however it dies, so a lock is never stale. The file stays:
-to remove it would let two writers hold two files of one name. Readers take no lock.
+The kernel releases the lock when its holder ends, however it ends, so no lock is ever stale. The file stays, because
+two writers could lock two files of the same name otherwise. Readers take no lock.
 """
 
 import datetime
@@ -37,20 +37,20 @@ WRITTEN: Final = "{path} is being written by {holder}; give each run a directory
 
 @contextmanager
 def writer_lock(path: StrPath, refusal: str = WRITTEN) -> Iterator[threading.Lock]:
-    """Keep every other process from saving to `path`.
+    """A block in which no other process saves to `path`.
 
-    A process may enter again, from any thread: `save_checkpoint` does so by itself for each save, a program
-    that keeps a directory for itself does so once around its whole run.
+    Blocks of one process may be nested, in any thread. `save_checkpoint` uses one for each save; a program that keeps a
+    directory for itself may use one around its whole run.
 
     Args:
-        path: of what is locked; the lock's file is `<path>.lock`.
-        refusal: the error's sentence, with `{path}` and `{holder}` to be filled in.
+        path: the checkpoint directory; the lock's file is `<path>.lock`.
+        refusal: the sentence of the error, with `{path}` and `{holder}`.
 
     Yields:
-        The mutex by which the threads of this process take turns.
+        A mutex for the threads of this process.
 
     Raises:
-        CheckpointLockedError: another process is inside; says which, on what host, since when.
+        CheckpointLockedError: another process is in such a block; names its pid, its host and when it began.
         CheckpointError: the lock's file cannot be made.
     """
     name = os.path.realpath(path) + ".lock"
@@ -73,7 +73,7 @@ def _enter(name: str, refusal: str) -> _Holding:
 def _leave(name: str, holding: _Holding) -> None:
     with _guard:
         if _holdings.get(name) is not holding:
-            return  # A forked child leaves the block that its parent entered: the lock is the parent's.
+            return  # a forked child leaves a block that its parent entered: the lock is the parent's
         holding.users -= 1
         if not holding.users:
             del _holdings[name]
@@ -85,12 +85,12 @@ def _acquire(name: str, refusal: str) -> int:
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sign(fd)
+        _write_holder(fd)
     except BlockingIOError:
-        holder = _holder(fd)
+        holder = _read_holder(fd)
         os.close(fd)
         path = name.removesuffix(".lock")
-        message = refusal.format(path=path, holder=_in_words(holder))
+        message = refusal.format(path=path, holder=_describe(holder))
         raise CheckpointLockedError(message, path=path, **holder) from None
     except BaseException:
         os.close(fd)
@@ -102,33 +102,33 @@ def _release(fd: int) -> None:
     try:
         os.ftruncate(fd, 0)
     except OSError:
-        pass  # The name of a holder that is gone does no harm.
+        pass  # a name that stays does no harm
     finally:
-        # Not only close: a child that was forked meanwhile may still share the descriptor.
+        # Closing is not enough: a child that was forked meanwhile may share the descriptor.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 
-def _sign(fd: int) -> None:
+def _write_holder(fd: int) -> None:
     start = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     os.ftruncate(fd, 0)
     os.pwrite(fd, strict_json.dumps({"pid": os.getpid(), "host": platform.node(), "start": start}), 0)
 
 
-def _holder(fd: int) -> dict[str, Any]:
+def _read_holder(fd: int) -> dict[str, Any]:
     try:
-        said = strict_json.loads(os.pread(fd, 4096, 0))
-        return {key: said[key] for key in ("pid", "host", "start")}
+        found = strict_json.loads(os.pread(fd, 4096, 0))
+        return {key: found[key] for key in ("pid", "host", "start")}
     except (ValueError, KeyError, TypeError):
-        return {}  # It has the lock and has not signed yet.
+        return {}  # it has the lock and has not written its name yet
 
 
-def _in_words(holder: dict[str, Any]) -> str:
+def _describe(holder: dict[str, Any]) -> str:
     return "process {pid} on {host} since {start}".format(**holder) if holder else "another process"
 
 
-def _forget() -> None:
-    # In a forked child: the locks are the parent's, and so must be the only descriptors that hold them.
+def _drop_locks_in_child() -> None:
+    # The locks are the parent's, whose descriptors alone must hold them.
     global _guard
     _guard = threading.Lock()
     for holding in _holdings.values():
@@ -136,4 +136,4 @@ def _forget() -> None:
     _holdings.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_locks_in_child)

@@ -1,8 +1,7 @@
-"""`metadata.json`: what a save is, the size and sha256 of each of its other files, and at its end its own
-hash.
+"""`metadata.json`: the metadata of a save, the size and sha256 of its other files, and its own hash.
 
-The last line is `"sha256":"..."}` over all bytes before it. This tail, and the three keys before `metadata`,
-stay the same in every format to come, so that any plugrad can tell a newer checkpoint from a damaged one.
+The last line is `"sha256":"..."}` over all bytes before it. This line and the three keys before `metadata` are the same
+in all formats to come, so that any plugrad can tell a newer checkpoint from a damaged one.
 """
 
 import hashlib
@@ -19,14 +18,14 @@ from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVer
 FORMAT: Final = "plugrad checkpoint"
 FORMAT_VERSION: Final = 1
 MAX_BYTES: Final = 2 * 2**20
-"""Of the whole file. With `data.json`'s limit: what parsing may cost in memory, some twenty times as much."""
+"""The limit of the file. Parsing takes some twenty times as much memory."""
 
 _KEYS: Final = {"format", "format_version", "plugrad_version", "metadata", "files"}
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file as the manifest lists it: `size` in bytes, `sha256` in lower-case hexadecimal."""
+    """A file in the manifest: `size` in bytes, `sha256` in lower-case hexadecimal."""
 
     size: int
     sha256: str
@@ -39,12 +38,12 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `metadata.json` says.
+    """The content of `metadata.json`.
 
-    Args:
-        metadata: the caller's, as JSON-like data.
+    Attributes:
+        metadata: what the caller of `save_checkpoint` gave.
         files: every other file of the save by name.
-        plugrad_version: of the writer.
+        plugrad_version: the version that wrote it.
     """
 
     metadata: dict[str, Any]
@@ -53,14 +52,22 @@ class Manifest:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], files: dict[str, FileEntry]) -> "Manifest":
-        """The manifest of a save by this plugrad."""
+        """The manifest of a new save.
+
+        Args:
+            metadata: see the class.
+            files: see the class.
+
+        Returns:
+            The manifest, with the version of this plugrad.
+        """
         return cls(dict(metadata), files, _own_version())
 
     def to_bytes(self) -> bytes:
-        """The file.
+        """The bytes of the file.
 
         Raises:
-            CheckpointError: the metadata is not plain data, or more than `MAX_BYTES`.
+            CheckpointError: the metadata is no plain data, or takes more than `MAX_BYTES`.
         """
         fields = {
             "format": FORMAT,
@@ -78,12 +85,12 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray) -> "Manifest":
-        """Read the file.
+        """Read the bytes of the file.
 
         Raises:
-            ValueError: it is damaged or not a manifest.
-            CheckpointVersionError: it is sound, and of a newer format.
-            CheckpointUnsafeError: it lists something that is not a file name of ours.
+            ValueError: the file is damaged or no manifest.
+            CheckpointVersionError: it is of a newer format.
+            CheckpointUnsafeError: it lists a file with a name that no checkpoint has.
         """
         body = data[: -len(_tail(b""))]
         if not body or data != body + _tail(body):

@@ -1,7 +1,6 @@
-"""Loading: every byte is checked against the manifest before it is parsed, and nothing in a file is ever run.
+"""`load_checkpoint`: reads a checkpoint. Every byte is checked before it is parsed, and no file contains code.
 
-A save that is damaged is an error, never skipped in silence; which older saves there are is for the caller to
-look up with `list_saves`.
+A damaged save is an error and never skipped. `list_saves` finds the older ones.
 """
 
 import sys
@@ -30,11 +29,11 @@ from plugrad.types import Array
 class Checkpoint:
     """A save that was read.
 
-    Args:
+    Attributes:
         path: its own directory, `.../save-<n>`.
-        metadata: what the writer said about it.
-        state: what was saved; the arrays are writable and belong to the caller alone.
-        plugrad_version: of the writer.
+        metadata: the metadata that were given to `save_checkpoint`.
+        state: the state that was given to `save_checkpoint`; its arrays are writable copies.
+        plugrad_version: the version that wrote it.
     """
 
     path: Path
@@ -44,15 +43,21 @@ class Checkpoint:
 
 
 def load_checkpoint(path: StrPath) -> Checkpoint:
-    """Read a save.
+    """Read a save. Nothing in a checkpoint is ever run, so a stranger's can be read too.
+
+        checkpoint = load_checkpoint("checkpoints")
+        checkpoint.state["step"], checkpoint.metadata["kind"]
 
     Args:
-        path: a checkpoint directory, of which the newest save is read, or one of its saves, `path/save-<n>`.
+        path: a checkpoint directory, of which the newest save is read, or one save, `path/save-<n>`.
+
+    Returns:
+        The save with its state and metadata.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be opened.
-        CheckpointCorruptError: a file is missing or damaged; names it.
-        CheckpointUnsafeError: there is a link, a device or an oversized file where a file of ours should be.
+        CheckpointCorruptError: a file is missing or damaged; names it, and the save before it if there is one.
+        CheckpointUnsafeError: a file is a link or a device, has hard links, or is larger than is read.
         CheckpointVersionError: a newer plugrad wrote it; says which.
     """
     with disk_errors("load a checkpoint from", path), open_folder(path) as folder:
@@ -71,7 +76,7 @@ def _load_newest(owned: Folder, numbers: list[int]) -> Checkpoint | None:
             return _load(save)
     except CheckpointCorruptError as error:
         if save_numbers(owned.names())[-1:] != numbers[-1:]:
-            return None  # A writer with keep=1 replaced the save under our hands: there is a newer one.
+            return None  # a writer with keep=1 replaced the save meanwhile: there is a newer one
         if len(numbers) == 1:
             raise
         before = owned.path / save_name(numbers[-2])
@@ -80,7 +85,7 @@ def _load_newest(owned: Folder, numbers: list[int]) -> Checkpoint | None:
 
 def _load(save: Folder) -> Checkpoint:
     for name in save.names():
-        save.size(name)  # Refuses what is no regular file, whether the manifest lists it or not.
+        save.size(name)  # refuses what is no regular file, whether the manifest lists it or not
     manifest = _read_manifest(save)
     arrays: dict[int, Array] = {}
     for name in sorted(manifest.files.keys() - {DATA}):

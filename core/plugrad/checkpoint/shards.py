@@ -1,7 +1,6 @@
-"""Arrays as the bytes of safetensors files, each named by its number, and back.
+"""Shards: arrays as safetensors files, in which an array's name is its number.
 
-A shard is one file of a save. Shards bound the memory that a save and a load need beside the arrays. This
-room knows nothing of names, states and disks.
+A state is written in several files, so that saving and loading need little memory beside the arrays.
 """
 
 import math
@@ -32,7 +31,7 @@ _DTYPES: Final = {
 
 
 def pack(arrays: Sequence[Array]) -> Iterator[bytes]:
-    """The shards that hold the arrays, one after the other; none where there are no arrays.
+    """The shards of some arrays, one after the other; none for no arrays.
 
     Raises:
         CheckpointError: more arrays or longer shapes than `unpack` would read.
@@ -52,8 +51,7 @@ def pack(arrays: Sequence[Array]) -> Iterator[bytes]:
 
 
 def _as_stored(array: Array) -> Array:
-    # safetensors writes the buffer as it lies: a transposed array would come back scrambled, without an
-    # error.
+    # safetensors writes the buffer as it is: a transposed array would come back scrambled, without an error.
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
@@ -71,9 +69,9 @@ def _header_length(data: bytes | bytearray) -> int:
 
 
 def unpack(data: bytearray) -> dict[int, Array]:
-    """The arrays of one shard by number: writable, C-ordered, parts of `data` of which no two overlap.
+    """The arrays of one shard by number: writable, C-ordered views of `data` that do not overlap.
 
-    They take no memory beside `data`, which the library's own reader would copy: a load needs what its files are long.
+    The views need no memory of their own; safetensors' reader would copy the arrays.
 
     Raises:
         CheckpointUnsafeError: the header is longer than any that `pack` writes.
@@ -94,7 +92,7 @@ def unpack(data: bytearray) -> dict[int, Array]:
 
 
 def _entries(header: bytearray) -> list[tuple[str, dict[str, Any]]]:
-    """What the header says of each array, in the order of their bytes."""
+    """The header's entry of each array, in the order of their bytes."""
     entries = strict_json.loads(header)
     if not isinstance(entries, dict):
         raise ValueError("no safetensors file: the header is no object")
@@ -118,7 +116,7 @@ def _check_entry(name: str, entry: Any) -> None:
 
 
 def _array(name: str, entry: dict[str, Any], data: bytearray, start: int, end: int) -> tuple[Array, int]:
-    """The array, and where its bytes end; they begin at `end`, where the last one's ended: no gaps, no overlaps."""
+    """An array and the end of its bytes. They begin at `end`, that of the array before: no gaps, no overlaps."""
     dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
     stop = end + math.prod(shape) * dtype.itemsize
     if [start + offset for offset in entry["data_offsets"]] != [end, stop] or stop > len(data):

@@ -1,9 +1,7 @@
-"""The subset of JSON that checkpoints are made of: ASCII, finite numbers, unique keys, at most 32 levels
-deep.
+"""The subset of JSON in checkpoints: ASCII, finite numbers, unique keys, at most 32 levels deep.
 
-What is read may come from a stranger, so the depth is measured before a parser recurses and every departure
-from the subset is a `ValueError` with a reason. Which file was being read is known only to the caller, who
-adds it.
+Files may come from a stranger, so the depth is measured before a parser recurses, and everything else is a `ValueError`
+with a reason. The caller adds the name of the file.
 """
 
 import json
@@ -22,7 +20,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 def dumps(value: Any) -> bytes:
-    """Write one value, one line, in ASCII.
+    """A value as one line of ASCII.
 
     Raises:
         ValueError: a float is not finite; `tree.encode` has a notation for those.
@@ -35,10 +33,13 @@ def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] = 
 
     Args:
         data: the whole file.
-        on_object: called with each object, innermost first; what it returns takes the object's place.
+        on_object: called with each object, innermost first; its answer replaces the object.
+
+    Returns:
+        The value.
 
     Raises:
-        ValueError: the bytes are not of the subset, or `on_object` said so.
+        ValueError: the bytes are not in the subset, or `on_object` raised it.
     """
     text = data.decode("ascii")
     _check_depth(data)
@@ -53,7 +54,7 @@ def loads(data: bytes | bytearray, on_object: Callable[[dict[str, Any]], Any] = 
 def _check_depth(data: bytes | bytearray) -> None:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
-    # In numpy, for eight megabytes of brackets take seconds one by one.
+    # In numpy: one by one, eight megabytes of brackets take seconds.
     text = np.frombuffer(_STRING.sub(b"", data), np.uint8)
     opened = ((text == ord("[")) | (text == ord("{"))).view(np.int8)
     closed = ((text == ord("]")) | (text == ord("}"))).view(np.int8)

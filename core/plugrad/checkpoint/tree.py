@@ -1,13 +1,13 @@
 """A nested state as a JSON value and a flat list of arrays, and back.
 
-Plain values are written as themselves. What JSON has no exact notation for becomes an object with one key
-that begins with `$`:
+Plain values are written as they are. A value that JSON cannot write exactly becomes an object with one key that begins
+with `$`:
 
     an array or numpy scalar            {"$array": 17}          its number in the list of arrays
     a float that is inf, -inf or nan    {"$float": "-inf"}
     an int beyond 64 bits               {"$int": "-0x1f..."}    hexadecimal; numpy's PCG64 counts in 128 bits
 
-A key of the state that itself begins with `$` is written with one `$` more. This room knows nothing of files.
+A key of the state that itself begins with `$` is written with one `$` more.
 """
 
 import math
@@ -20,7 +20,7 @@ from plugrad.errors import CheckpointError
 from plugrad.types import Array
 
 MAX_NESTING: Final = 30
-"""Levels of a state. The marker of a leaf and the manifest around it make `strict_json.MAX_DEPTH` of them."""
+"""Levels of a state. A marker below it and the manifest around it make `strict_json.MAX_DEPTH` of them."""
 
 _DTYPES: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -30,23 +30,24 @@ _FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def encode(tree: Mapping[str, Any], arrays: list[Array] | None, name: str) -> Any:
-    """The JSON value of a tree.
+    """The JSON value of a state.
 
     Args:
-        tree: nested dicts with string keys and lists, of arrays, None, bool, int, float and str.
-        arrays: where arrays are appended, as they are: no copy, any strides. None where no arrays are
-            allowed.
-        name: what errors call the tree, such as `state`.
+        tree: nested dicts with string keys, and lists, of arrays, None, bool, int, float and str.
+        arrays: a list to which the arrays are appended, uncopied. None: no arrays are allowed.
+        name: the name of the tree in errors, such as `state`.
+
+    Returns:
+        JSON data, in which `{"$array": n}` stands for the n-th of `arrays`.
 
     Raises:
-        CheckpointError: a key or a value that would not come back as it is, named by its place in the tree.
+        CheckpointError: a key or a value would not come back as it is; names its place in the tree.
     """
     return _encode(dict(tree), arrays, name, 1)
 
 
 def _encode(value: Any, arrays: list[Array] | None, place: str, level: int) -> Any:
-    # Exact types: a subclass (a tuple with names, a string enum) would come back as another type than it
-    # went.
+    # Exact types: a subclass, such as a named tuple or a string enum, would come back as another type.
     kind = type(value)
     if value is None or kind in (bool, str):
         return value
@@ -96,12 +97,13 @@ def _refusal(place: str, what: str) -> CheckpointError:
 
 
 class Decoder:
-    """Turns the objects of an encoded tree back into what they stand for: the `on_object` of
-    `strict_json.loads`.
+    """Decodes the objects of an encoded state: the `on_object` of `strict_json.loads`.
 
     Args:
-        arrays: the arrays by number. Each is handed out once, so that no two leaves share memory; `unused`
-            has the rest.
+        arrays: the arrays by number. Each is used once, so that no two leaves share memory.
+
+    Attributes:
+        unused: the arrays that no object has named so far.
     """
 
     def __init__(self, arrays: Mapping[int, Array] | None = None) -> None:

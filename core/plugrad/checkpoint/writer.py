@@ -1,8 +1,7 @@
-"""Saving: a checkpoint is all or nothing, and saved means saved.
+"""`save_checkpoint`: writes a checkpoint all or nothing.
 
-Everything is written under a temporary name and flushed; the rename is the commit; older saves go after it. A
-process that dies anywhere leaves the last good save, and what it left half-written is removed by the next
-save.
+A save is written under a temporary name, flushed to the disk, and renamed; older saves are removed after that. A
+process that dies at any point leaves the last good save. The next save removes what was left half-written.
 """
 
 import os
@@ -15,7 +14,6 @@ from plugrad.checkpoint.disk import (
     disk_errors,
     make_directory,
     remove_or_warn,
-    retire,
     sync_directory,
     write_file,
 )
@@ -23,7 +21,7 @@ from plugrad.checkpoint.layout import (
     DATA,
     MANIFEST,
     StrPath,
-    is_leftover,
+    is_temporary_name,
     save_name,
     save_numbers,
     shard_name,
@@ -36,7 +34,7 @@ from plugrad.errors import CheckpointError, ConfigError
 from plugrad.types import Array
 
 MAX_DATA_BYTES: Final = 8 * 2**20
-"""Of `data.json`, which holds the names and plain values. Numbers in bulk belong into arrays."""
+"""The limit of `data.json`, which holds names and plain values. Put long lists of numbers into arrays."""
 
 
 def save_checkpoint(
@@ -44,20 +42,23 @@ def save_checkpoint(
 ) -> Path:
     """Write the next save of a checkpoint directory.
 
+        save_checkpoint("checkpoints", {"weights": np.zeros(3), "step": 7}, metadata={"kind": "mine"})
+
+    The save is on the disk when this returns. On an error, earlier saves are as they were.
+
     Args:
-        path: a directory that belongs to plugrad; made if missing. The save becomes its child `save-<n>`.
-        state: nested dicts with string keys and lists of numpy arrays, None, bool, int (any size), float
-            (any) and str. Arrays keep dtype, shape and values, in C order; numpy scalars come back as 0-d
-            arrays.
-        metadata: the same without arrays; what a reader wants to know before it looks at the state.
-        keep: how many saves stay, this one included.
+        path: a directory for checkpoints alone; made if it is missing. The save is its child `save-<n>`.
+        state: nested dicts with string keys, and lists, of numpy arrays, None, bool, int (of any size), float (also
+            infinite and NaN) and str. Arrays keep their dtype (bool, integers, float16 to float64, complex64), shape
+            and values; numpy scalars come back as 0-d arrays.
+        metadata: the same without arrays: what a reader wants to know before it uses the state.
+        keep: saves that stay, this one included, >= 1. Older ones are removed.
 
     Returns:
-        `path`. When this returns, the save is on the disk.
+        `path`.
 
     Raises:
-        CheckpointError: a value cannot be saved, or the disk refused; names the place and the cause. Earlier
-            saves are as they were.
+        CheckpointError: a value cannot be saved, or the disk refused; names the place and the cause.
         CheckpointLockedError: another process is saving there.
         ConfigError: `keep` is less than 1.
     """
@@ -85,7 +86,7 @@ def _data(state: Mapping[str, Any], arrays: list[Array]) -> bytes:
 
 def _save(owned: Path, data: bytes, arrays: list[Array], metadata: Mapping[str, Any]) -> None:
     names = os.listdir(owned)
-    for name in filter(is_leftover, names):
+    for name in filter(is_temporary_name, names):
         remove_or_warn(owned / name)
     number = max(save_numbers(names), default=0) + 1
     staging = owned / staging_name(number)
@@ -117,4 +118,4 @@ def _contents(data: bytes, arrays: list[Array]) -> Iterator[tuple[str, bytes]]:
 
 def _prune(owned: Path, keep: int) -> None:
     for number in save_numbers(os.listdir(owned))[:-keep]:
-        retire(owned / save_name(number), owned / trash_name(number))
+        remove_or_warn(owned / save_name(number), trash=owned / trash_name(number))

@@ -1,7 +1,6 @@
 """The command line: train, eval, record, plot, video, inspect, plugins, new-plugin, parity, doctor.
 
-Help, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework; what a command needs is imported when it is
-called.
+`--help`, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework.
 """
 
 import os
@@ -15,19 +14,19 @@ from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.new_plugin import new_plugin
 from plugrad.cli.parity import parity
 from plugrad.cli.plot import plot
-from plugrad.cli.plugin_commands import WithPluginCommands
+from plugrad.cli.plugin_commands import PluginCommands
 from plugrad.cli.plugins import plugins
 from plugrad.cli.record import record
 from plugrad.cli.train import train
 from plugrad.cli.video import video
 
 
-@click.group(cls=WithPluginCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=PluginCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="plugrad", prog_name="plugrad")
 @debug_option
 def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
-    # A process of plugrad's own: TensorFlow's notices would bury the display. What you set stays.
+    # TensorFlow's notices would cover the display. A value that you have set stays.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 

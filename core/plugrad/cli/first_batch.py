@@ -1,4 +1,4 @@
-"""What an algorithm would train on first. Runs its own training up to there; knows no algorithm."""
+"""The first batch of an algorithm, got by running its training up to the first update."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -13,20 +13,23 @@ NUM_EPISODES = 20
 
 
 class _Recorded(Exception):
-    """Training has come to its first update."""
+    """Raised at the first update, with its batch."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
 
 
 def first_batch(config: AlgorithmConfig, folder: str) -> Batch:
-    """The columns of the first update, `{module_id: {column: array [B, ...]}}`, connectors applied.
+    """The batch of an algorithm's first update, after all connectors.
 
-    An offline algorithm without data gets episodes of its own policy as it is before training.
+    An offline algorithm without data gets episodes of its own untrained policy.
 
     Args:
         config: with an environment and a seed.
-        folder: an empty directory, for such episodes.
+        folder: an empty directory for such episodes.
+
+    Returns:
+        `{module_id: {column: array [B, ...]}}`.
     """
     if config.is_offline and getattr(config, "input_", "") is None:
         config = config.training(input_=_recorded(config, folder))
@@ -42,7 +45,7 @@ def first_batch(config: AlgorithmConfig, folder: str) -> Batch:
 
 def _recorder(config: AlgorithmConfig) -> type[Any]:
     class Recorder(config.get_learner_class()):  # type: ignore[misc]
-        """A learner of the same kind, that does not learn."""
+        """A learner of the same class that does not learn."""
 
         def update(
             self, batch: Any = None, *, episodes: Sequence[Any] | None = None, **settings: Any

@@ -1,7 +1,6 @@
 """`metrics.jsonl` and `metrics.csv`: one row of numbers per iteration, the same in both.
 
-The JSON lines are the record, the table is made from them: a new column, or a cut after a crash, writes it
-anew.
+Runs are read from the JSON lines alone. The table is written anew when a column is added or rows are cut.
 """
 
 import csv
@@ -21,14 +20,19 @@ from plugrad.errors import ConfigError
 Row = dict[str, float]
 MAX_LINE_BYTES = 2**20
 _COUNTS = (ITERATION, TIMESTEPS)
-"""What every row has."""
+"""The columns that every row has."""
 
 
 class MetricsFiles:
     """The two files of a run directory.
 
     Args:
-        directory: where they lie; rows that are there already are kept.
+        directory: the run directory; rows that its files have already are kept.
+
+    Attributes:
+        jsonl: the path of the JSON lines.
+        csv: the path of the table.
+        rows: all rows, those included that the disk refused.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,7 +45,7 @@ class MetricsFiles:
         """Add one iteration to both files.
 
         Raises:
-            CheckpointError: the disk refused; names the file. The row is kept in `rows`, and `write_all` writes it.
+            CheckpointError: the disk refused; names the file. The row is in `rows`, so `write_all` writes it later.
         """
         self.rows.append(dict(row))
         with disk_errors("write", self.jsonl), self.jsonl.open("a", encoding="utf-8") as file:
@@ -53,7 +57,7 @@ class MetricsFiles:
             self._write_table()
 
     def cut(self, last_iteration: int) -> None:
-        """Drop the rows after an iteration: what was trained after the checkpoint is trained again."""
+        """Drop the rows after an iteration: when a run resumes, these iterations are trained again."""
         self.rows = [row for row in self.rows if row[ITERATION] <= last_iteration]
         self.write_all()
 
@@ -76,10 +80,10 @@ class MetricsFiles:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a `metrics.jsonl`; none if there is no such file. A last line that a crash has torn is left out.
+    """The rows of a `metrics.jsonl`; none if there is no such file. An incomplete last line is left out.
 
     Raises:
-        ConfigError: it is no regular file, or a line is no row of numbers; names the file and the line.
+        ConfigError: the file is no regular file, or a line is no row of numbers; names the file and the line.
     """
     if not os.path.lexists(path):
         return []
@@ -88,7 +92,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _row(path: Path, number: int, line: bytes) -> Row | None:
-    """None for a torn line."""
+    """The row of a line; None for an incomplete one."""
     try:
         found = json.loads(line)
         return _numbers(found)

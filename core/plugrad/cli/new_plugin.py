@@ -1,6 +1,7 @@
-"""`plugrad new-plugin`: a distribution of one's own, from the templates in the wheel, whose tests pass as it is.
+"""`plugrad new-plugin`: writes a new distribution with a plugin, made of a template.
 
-A template is a distribution called plugrad-template, of real code: copying it is renaming it.
+A template is a whole distribution called plugrad-template, whose code runs and whose tests pass. It is copied under
+another name.
 """
 
 import re
@@ -21,19 +22,19 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _MADE_BY_RUNNING = ("__pycache__", ".pytest_cache", ".mypy_cache")
 
 
-@click.command(name="new-plugin", short_help="Begin a plugin: a distribution whose tests pass.")
+@click.command(name="new-plugin", short_help="Write a new plugin as a distribution of its own.")
 @click.argument("name")
 @click.option(
     "--kind",
     type=click.Choice(KINDS),
     default=KINDS[0],
-    help="What it shall be.  [default: algorithm]",
+    help="The kind of plugin.  [default: algorithm]",
 )
 @debug_option
 def new_plugin(name: str, kind: str) -> None:
-    """Begin a plugin: the distribution plugrad-NAME in ./plugrad-NAME.
+    """Write a new plugin: the distribution plugrad-NAME in ./plugrad-NAME.
 
-    It works as it is, its tests pass, and it shows where to go on.
+    It works and its tests pass as it is; comments show what to change.
     """
     check_name(name)
     folder = Path(f"plugrad-{name}")
@@ -43,10 +44,10 @@ def new_plugin(name: str, kind: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not be published, or is taken by plugrad or by what is installed.
+    """Refuse a name that is no name of a distribution, or that is taken by something installed.
 
     Raises:
-        ConfigError: says what to type instead, if there is something alike.
+        ConfigError: suggests a similar name if there is one.
     """
     if not _NAME.fullmatch(name) or name.startswith("plugrad-"):
         raise ConfigError(
@@ -67,32 +68,40 @@ def _alike(name: str) -> str:
 
 
 def module_name(name: str) -> str:
-    """`plugrad_my_sac` of "my-sac"."""
+    """The module of a plugin: `plugrad_my_sac` of "my-sac"."""
     return "plugrad_" + name.replace("-", "_")
 
 
 def write_plugin(folder: Path, name: str, kind: str) -> None:
-    """Write the template of a kind, under another name.
+    """Copy the template of a kind under another name.
 
     Args:
-        folder: which must not exist yet.
-        name: as `check_name` allows it.
+        folder: the new distribution; it must not exist.
+        name: of the plugin, as `check_name` allows it.
         kind: one of `KINDS`.
 
     Raises:
-        ConfigError: there is something called like the folder.
+        ConfigError: the folder exists.
     """
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} is there already and stays as it is: remove it, or choose another name")
     template = files("plugrad.cli").joinpath("templates", kind)
-    for path, text in [(renamed(path, name), renamed(text, name)) for path, text in _files_in(template)]:
+    for path, text in [(rename(path, name), rename(text, name)) for path, text in _files_in(template)]:
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
 
-def renamed(text: str, name: str) -> str:
-    """A template's text for a plugin called `name`: module, tests, classes, and all else."""
+def rename(text: str, name: str) -> str:
+    """Replace the template's name in a text.
+
+    Args:
+        text: a path or the content of a file.
+        name: of the new plugin.
+
+    Returns:
+        The text with the new names of the module, the tests, the classes and the plugin.
+    """
     words = {
         "plugrad_template": module_name(name),
         "test_template": "test_" + name.replace("-", "_"),
@@ -103,7 +112,7 @@ def renamed(text: str, name: str) -> str:
 
 
 def _files_in(folder: Traversable, path: str = "") -> Iterator[tuple[str, str]]:
-    """Path and text of each file."""
+    """The path and the text of each file."""
     for each in folder.iterdir():
         if each.is_dir() and each.name not in _MADE_BY_RUNNING:
             yield from _files_in(each, f"{path}{each.name}/")

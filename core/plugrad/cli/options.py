@@ -1,7 +1,7 @@
-"""Command-line options made from config fields: `--training.lr 3e-4`, one per setting, grouped by section.
+"""Command-line options for settings, such as `--training.lr 3e-4`: one per field of a config, grouped by section.
 
-A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type = "sgd"}`), a word (`none`,
-`inf`), or else a text. This room knows no command.
+A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type = "sgd"}`), one of the words `none` and
+`inf`, or else a text.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from plugrad.config.serialize import decode_field, encode_field, with_none_words
 
 
 class SettingOption(click.Option):
-    """The option of one config field."""
+    """The option of one setting."""
 
     def __init__(self, info: FieldInfo) -> None:
         # The second declaration is the parameter's name; click wants an identifier there.
@@ -29,25 +29,40 @@ class SettingOption(click.Option):
 
 
 def option_name(info: FieldInfo) -> str:
-    """`--training.lr`."""
+    """The name of a setting's option, such as `--training.lr`."""
     return f"--{info.section}.{info.name}"
 
 
 def setting_options(config_class: type[AlgorithmConfig]) -> list[SettingOption]:
-    """One option per field, in the order of the sections."""
+    """One option per setting of a config class, in the order of the sections."""
     order = list(SECTIONS)
     infos = sorted(config_class.fields().values(), key=lambda info: order.index(info.section))
     return [SettingOption(info) for info in infos]
 
 
 def given_settings(options: Sequence[SettingOption], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The texts that were typed, by field name."""
+    """The texts that were typed for settings.
+
+    Args:
+        options: of all settings.
+        arguments: all that click has parsed, by parameter name.
+
+    Returns:
+        `{setting: text}`.
+    """
     typed = {option.info.name: arguments.get(str(option.name)) for option in options}
     return {name: text for name, text in typed.items() if text is not None}
 
 
 def apply_settings(config: AlgorithmConfig, texts: Mapping[str, str]) -> AlgorithmConfig:
-    """The config with what was typed, each through the fluent method of its section.
+    """Change a config by what was typed, each setting by the fluent method of its section.
+
+    Args:
+        config: to be changed.
+        texts: `{setting: text}`.
+
+    Returns:
+        The changed config.
 
     Raises:
         ConfigError: a value that its setting refuses.
@@ -61,7 +76,15 @@ def apply_settings(config: AlgorithmConfig, texts: Mapping[str, str]) -> Algorit
 
 
 def parse_value(info: FieldInfo, text: str) -> Any:
-    """The TOML literal in `text`, or the text itself."""
+    """Read a typed value.
+
+    Args:
+        info: the setting.
+        text: what was typed.
+
+    Returns:
+        The value of the TOML literal, or the text itself.
+    """
     literal = text.lower() if text in ("True", "False") else text
     try:
         parsed = tomllib.loads(f"value = {literal}")
@@ -77,7 +100,13 @@ def parse_value(info: FieldInfo, text: str) -> Any:
 def write_sections(
     options: Sequence[SettingOption], ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """The help of the options, one heading per section."""
+    """Write the help of the options, with a heading per section.
+
+    Args:
+        options: of all settings.
+        ctx: of the command.
+        formatter: writes the help.
+    """
     for section, about in SECTIONS.items():
         rows = [option.get_help_record(ctx) for option in options if option.info.section == section]
         if rows:

@@ -1,4 +1,4 @@
-"""`plugrad parity`: one batch, two backends, step by step; where they part first, and by how much."""
+"""`plugrad parity`: the same steps on two backends, and the first difference between them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.first_batch import first_batch
 from plugrad.cli.options import apply_settings
-from plugrad.cli.parity_steps import Compared, compare
+from plugrad.cli.parity_steps import Comparison, compare
 from plugrad.cli.settings_command import AlgorithmChoice, SettingsCommand, algorithm_choice
 from plugrad.cli.summary import env_name
 from plugrad.cli.train_request import DEFAULT_ENV, DEFAULT_SEED
@@ -24,7 +24,7 @@ from plugrad.errors import ConfigError
 from plugrad.hooks.registry import PluginRecord, list_plugins
 
 TOLERANCE = 1e-5
-_DECIDED = {
+_FIXED = {
     "backend": "parity compares two; name them with --backends ONE OTHER",
     "compile": "parity compares steps that are not compiled, since nobody sees into those that are",
 }
@@ -32,34 +32,43 @@ _DECIDED = {
 
 @click.command(
     cls=SettingsCommand,
-    short_help="Where two backends part, on one batch, step by step.",
+    short_help="Compare two backends step by step on one batch.",
     context_settings={"max_content_width": 110},
 )
 @click.argument("algorithm")
-@click.option("--backends", nargs=2, metavar="ONE OTHER", help="Which.  [default: two that are installed]")
-@click.option("--env", metavar="ENV", default=DEFAULT_ENV, help=f"Whose batch.  [default: {DEFAULT_ENV}]")
 @click.option(
-    "--seed", type=click.IntRange(0), metavar="N", default=DEFAULT_SEED, help="Of everything.  [default: 0]"
+    "--backends", nargs=2, metavar="ONE OTHER", help="The backends.  [default: two that are installed]"
 )
-@click.option("--steps", type=click.IntRange(1), metavar="N", default=5, help="How many.  [default: 5]")
+@click.option("--env", metavar="ENV", default=DEFAULT_ENV, help=f"The environment.  [default: {DEFAULT_ENV}]")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    default=DEFAULT_SEED,
+    help="Seed of everything random.  [default: 0]",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), metavar="N", default=5, help="Number of steps.  [default: 5]"
+)
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
     metavar="T",
     default=TOLERANCE,
-    help="Up to which they are equal.  [default: 1e-5]",
+    help="The largest difference that counts as equal.  [default: 1e-5]",
 )
-@click.option("--plugin", "plugins", multiple=True, metavar="NAME|FILE.py", help="As for plugrad train.")
+@click.option("--plugin", "plugins", multiple=True, metavar="NAME|FILE.py", help="See plugrad train --help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @debug_option
 @click.pass_context
 def parity(ctx: click.Context, /, **arguments: Any) -> None:
-    """Compare two backends on ALGORITHM's first batch, step by step.
+    """Compare two backends step by step on ALGORITHM's first batch.
 
-    Of each step the outputs of the networks, the losses, the gradients as they come and as they are applied, and the
-    parameters after it, uncompiled. Differences are in units of the largest entry. Exit code 1 if they part.
+    Each step is compared in the outputs of the networks, the losses, the gradients before and after clipping, and the
+    parameters after the step. Nothing is compiled. Differences are relative to the largest entry. The exit code is 1
+    if a difference is above the tolerance.
 
-    The numpy reference takes part if it is named: its gradients are finite differences, so keep the network tiny, by
+    The numpy reference can be named, too. Its gradients are finite differences, so keep the network tiny:
     --rl_module.model_config "{fcnet_hiddens = [4]}".
     """
     choice = algorithm_choice(ctx)
@@ -78,7 +87,7 @@ def parity(ctx: click.Context, /, **arguments: Any) -> None:
 
 
 def _config(choice: AlgorithmChoice, settings: Mapping[str, str], own: Mapping[str, Any]) -> AlgorithmConfig:
-    for name, why in _DECIDED.items():
+    for name, why in _FIXED.items():
         if name in settings:
             raise ConfigError(f"--framework.{name}: {why}")
     config = choice.config_class().environment(own["env"]).debugging(seed=own["seed"])
@@ -86,7 +95,7 @@ def _config(choice: AlgorithmChoice, settings: Mapping[str, str], own: Mapping[s
 
 
 def two_backends(records: Sequence[PluginRecord]) -> tuple[str, str]:
-    """The default one first; one that needs no framework is there to be compared with when it is named.
+    """Two installed backends, the default one first. A backend that needs no framework is left out.
 
     Raises:
         ConfigError: there are not two.
@@ -101,7 +110,7 @@ def two_backends(records: Sequence[PluginRecord]) -> tuple[str, str]:
     return ready[0], ready[1]
 
 
-def _show(found: Compared, title: str) -> None:
+def _show(found: Comparison, title: str) -> None:
     console = Console()
     one, other = found.backends
     click.echo(f"{title}: {one} and {other}, {len(found.steps) - 1} steps of {found.rows} rows")
@@ -119,7 +128,7 @@ def _number(step: dict[str, Any], stage: str) -> str:
     return f"{step[stage].difference:.1e}" if stage in step else ""
 
 
-def _verdict(found: Compared) -> str:
+def _verdict(found: Comparison) -> str:
     if found.parting is None:
         largest = max(each.difference for step in found.steps for each in step.values())
         return f"equal: no difference above {largest:.1e}, and {found.tolerance:g} are allowed"

@@ -1,6 +1,6 @@
-"""Two learners that differ in their backend alone, watched while they take the same steps.
+"""Takes the same steps on two backends and compares what each step computes.
 
-What happens within a step is seen by a plugin that wraps its hooks, as anybody's could. Knows no framework.
+A plugin that wraps the hooks of a step records it.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -17,21 +17,25 @@ from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 
 Stages = dict[str, dict[str, Array]]
-"""`{stage: {name: array}}`, in the order in which they are computed."""
+"""What a step computes: `{stage: {name: array}}`, in order."""
 FORWARD, LOSSES, GRADIENTS = "forward", "losses", "gradients"
 APPLIED, PARAMETERS = "applied gradients", "parameters"
 _RELATIVE = (GRADIENTS, APPLIED)
-"""Their size means nothing; the others are rounded as numbers near 1 are."""
+"""Stages whose differences are relative to their largest entry, however small; in the others at least to 1."""
 
 
 class Observer:
-    """A plugin that keeps what a step computes; of a step that is not traced."""
+    """A listener that records what an uncompiled step computes.
+
+    Attributes:
+        stages: of the last step.
+    """
 
     def __init__(self) -> None:
         self.stages: Stages = {}
 
-    def _keep(self, learner: LearnerProtocol, stage: str, tensors: Mapping[str, Any]) -> None:
-        # The first of its kind: by finite differences the loss is computed many times over.
+    def _record(self, learner: LearnerProtocol, stage: str, tensors: Mapping[str, Any]) -> None:
+        # The first of a step: finite differences compute the loss many times.
         if stage not in self.stages:
             self.stages[stage] = learner._convert_to_numpy(_by_path(tensors))
 
@@ -39,34 +43,34 @@ class Observer:
     def compute_losses(
         self, learner: LearnerProtocol, fwd_out: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
-        """What the networks gave, and the losses made of it."""
+        """Record the outputs of the networks and the losses. See `LearnerSpec.compute_losses`."""
         losses = yield
-        self._keep(learner, FORWARD, fwd_out)
-        self._keep(learner, LOSSES, losses)
+        self._record(learner, FORWARD, fwd_out)
+        self._record(learner, LOSSES, losses)
         return losses
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
         self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
-        """The gradients as they come, and as they are applied: clipped, or whatever a plugin makes of them."""
-        self._keep(learner, GRADIENTS, gradients_dict)
+        """Record the gradients before and after all postprocessing. See `LearnerSpec.postprocess_gradients`."""
+        self._record(learner, GRADIENTS, gradients_dict)
         gradients = yield
-        self._keep(learner, APPLIED, gradients)
+        self._record(learner, APPLIED, gradients)
         return gradients
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference of a stage of a step.
+    """The largest difference between two backends in a stage of a step.
 
-    Args:
-        step: from 1; 0 is before the first.
-        stage: of the step.
+    Attributes:
+        step: from 1; 0 is before the first step.
+        stage: the stage.
         name: module and column, module, or parameter.
         index: of the entry.
-        values: of both.
-        difference: absolute, over the largest entry of the stage; infinite where one has what the other has not.
+        values: of the entry, on both backends.
+        difference: absolute difference over the largest entry of the stage; infinite where names or shapes differ.
     """
 
     step: int
@@ -78,15 +82,15 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What came of it.
+class Comparison:
+    """The differences between two backends.
 
-    Args:
-        backends: both.
-        rows: of a minibatch.
-        tolerance: up to which they are equal.
-        steps: of each step, its stages' largest differences; first of the parameters before any.
-        parting: the first difference above the tolerance.
+    Attributes:
+        backends: their names.
+        rows: rows per minibatch.
+        tolerance: the largest difference that counts as equal.
+        steps: the largest difference per stage for each step, beginning with the parameters before the first.
+        parting: the first difference above the tolerance, or None.
     """
 
     backends: tuple[str, str]
@@ -97,13 +101,13 @@ class Compared:
 
     @property
     def equal(self) -> bool:
-        """Whether they never part."""
+        """Whether no difference is above the tolerance."""
         return self.parting is None
 
 
 def compare(
     config: Any, backends: Sequence[str], batch: Batch, *, num_steps: int, tolerance: float
-) -> Compared:
+) -> Comparison:
     """Take the same steps on both backends, from the weights that each draws by the config's seed.
 
     Args:
@@ -111,7 +115,10 @@ def compare(
         backends: two names.
         batch: `{module_id: {column: array [B, ...]}}`.
         num_steps: minibatches of `config.minibatch_size` rows (or sequences), in the batch's order and cyclic.
-        tolerance: see `Difference.difference`.
+        tolerance: see `Comparison`.
+
+    Returns:
+        The differences.
     """
     one, other = backends
     rows = config.minibatch_size or max(len(next(iter(each.values()))) for each in batch.values())
@@ -120,9 +127,9 @@ def compare(
         {stage: _largest(n, stage, mine[stage], theirs.get(stage, {})) for stage in mine}
         for n, (mine, theirs) in enumerate(zip(*runs, strict=True))
     ]
-    all_of_them = (each for step in steps for each in step.values())
-    parting = next((each for each in all_of_them if not each.difference <= tolerance), None)
-    return Compared((one, other), rows, tolerance, steps, parting)
+    differences = (each for step in steps for each in step.values())
+    parting = next((each for each in differences if not each.difference <= tolerance), None)
+    return Comparison((one, other), rows, tolerance, steps, parting)
 
 
 def _stages(config: Any, batch: Batch, rows: int, num_steps: int) -> Iterator[Stages]:
@@ -153,7 +160,7 @@ def _minibatch(learner: Learner, batch: Batch, start: int, number: int) -> dict[
 
 
 def _largest(step: int, stage: str, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Difference:
-    """Of all tensors of a stage."""
+    """The largest difference among the tensors of a stage."""
     sizes = [float(np.nanmax(np.abs(each), initial=0.0)) for each in (*mine.values(), *theirs.values())]
     scale = max(0.0 if stage in _RELATIVE else 1.0, *sizes) or 1.0
     names = dict.fromkeys((*mine, *theirs))

@@ -1,4 +1,4 @@
-"""Is a plugin usable? Loads one, and says which hooks it has, or why it is not. Knows no command."""
+"""Loads a plugin and reports its hooks, or why it cannot be used."""
 
 import inspect
 from collections.abc import Callable
@@ -25,17 +25,17 @@ from plugrad.learner.learner import CORE
 
 
 @dataclass(frozen=True)
-class Report:
-    """What came of loading a plugin.
+class PluginReport:
+    """The result of loading a plugin.
 
-    Args:
-        name: by which it is known.
-        kind: "backend", "algorithm", "plugin"; of a file "listener" for the last.
+    Attributes:
+        name: the plugin's short name.
+        kind: "backend", "algorithm" or "plugin"; for a listener in a file "listener".
         value: its entry point, or the file.
-        distribution: who brings it; None of a file.
+        distribution: the distribution that has it; None for a file.
         version: of the distribution.
-        reason: why it is unusable; None if it is usable.
-        hooks: of each hook its name, whether it wraps, and where it is written.
+        reason: why it cannot be used; None if it can.
+        hooks: for each hook `hook` (its name), `wrapper` (whether it wraps) and `where` (`module:line`).
         is_command: whether it is called as `plugrad NAME`.
     """
 
@@ -49,22 +49,22 @@ class Report:
     is_command: bool = False
 
 
-def check_record(record: PluginRecord) -> Report:
+def check_record(record: PluginRecord) -> PluginReport:
     """Load an installed plugin."""
-    report = Report(record.name, record.kind, record.value, record.distribution, record.version)
+    report = PluginReport(record.name, record.kind, record.value, record.distribution, record.version)
     loaders: dict[str, Callable[[], Plugin]] = {
         "backend": lambda: load_backend(record.name),
         "algorithm": lambda: load_algorithm(record.name),
         "plugin": lambda: load_listener(record.name),
     }
-    report = _filled(report, loaders[record.kind])
+    report = _load_and_check(report, loaders[record.kind])
     if record.kind == "plugin" and report.reason and obstacle(record) is None:
         return _as_command(report)
     return report
 
 
-def _as_command(report: Report) -> Report:
-    """The report of what is no listener: usable if it is a command."""
+def _as_command(report: PluginReport) -> PluginReport:
+    """The report of a plugin that is no listener: it can be used if it is a command."""
     try:
         is_command = isinstance(load_command(report.name), click.Command)
     except PlugradError:
@@ -72,12 +72,12 @@ def _as_command(report: Report) -> Report:
     return replace(report, reason=None, is_command=True) if is_command else report
 
 
-def check_file(text: str) -> Report:
+def check_file(text: str) -> PluginReport:
     """Load a plugin that is in no distribution."""
-    return _filled(Report(text, "plugin", text), lambda: use_plugin(text))
+    return _load_and_check(PluginReport(text, "plugin", text), lambda: use_plugin(text))
 
 
-def _filled(report: Report, load: Callable[[], Plugin]) -> Report:
+def _load_and_check(report: PluginReport, load: Callable[[], Plugin]) -> PluginReport:
     try:
         plugin = load()
     except PlugradError as error:
@@ -85,7 +85,7 @@ def _filled(report: Report, load: Callable[[], Plugin]) -> Report:
     report = replace(report, name=plugin.name, kind=report.kind if report.distribution else plugin.tier)
     report = replace(report, hooks=_hooks(plugin))
     try:
-        _complete(plugin)
+        _check_complete(plugin)
     except PlugradError as error:
         return replace(report, reason=str(error))
     return report
@@ -104,8 +104,8 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{written.__module__}:{written.__code__.co_firstlineno}"
 
 
-def _complete(plugin: Plugin) -> None:
-    """Refuse a backend with a hook that nobody answers, and an algorithm without a config of its own."""
+def _check_complete(plugin: Plugin) -> None:
+    """Refuse a backend that leaves a hook unanswered, and an algorithm without a config of its own."""
     if plugin.tier == "algorithm":
         get_algorithm(plugin.name)
     if plugin.tier == "backend":

@@ -1,7 +1,7 @@
-"""Commands that plugins bring: an entry point in `plugrad.plugins` that names a click command is `plugrad NAME`.
+"""Commands of plugins: an entry point in `plugrad.plugins` that names a click command is called as `plugrad NAME`.
 
-Which plugins there are is read from metadata. One is loaded when it is called, so that no broken one disturbs the rest;
-so help cannot tell which of them are commands.
+A plugin is loaded when it is called, so that a broken one does not disturb the others. Help therefore lists all plugins
+and cannot tell which of them are commands.
 """
 
 import click
@@ -10,19 +10,19 @@ from plugrad.cli.exits import OneLineErrors
 from plugrad.hooks.registry import list_plugins, load_command
 
 OURS = "plugrad"
-"""The distribution whose plugins are all listeners."""
+"""The distribution whose plugins are all listeners, and not listed in the help."""
 
 
-class WithPluginCommands(OneLineErrors):
-    """The commands of plugrad, and after them those of installed plugins."""
+class PluginCommands(OneLineErrors):
+    """The group of plugrad's own commands and those of installed plugins."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; plugrad's own go first."""
+        """The command of this name; plugrad's own come first."""
         own = super().get_command(ctx, cmd_name)
         return self._of_a_plugin(ctx, cmd_name) if own is None else own
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Plugrad's own commands, and the plugins that others brought."""
+        """Write plugrad's own commands and the plugins of other distributions."""
         super().format_commands(ctx, formatter)
         plugins = [each for each in list_plugins() if each.kind == "plugin" and each.distribution != OURS]
         if plugins:

@@ -1,4 +1,4 @@
-"""`plugrad plugins`: what is installed, read from metadata; `--check` loads one and shows what it is."""
+"""`plugrad plugins`: the installed plugins, read from metadata; `--check` loads one and shows its hooks."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plugrad.cli.exits import FAILED, debug_option
-from plugrad.cli.plugin_check import Report, check_file, check_record
+from plugrad.cli.plugin_check import PluginReport, check_file, check_record
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.registry import PluginRecord, list_plugins, obstacle
 from plugrad.importing.names import is_local_plugin
@@ -24,9 +24,9 @@ from plugrad.importing.names import is_local_plugin
 @debug_option
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
-    """Backends, algorithms, listeners and commands that are installed.
+    """List the installed backends, algorithms, listeners and commands.
 
-    Nothing of them is imported, but by --check what it names; it fails if that cannot be used.
+    None of them is imported, except the one that --check names. The exit code is 1 if that one cannot be used.
     """
     if check is None:
         _list(list_plugins(), as_json)
@@ -50,7 +50,7 @@ def _list(records: list[PluginRecord], as_json: bool) -> None:
 
 
 def plugins_table(records: list[PluginRecord]) -> Table:
-    """One row per plugin, within 80 columns; `--check` and `--json` show the entry points too."""
+    """A table of plugins, one per row, at most 80 characters wide."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("kind", "name", "distribution", "needs"):
         table.add_column(column, overflow="fold", no_wrap=column == "name")
@@ -71,7 +71,7 @@ def _problem(record: PluginRecord) -> str | None:
     return None if error is None else str(error)
 
 
-def _reports(name: str) -> list[Report]:
+def _reports(name: str) -> list[PluginReport]:
     if is_local_plugin(name):
         return [check_file(name)]
     records = list_plugins()
@@ -82,7 +82,7 @@ def _reports(name: str) -> list[Report]:
     return [check_record(record) for record in found]
 
 
-def _show(reports: Sequence[Report]) -> None:
+def _show(reports: Sequence[PluginReport]) -> None:
     for report in reports:
         owner = "" if report.distribution is None else f" of {report.distribution} {report.version}"
         click.echo(f"{report.kind} {report.name!r}{owner} ({report.value})")

@@ -1,6 +1,6 @@
-"""Names that were typed on the command line: their modules are looked up in the current folder too.
+"""Names of classes that were typed on the command line. Their modules are looked up in the current folder too.
 
-What a file names, such as the config.toml of a run, is never looked up there.
+Names in files, such as a run's `config.toml`, are never looked up there.
 """
 
 import sys
@@ -13,17 +13,17 @@ from plugrad.errors import ConfigError
 def look_in_current_folder(text: str) -> str:
     """Make the module of a typed `"module:Name"` importable if it is a file or package in the current folder.
 
-    An installed module of the same name goes first. The folder stays on `sys.path` until the command ends: the module
+    An installed module of the same name comes first. The folder stays on `sys.path` until the command ends: the module
     may import its neighbours, and remote env runners search the same path.
 
     Args:
-        text: `"myenvs:Simple"` or `"./myenvs.py:Simple"`; anything else, such as a Gymnasium id, is left alone.
+        text: `"myenvs:Simple"` or `"./myenvs.py:Simple"`; anything else, such as a Gymnasium id, is returned as it is.
 
     Returns:
         The name as a config keeps it: `"myenvs:Simple"`.
 
     Raises:
-        ConfigError: a file that is not in the current folder, or a file without the name of a class.
+        ConfigError: the file is not in the current folder, or no class is named.
     """
     module, colon, name = text.partition(":")
     if module.endswith(".py"):

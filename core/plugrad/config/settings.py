@@ -1,4 +1,4 @@
-"""Which settings every algorithm has: name, type, default, section, help and range of each, declared once."""
+"""The settings that every algorithm has: name, type, default, section, help and range of each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from plugrad.config.rules import check_module_ids, check_names
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(DocumentConfig):
-    """The settings of `AlgorithmConfig`, which adds what can be done with them."""
+    """The declarations of the settings; `plugrad.config.Config` adds the fluent methods."""
 
     env: Any = field(
         None,
@@ -20,9 +20,9 @@ class Settings(DocumentConfig):
         help='a Gymnasium id, "package.module:Env-v0", a class or "package.module:Class"',
     )
     observation_space: Any = field(
-        None, section="environment", help="of one observation; taken from env if None"
+        None, section="environment", help="space of one observation; None: that of env"
     )
-    action_space: Any = field(None, section="environment", help="of one action; taken from env if None")
+    action_space: Any = field(None, section="environment", help="space of one action; None: that of env")
     env_config: dict[str, Any] = field({}, section="environment", help="keyword arguments of the environment")
 
     backend: str = field("torch", section="framework", help="a backend plugin: torch, tf2, ...")
@@ -75,8 +75,10 @@ class Settings(DocumentConfig):
     num_cpus_per_learner: float = field(
         1, section="learners", minimum=0, help="CPUs, and so threads, per remote learner"
     )
-    num_gpus_per_learner: float = field(0, section="learners", minimum=0, help="GPUs per learner")
-    local_gpu_idx: int = field(0, section="learners", minimum=0, help="which GPU a local learner takes")
+    num_gpus_per_learner: float = field(0, section="learners", minimum=0, help="GPUs per remote learner")
+    local_gpu_idx: int = field(
+        0, section="learners", minimum=0, help="of RLlib, without effect: use framework.device"
+    )
     custom_resources_per_learner: dict[str, Any] = field(
         {}, section="learners", help="Ray resources per remote learner"
     )
@@ -85,13 +87,13 @@ class Settings(DocumentConfig):
         None,
         section="learners",
         importable=True,
-        help="a function (or list-maker) of learner connector pieces",
+        help="a function of the two spaces that returns connector pieces",
     )
     add_default_connectors: bool = field(
         True, section="learners", help="keep the algorithm's own connector pieces"
     )
     max_requests_in_flight_per_learner: int = field(
-        3, section="learners", minimum=1, help="queue length when async"
+        3, section="learners", minimum=1, help="batches that may wait when updates are asynchronous"
     )
     on_full: str = field(
         "block",
@@ -144,13 +146,13 @@ class Settings(DocumentConfig):
         help="0: sample in this process; n: n Ray actors, each with its environments",
     )
     num_envs_per_env_runner: int = field(
-        8, section="env_runners", minimum=1, help="environments that step together"
+        8, section="env_runners", minimum=1, help="environments per env runner, which step together"
     )
     rollout_fragment_length: int | None = field(
         None,
         section="env_runners",
         minimum=1,
-        help="steps per environment and sample; None: train_batch_size shared out, rounded up",
+        help="steps per environment and sample; None: train_batch_size divided among all, rounded up",
     )
     vectorization_mode: str = field(
         "sync",
@@ -168,7 +170,10 @@ class Settings(DocumentConfig):
     evaluation_num_episodes: int = field(20, section="evaluation", minimum=1, help="episodes per evaluation")
 
     seed: int | None = field(
-        None, section="debugging", minimum=0, help="of networks, sampling and minibatches"
+        None,
+        section="debugging",
+        minimum=0,
+        help="seed of networks, sampling and minibatches; None: a new one",
     )
 
     plugin_names: tuple[str, ...] = field(
