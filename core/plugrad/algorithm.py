@@ -1,6 +1,6 @@
 """`Algorithm`: samples experience, trains on it, evaluates and saves.
 
-A `plugrad.training.Training` decides what one iteration does. Whoever has batches of their own needs no Algorithm.
+What one iteration does is decided by a `plugrad.training.Training`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -84,7 +84,6 @@ class Algorithm:
 
     @property
     def _module_id(self) -> ModuleID:
-        """The id of the module that acts in the environment."""
         return env_module_id(self._learner.module)
 
     @cached_property
@@ -189,8 +188,8 @@ class Algorithm:
                 `num_total_minibatches` in place of the config's.
 
         Returns:
-            `{module_id: {name: value}}`: the results of one learner; all report the same. With `async_update` a list
-            with the results of earlier calls that are done, one dict per learner for each call.
+            `{module_id: {name: value}}` of one learner; all report the same. With `async_update` a list of the results
+            of earlier calls that are done, one dict per learner for each call.
         """
         settings |= {"timesteps": {NUM_ENV_STEPS: self._training.num_env_steps}}
         with self._timed("learn"):
@@ -327,7 +326,9 @@ class Algorithm:
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
             generators_of(acted)  # an error before anything is changed
-            self._use_config(resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"]))
+            self._use_config(
+                resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"])
+            )
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
@@ -343,7 +344,7 @@ class Algorithm:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """A block that restores parts of a checkpoint: on an error all parts are as before. The learners come last."""
+        """A block that restores a checkpoint: on an error all parts are as before. The learners come last."""
         config, training = self.config, self._training
         runner = None if self.env_runner is None else self.env_runner.get_state()
         try:
