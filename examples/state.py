@@ -23,7 +23,7 @@ def main(backend: str) -> None:
     name, array = next(iter(weights[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID].items()))
     print("equal", name, np.array_equal(array, other.get_weights()[DEFAULT_MODULE_ID][name]))
 
-    # Everything: goes on exactly where it was.
+    # The whole state: the learner continues exactly where it was.
     other.set_state(learner.get_state())
     print("components", *learner.get_state())
 
