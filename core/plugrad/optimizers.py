@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, fields
 from math import log
 from typing import Any, ClassVar
 
-import numpy as np
-
+from plugrad import numpy_ops
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
-from plugrad.types import Array, Tensor
+from plugrad.types import Tensor
 
 Slots = dict[str, Tensor]
 """The values of an optimizer's slots: `{slot name: tensor}`."""
@@ -71,7 +70,12 @@ class Optimizer:
 
     def get_slots(self) -> dict[str, Any]:
         """Copies of the slots: `{slot: {param ref: array}}`, and `{slot: array}` for `SCALAR_SLOTS`."""
-        return {name: self._by_name(name, slot.numpy()) for name, slot in self.slots.items()}
+        layout = self.parameters.layout
+        values = {name: slot.numpy() for name, slot in self.slots.items()}
+        return {
+            name: value if name in SCALAR_SLOTS else layout.split(numpy_ops, value)
+            for name, value in values.items()
+        }
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
         """The slots that saved ones must agree with, in names, shapes and dtypes; by default those of `get_slots`."""
@@ -79,21 +83,9 @@ class Optimizer:
 
     def set_slots(self, saved: Mapping[str, Any]) -> None:
         """Load slots of the form of `get_slots`, which were checked against `slots_like`."""
-        refs = self.parameters.layout.refs
         for name, slot in self.slots.items():
             value = saved[name]
-            is_scalar = name in SCALAR_SLOTS
-            slot.assign(value if is_scalar else np.concatenate([np.ravel(value[ref]) for ref in refs]))
-
-    def _by_name(self, slot: str, value: Array) -> Any:
-        layout = self.parameters.layout
-        if slot in SCALAR_SLOTS:
-            return value
-        parts = np.split(value, np.cumsum(layout.sizes)[:-1])
-        return {
-            ref: part.reshape(shape).copy()
-            for ref, shape, part in zip(layout.refs, layout.shapes, parts, strict=True)
-        }
+            slot.assign(value if name in SCALAR_SLOTS else self.parameters.layout.join(numpy_ops, value))
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
         """Change the parameters and slots by one step. Compiled update modes trace this method.
