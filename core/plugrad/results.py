@@ -1,4 +1,4 @@
-"""Results: what `Learner.update` must return, and the flat dict of `Algorithm.train()`, whose keys are paths."""
+"""Results: the check of what `Learner.update` returns, and the flat dict of `Algorithm.train()`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,7 +8,10 @@ from plugrad.types import ALL_MODULES, ModuleID
 
 
 class Results(dict[str, Any]):
-    """`results["env_runners/episode_return_mean"]`; `results["env_runners"]` is the part below a path."""
+    """A flat dict of results by path, such as `results["env_runners/episode_return_mean"]`.
+
+    `results["env_runners"]` gives the results below that path.
+    """
 
     def __missing__(self, key: str) -> "Results":
         prefix = f"{key}/"
@@ -21,7 +24,15 @@ class Results(dict[str, Any]):
 
 
 def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """`{"a/b": value}` of a nested dict below `path`."""
+    """Flatten a nested dict.
+
+    Args:
+        tree: the nested dict.
+        path: the first part of all paths.
+
+    Returns:
+        `{"<path>/<name>/<name>": value}`.
+    """
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         where = f"{path}/{name}"
@@ -30,7 +41,15 @@ def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def check_result(result: Any, modules: Collection[ModuleID]) -> None:
-    """Raise `ResultError` unless `result` is `{ALL_MODULES: ..., module_id: ...}` of these modules."""
+    """Check the form of an update's result: `{ALL_MODULES: ..., module_id: ...}`.
+
+    Args:
+        result: what `compile_results` returned.
+        modules: the learner's module ids.
+
+    Raises:
+        ResultError: it is no dict, has no `ALL_MODULES`, or has another key that is no module id.
+    """
     if not isinstance(result, dict):
         raise ResultError(
             f"the result of an update is a dict of dicts by module id; found {type(result).__name__}",

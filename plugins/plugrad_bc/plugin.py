@@ -24,13 +24,13 @@ def get_config_class() -> type[BCConfig]:
 
 @hookimpl
 def get_training_class() -> type[OfflineTraining]:
-    """From recorded episodes."""
+    """Training from recorded episodes."""
     return OfflineTraining
 
 
 @hookimpl
 def build_network(config: BCConfig, module_spec: RLModuleSpec) -> Network:
-    """The built-in networks; plain behaviour cloning needs no values."""
+    """The built-in network, without a value network for plain cloning. See `AlgorithmSpec.build_network`."""
     return ActorCritic(module_spec if config.beta else replace(module_spec, inference_only=True))
 
 
@@ -48,7 +48,7 @@ def compute_loss_for_module(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """See `plugrad_bc.loss`."""
+    """The loss of behaviour cloning or MARWIL. See `loss.bc_loss`."""
     return bc_loss(learner, module_id, config, batch, fwd_out)
 
 
@@ -56,12 +56,11 @@ def compute_loss_for_module(
 def after_gradient_based_update(
     learner: LearnerProtocol, timesteps: Mapping[str, int]
 ) -> Generator[None, None, None]:
-    """Move the average of the squared advantages, `c ** 2` in the paper, once per update and after it.
+    """Move the average of the squared advantages, `c ** 2` in the paper, after each update.
 
-    The mean is over all rows of the update, and the losses have used the average from before. So learners that see a
-    share of the rows each, and parts of an accumulated batch, use the same average as one learner does.
-
-    A learner whose own loss reports no advantages keeps its average.
+    The losses of an update all use the average from before it, so that several learners, or the parts of an accumulated
+    batch, compute what one learner does. A learner whose own loss reports no advantages keeps its average. See
+    `AlgorithmSpec.after_gradient_based_update`.
     """
     yield
     for module_id, results in learner.metrics.results.items():

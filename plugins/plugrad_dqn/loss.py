@@ -78,6 +78,9 @@ def td_errors(
         config: gamma, double_q.
         batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1.
         fwd_out: qf_preds [B, actions].
+
+    Returns:
+        float32 [B].
     """
     chosen, targets = _chosen_and_targets(learner, module_id, config, batch, fwd_out)
     return chosen - targets

@@ -55,7 +55,10 @@ class QNetwork(Network):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """Columns `QF_PREDS` and `ACTION_DIST_INPUTS`, the same values [B, actions]: the mode is the best action."""
+        """Compute QF_PREDS and ACTION_DIST_INPUTS, the same values [B, actions]: the mode is the best action.
+
+        See `Network.forward`.
+        """
         x = self._encoder.prepare(ops, batch[Columns.OBS])
         features = self._encoder.features(ops, weights, "encoder", x)
         values = self._values(ops, weights, features)

@@ -26,25 +26,25 @@ def get_config_class() -> type[DQNConfig]:
 
 @hookimpl
 def get_training_class() -> type[ReplayTraining]:
-    """From a replay buffer."""
+    """Training from a replay buffer."""
     return ReplayTraining
 
 
 @hookimpl
 def get_default_rl_module_spec(config: DQNConfig) -> RLModuleSpec:
-    """`MODEL_CONFIG`, changed as `config.model_config` says."""
+    """`config.model_config` merged over the `MODEL_CONFIG` of DQN."""
     return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
 
 
 @hookimpl
 def build_network(config: DQNConfig, module_spec: RLModuleSpec) -> QNetwork:
-    """A Q-network."""
+    """A Q-network with one linear head, or with two if `dueling`. See `AlgorithmSpec.build_network`."""
     return QNetwork(module_spec, dueling=config.dueling)
 
 
 @hookimpl
 def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
-    """All of them."""
+    """All parameters of the module. See `AlgorithmSpec.get_target_parameters`."""
     names: Collection[str] = learner.module[module_id].get_state().keys()
     return names
 
@@ -53,7 +53,7 @@ def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Coll
 def get_exploration_inputs(
     learner: LearnerProtocol, module_id: ModuleID, fwd_out: Mapping[str, Array]
 ) -> Array:
-    """Epsilon-greedy; epsilon is where the schedule was at the last update."""
+    """Epsilon-greedy, with the schedule's epsilon of the last update. See `AlgorithmSpec.get_exploration_inputs`."""
     epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
     return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon)
 
@@ -66,7 +66,7 @@ def compute_loss_for_module(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """See `plugrad_dqn.loss`."""
+    """The loss of DQN. See `loss.dqn_loss`."""
     return dqn_loss(learner, module_id, config, batch, fwd_out)
 
 
@@ -74,9 +74,10 @@ def compute_loss_for_module(
 def after_gradient_based_update(
     learner: LearnerProtocol, timesteps: Mapping[str, int]
 ) -> Generator[None, None, None]:
-    """Move the target networks if it is time: by environment steps, or by rows trained on if nobody counts those.
+    """Move the target networks every `target_network_update_freq` environment steps.
 
-    Loss and TD error are reported under RLlib's names too.
+    Rows trained on count in place of environment steps if these are not given. Loss and TD error are reported under
+    RLlib's names too. See `AlgorithmSpec.after_gradient_based_update`.
     """
     yield
     for module_id, target in learner.targets.items():

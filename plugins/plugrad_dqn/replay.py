@@ -119,13 +119,18 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         return {**rows, Columns.WEIGHTS: (weights / weights.max()).astype(np.float32)}, places
 
     def update_priorities(self, places: Array, priorities: Array) -> None:
-        """Set priorities, from 0 up, of rows that were drawn; a small constant keeps all of them above 0."""
+        """Set the priorities of rows that were drawn.
+
+        Args:
+            places: the rows' places in the buffer, int [N], as `sample` returns them.
+            priorities: absolute TD errors [N]; 1e-6 is added, so that each row can be drawn again.
+        """
         priorities = np.asarray(priorities, np.float64) + 1e-6
         self._largest = max(self._largest, float(priorities.max()))
         self._tree[places] = priorities**self._alpha
 
     def get_state(self, *, rows: bool = True) -> dict[str, Any]:
-        """See `ReplayBuffer`."""
+        """See `ReplayBuffer.get_state`."""
         state = super().get_state(rows=rows)
         number = len(self) if rows else 0
         return {**state, "priorities": self._tree[np.arange(number)], "largest": self._largest}

@@ -36,7 +36,7 @@ class EarlyStopping:
 
     @hookimpl
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Look at one iteration."""
+        """Compare one iteration with the best one. See `ListenerSpec.iteration_ended`."""
         value = results.get(self._metric)
         best = self._best.get(algorithm)
         if best is None or (value is not None and value > best.value + self._min_delta):

@@ -24,7 +24,7 @@ class EntropyBonus:
     def compute_losses(
         self, learner: LearnerProtocol, fwd_out: ModuleBatches, batch: ModuleBatches
     ) -> Generator[None, dict[ModuleID, Tensor], dict[ModuleID, Tensor]]:
-        """Add the term. Traced."""
+        """Add the term to each loss. See `LearnerSpec.compute_losses`."""
         losses = yield
         changed = dict(losses)
         for module_id in losses:

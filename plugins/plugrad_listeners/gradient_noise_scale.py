@@ -37,7 +37,7 @@ class GradientNoiseScale:
 
     @hookimpl(wrapper=True)
     def update(self, learner: LearnerProtocol, batch: ModuleBatches) -> Generator[None, Any, Any]:
-        """The gradient of half the rows, before the step takes that of all of them. Traced."""
+        """Measure the gradient of half the rows, before the step computes that of all. See `LearnerSpec.update`."""
         half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
         kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
         gradients = _gradients(learner, half)
@@ -53,7 +53,7 @@ class GradientNoiseScale:
     def postprocess_gradients(
         self, learner: LearnerProtocol, gradients_dict: Gradients
     ) -> Generator[None, Gradients, Gradients]:
-        """The gradient of all rows, before it is clipped. Traced."""
+        """Measure the gradient of all rows before it is clipped. See `LearnerSpec.postprocess_gradients`."""
         for module_id in {ref.split("/", 1)[0] for ref in gradients_dict}:
             learner.register_metric(module_id, _BIG, _squared_norm(learner, module_id, gradients_dict))
         return (yield)
@@ -87,8 +87,11 @@ def noise_and_signal(small: float, big: float, rows_small: float, rows_big: floa
     Args:
         small: expected squared norm of the gradient over `rows_small` rows.
         big: the same over `rows_big` rows, more than `rows_small`.
-        rows_small: rows.
-        rows_big: rows.
+        rows_small: number of rows.
+        rows_big: number of rows.
+
+    Returns:
+        `(tr(Sigma), |G|^2)`: the trace of the gradient's covariance per row, and the squared norm of the true gradient.
     """
     noise = (small - big) / (1.0 / rows_small - 1.0 / rows_big)
     signal = (rows_big * big - rows_small * small) / (rows_big - rows_small)

@@ -30,7 +30,7 @@ class MlflowLogger:
 
     @hookimpl
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Log one iteration."""
+        """Log one iteration. See `ListenerSpec.iteration_ended`."""
         if algorithm not in self._runs:
             self._runs[algorithm] = self._begin(algorithm)
         client, run_id = self._runs[algorithm]

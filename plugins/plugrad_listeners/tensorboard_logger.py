@@ -27,7 +27,7 @@ class TensorboardLogger:
 
     @hookimpl
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Log one iteration."""
+        """Log one iteration. See `ListenerSpec.iteration_ended`."""
         if algorithm not in self._writers:
             writer = required("tensorboardX", extra="tensorboard").SummaryWriter
             self._writers[algorithm] = writer(**{"logdir": algorithm.run_directory, **self._settings})

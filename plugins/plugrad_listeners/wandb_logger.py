@@ -26,7 +26,7 @@ class WandbLogger:
 
     @hookimpl
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Log one iteration."""
+        """Log one iteration. See `ListenerSpec.iteration_ended`."""
         if algorithm not in self._runs:
             wandb = required("wandb")
             settings = {"config": algorithm.config.to_dict(), "reinit": "create_new", **self._settings}

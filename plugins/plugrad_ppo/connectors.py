@@ -15,12 +15,20 @@ ModuleColumns = dict[ModuleID, dict[str, Array]]
 
 
 class ValueLearner(Protocol):
-    """What the piece asks of a learner."""
+    """The method of a learner that advantages need."""
 
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID
     ) -> Array:
-        """Value estimates `[B + E]` of all observations of E episodes of B steps, by the module's present weights."""
+        """Compute the values of all observations of episodes with a module's weights of now.
+
+        Args:
+            episodes: E episodes with B steps in all.
+            module_id: the module.
+
+        Returns:
+            Values [B + E]: those of each episode's observations, the last one included.
+        """
         ...
 
 

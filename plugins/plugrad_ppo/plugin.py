@@ -32,7 +32,7 @@ def compute_loss_for_module(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """See `plugrad_ppo.loss`."""
+    """The loss of PPO. See `loss.ppo_loss`."""
     return ppo_loss(learner, module_id, config, batch, fwd_out)
 
 
@@ -40,11 +40,13 @@ def compute_loss_for_module(
 def after_gradient_based_update(
     learner: LearnerProtocol, timesteps: Mapping[str, int]
 ) -> Generator[None, None, None]:
-    """Adapt each module's KL coefficient (section 4 of the paper): times 1.5 above twice the target, half below half.
+    """Adapt each module's KL coefficient: times 1.5 above twice the target, times 0.5 below half of it.
 
-    The divergence is the mean over all minibatches, so that the coefficient does not hang on how the batch was cut. A
-    learner whose own loss reports no KL keeps its coefficient. The entropy's coefficient, which follows its schedule,
-    is reported.
+    The divergence is the mean over all minibatches of the update. A learner whose own loss reports no KL keeps its
+    coefficient. The coefficient of the entropy, which follows a schedule, is reported too. See
+    `AlgorithmSpec.after_gradient_based_update`.
+
+    Source: Schulman et al. 2017, arXiv:1707.06347, section 4.
     """
     yield
     for module_id, results in learner.metrics.results.items():

@@ -18,6 +18,7 @@ from tiny_runs import TINY
 
 from plugrad import Learner, hookimpl
 from plugrad.cli import main
+from plugrad.importing import trusted_names
 
 CALLED: list[str] = []
 ENV = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
@@ -191,3 +192,15 @@ def test_a_checkpoint_takes_the_environment_that_is_typed(run: Path) -> None:
     done = plugrad("eval", run / "checkpoints" / "last", "--env", f"{__name__}:make")
     assert done.exit_code == 0, done.output
     assert CALLED
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("plugrad.rl_module.random_module:RandomRLModule", trusted_names.MODULE),
+        ("plugrad.learner.learner:Learner", trusted_names.LEARNER),
+        (f"{gym.Env.__module__}:Env", trusted_names.ENVIRONMENT),
+    ],
+)
+def test_a_class_of_the_kind_that_a_setting_wants_may_be_named(name: str, kinds: tuple[str, ...]) -> None:
+    assert trusted_names.reason_against(name, kinds) is None

@@ -35,6 +35,9 @@ def resolve_name(name: str, *, where: str = "name") -> Any:
         name: the module, a colon, and the attribute (dots reach into classes).
         where: the setting that holds the name, for the error.
 
+    Returns:
+        The attribute.
+
     Raises:
         ConfigError: the text has no colon, the module cannot be imported, or it has no such attribute.
     """
@@ -59,6 +62,9 @@ def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
         module_name: the part of `name` before the colon.
         name: the whole name, for the error.
         where: the setting that holds the name, for the error.
+
+    Returns:
+        The module.
 
     Raises:
         ConfigError: it is no module's name, such as a file's path, or it cannot be imported.

@@ -1,8 +1,8 @@
-"""Which names of code a file may lead to: classes of one kind in installed packages.
+"""Checks of the names of code in a file: only classes of one kind in installed packages may be called.
 
 A run directory or a settings file may come from a stranger. What it names is called only if it is a class of the kind
-that its setting wants, in an installed package or a module that is imported already; or an id that Gymnasium knows.
-Kinds are recognised by the names of base classes, so that no framework is imported here. Knows no settings.
+that its setting wants, in an installed package or a module that is imported already, or an id that Gymnasium knows.
+Kinds are the names of base classes, so that no framework is imported.
 """
 
 from inspect import isclass
@@ -20,26 +20,29 @@ ENVIRONMENT: Final = (
 )
 LEARNER: Final = ("plugrad.learner.learner.Learner",)
 MODULE: Final = (
-    "plugrad.rl_module.RLModule",
+    "plugrad.rl_module.rl_module.RLModule",
     "torch.nn.modules.module.Module",
     "keras.src.models.model.Model",
     "keras.src.engine.training.Model",
 )
 NOTHING: Final = ()
-"""For settings that want a function: there is no kind of function that is safe to call."""
+"""The kinds of settings that name a function: no function may be called."""
 
 _MAKES_BY_NAME: Final = "shimmy"
-"""A package whose environments make another one, whose name is among their arguments."""
+"""A package whose environments make another environment that their arguments name."""
 
 
 def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
-    """Why a file's word is not enough to call what it names; None if it is. Calls nothing.
+    """The reason why a name in a file may not be called, or None if it may. Nothing is called here.
 
-    A module of an installed package is imported to see what kind of class it has.
+    A module of an installed package is imported, to see the bases of its class.
 
     Args:
         name: `"package.module:Name"`; for an environment also a Gymnasium id, with or without a module.
-        kinds: the base classes of which the class must have one: `ENVIRONMENT`, `LEARNER`, `MODULE` or `NOTHING`.
+        kinds: the bases of which the class must have one: `ENVIRONMENT`, `LEARNER`, `MODULE` or `NOTHING`.
+
+    Returns:
+        The reason, as the end of a sentence, or None.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon:
@@ -74,7 +77,7 @@ def _is_kind(cls: type[Any], kinds: tuple[str, ...]) -> bool:
 
 
 def _reason_against_id(env_id: str) -> str | None:
-    """An id that nobody registered is Gymnasium's to refuse."""
+    """As `reason_against`, for a Gymnasium id; Gymnasium refuses an id that is not registered."""
     specs = [
         spec for known, spec in gym.registry.items() if known == env_id or known.startswith(f"{env_id}-v")
     ]
