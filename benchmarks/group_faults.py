@@ -72,7 +72,7 @@ def calls(group: Any, fault: str, folder: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-def meet(config: Any, fault: str, name: str, folder: Path) -> tuple[str, str]:
+def run_with_fault(config: Any, fault: str, name: str, folder: Path) -> tuple[str, str]:
     """Make the call. Returns what it did, and what is wrong ("" if nothing)."""
     with config.build_learner_group() as group:
         if name == "remove_module":
@@ -134,7 +134,7 @@ def main() -> None:
         row = [fault]
         for name in names:
             with TemporaryDirectory() as folder:
-                did, complaint = meet(config, fault, name, Path(folder))
+                did, complaint = run_with_fault(config, fault, name, Path(folder))
             wrong += bool(complaint)
             row.append(f"{did}{': WRONG: ' + complaint if complaint else ''}")
             print(fault, name, row[-1], file=sys.stderr)

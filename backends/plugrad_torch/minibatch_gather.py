@@ -64,9 +64,9 @@ class _Cuts:
 
     def taker(self, n: int) -> Callable[[Tensor], Tensor]:
         """What takes the n-th minibatch of a column."""
-        return lambda column: self._cut(column)[n]
+        return lambda column: self._gather_once(column)[n]
 
-    def _cut(self, column: Tensor) -> tuple[Tensor, ...]:
+    def _gather_once(self, column: Tensor) -> tuple[Tensor, ...]:
         if id(column) not in self._gathered:
             self._gathered[id(column)] = _gather(column, self._indices)
         return self._gathered[id(column)]

@@ -225,7 +225,7 @@ def writes(log: list[str]) -> type[Learner]:
 ONCE = ["b in", "a in", "class in", "class out", "a out", "b out"]
 
 
-def test_the_last_plugin_is_outermost_and_the_class_innermost(backend):
+def test_the_last_plugin_is_outermost_and_the_class_last_of_all(backend):
     log: list[str] = []
     learner = built(sgd(backend), writes(log), Diary("a", log), Diary("b", log))
     learner.update(ppo_batch())

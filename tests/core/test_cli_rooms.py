@@ -179,7 +179,7 @@ def test_a_torn_line_and_later_rows_are_cut_when_a_run_goes_on(tmp_path):
     with files.jsonl.open("a") as file:
         file.write('{"training_iteration": 5, "num_env')
     files = MetricsFiles(tmp_path)
-    files.cut(last_iteration=2)
+    files.truncate(last_iteration=2)
     files.append(row(3, a=1.0))
     assert [each["training_iteration"] for each in read_rows(files.jsonl)] == [1, 2, 3]
     assert [line["training_iteration"] for line in csv.DictReader(files.csv.open())] == ["1", "2", "3"]

@@ -76,7 +76,7 @@ def test_an_error_of_an_async_update_is_raised_by_the_next_call_before_its_batch
     assert group.update(ppo_batch(), async_update=True) == []
 
 
-def test_a_ticket_has_the_results_or_the_error(group):
+def test_a_future_has_the_results_or_the_error(group):
     good, bad = group.submit(ppo_batch(), return_state=True), group.submit({"nobody": ppo_batch()})
     (result,) = good.result(timeout=0)
     state = result["_rl_module_state_after_update"]["rl_module"][P]
@@ -256,7 +256,7 @@ def test_closing_fails_what_waits():
     st.lists(st.sampled_from(["good", "bad", "wait"]), max_size=20),
     st.sampled_from(["block", "raise", "drop_oldest", "drop_newest"]),
 )
-def test_the_ledger_closes_whatever_happens(steps, on_full):
+def test_the_counters_add_up_whatever_happens(steps, on_full):
     requests, gate = queue(on_full)
     gate.open.set()
     futures, refused = [], 0

@@ -145,7 +145,7 @@ def test_two_optimizers_of_a_module_follow_their_own_schedules():
 # --- steps ---
 
 
-class Watching(ValueLearner):
+class Recording(ValueLearner):
     """Keeps the gradients of the last step, before and after clipping."""
 
     def postprocess_gradients(self, gradients_dict):
@@ -157,7 +157,7 @@ class Watching(ValueLearner):
 
 def test_sgd_subtracts_the_rate_times_the_clipped_gradient():
     config = value_config(
-        learner_class=Watching, optimizer={"type": "sgd"}, lr=0.5, grad_clip=0.1, grad_clip_by="value"
+        learner_class=Recording, optimizer={"type": "sgd"}, lr=0.5, grad_clip=0.1, grad_clip_by="value"
     )
     learner = config.build_learner()
     before = learner.get_weights()[P]
@@ -172,7 +172,7 @@ def test_sgd_subtracts_the_rate_times_the_clipped_gradient():
 
 
 def test_each_optimizer_is_clipped_by_its_own_norm():
-    class Both(Watching, TwoOptimizers):
+    class Both(Recording, TwoOptimizers):
         pass
 
     config = value_config(learner_class=Both, grad_clip=0.01, grad_clip_by="global_norm")

@@ -406,7 +406,7 @@ def test_overrides_that_take_hps_get_the_settings_under_their_older_names():
 
 
 def test_hps_reach_a_method_that_a_plugin_wraps():
-    class Watching:
+    class Recording:
         @hookimpl(wrapper=True)
         def compute_loss_for_module(self, learner):
             return (yield)
@@ -419,7 +419,7 @@ def test_hps_reach_a_method_that_a_plugin_wraps():
                     module_id=module_id, hps=hps, batch=batch, fwd_out=fwd_out
                 )
 
-    learner = Hps(config=value_config(), plugins=[Watching()])
+    learner = Hps(config=value_config(), plugins=[Recording()])
     learner.build()
     same_update(learner, make(ValueLearner))
     batch = ppo_batch()

@@ -180,11 +180,11 @@ def applied(learner):
     seen = []
     apply = learner.apply_gradients
 
-    def watching(gradients_dict):
+    def recording(gradients_dict):
         seen.append(np.concatenate([np.ravel(each) for each in gradients_dict.values()]))
         apply(gradients_dict)
 
-    learner.apply_gradients = watching
+    learner.apply_gradients = recording
     return seen
 
 

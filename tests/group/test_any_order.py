@@ -323,7 +323,7 @@ class AnyOrder(RuleBasedStateMachine):
     # --- always -------------------------------------------------------------------------------------------------
 
     @invariant()
-    def ledger_closes(self) -> None:
+    def counters_add_up(self) -> None:
         if self.group is None:
             return
         before = sum(not future.done for future in self.futures)

@@ -109,7 +109,7 @@ def test_the_loop_of_the_guide_to_async_updates(pair: LearnerGroup) -> None:
 
 
 @pytest.mark.parametrize(("number", "kills"), [(150, 2), pytest.param(2000, 5, marks=pytest.mark.long)])
-def test_the_ledger_closes_over_delays_and_kills(groups: Groups, number: int, kills: int) -> None:
+def test_the_counters_add_up_over_delays_and_kills(groups: Groups, number: int, kills: int) -> None:
     group = groups.get("torch", 2)
     before, rng = group.get_stats(), np.random.default_rng(0)
     doomed = set(rng.choice(number, kills, replace=False))

@@ -56,7 +56,7 @@ class MetricsFiles:
         else:
             self._write_table()
 
-    def cut(self, last_iteration: int) -> None:
+    def truncate(self, last_iteration: int) -> None:
         """Drop the rows after an iteration: when a run resumes, these iterations are trained again."""
         self.rows = [row for row in self.rows if row[ITERATION] <= last_iteration]
         self.write_all()

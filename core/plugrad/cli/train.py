@@ -162,7 +162,7 @@ def _resume_run(
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
     algorithm.restore_from_path(str(save.path), hyperparameters=request.whose_hyperparameters)
-    run.metrics.cut(algorithm.iteration)
+    run.metrics.truncate(algorithm.iteration)
     run.write_config(algorithm.config)
     return algorithm, run
 
