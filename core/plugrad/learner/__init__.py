@@ -1,9 +1,13 @@
-"""The Learner and its parts, a room each.
+"""The Learner and its parts, one file each.
 
-`learner` is the conductor and `hooked` its methods that are hooks; `build` runs once, `call` once per update, `step`
-once per minibatch (or trace), and `undo` takes an update back; `optimizer_registry` and `defaults` answer hooks for the
-core; `connectors` and `minibatches` prepare data in numpy; `metrics` reports; `inference` acts; `state` and `disk`
-remember.
+- `learner`: the class Learner. `internals`: the Learner as the other files see it.
+- Once per build: `build` (modules, device, connectors), `default_hooks` and `optimizer_registry` (the core's answers to
+  hooks), `target_networks`, `buffers`, `expected_weights`. `modules` adds and removes modules later.
+- Once per update: `update`, and for it `connectors`, `minibatches`, `data_parallel` (of groups), `nonfinite`.
+- Once per minibatch, or once when it is traced: `step`, `shape_check`; `metrics` collects what is reported.
+- State: `components` (the list of what it consists of), `state` (as nested dicts), `snapshot` (undo and digest),
+  `checkpointing` (on disk).
+- `acting`: actions and policies of a learner; `load_policy`: policies of a checkpoint.
 """
 
 from plugrad.learner.learner import Learner, build_learner

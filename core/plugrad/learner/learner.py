@@ -1,10 +1,9 @@
-"""The Learner: turns batches into better networks. The conductor: every part has a room of its own.
+"""The Learner: trains the modules of one process. Its methods stand here, what they do in the files beside this one.
 
     learner = PPOConfig().environment(spaces...).build_learner()
     results = learner.update(batch)
 
-Every method that a user may override is also a hook of the same name; those stand in `hooked`. How a learner acts,
-reports and remembers stands in `acting`, `reporting` and `remembering`. Knows no framework.
+A method that is also a hook comes from a base class, which is written from the hook's specification (`plugrad.hooks`).
 """
 
 import threading
@@ -89,7 +88,7 @@ Answer = TypeVar("Answer")
 def _locked(
     method: Callable[Concatenate["Learner", Given], Answer],
 ) -> Callable[Concatenate["Learner", Given], Answer]:
-    """The method, called by one thread at a time: others wait until it is over."""
+    """Let one thread at a time call a method; others wait until it is over."""
 
     @wraps(method)
     def call(self: "Learner", /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
@@ -100,15 +99,46 @@ def _locked(
 
 
 class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Adaptable):
-    """Trains the modules of one process.
+    """Trains the modules of one process: computes losses and gradients, steps optimizers, saves and restores state.
+
+        learner = PPOLearner(config=config)
+        learner.build()
+        results = learner.update(batch)
+
+    Subclasses override methods such as `compute_loss_for_module`, `configure_optimizers_for_module` and
+    `postprocess_gradients_for_module`. Each of these is also a hook of the same name, which plugins answer or wrap.
+    Public methods that read or change the state take turns when several threads call them.
 
     Args:
-        config: an `AlgorithmConfig`; its class names the algorithm, `config.backend` the backend.
-        module_spec: what to build; default: `config.rl_module_spec`, else the algorithm's.
+        config: an `AlgorithmConfig`. Its class names the algorithm, `config.backend` the backend.
+        module_spec: what modules to build. Default: `config.rl_module_spec`, else the algorithm's.
         module: finished modules instead of a spec: one `RLModule`, a `MultiRLModule` or `{module_id: module}`. A model
             that is no RLModule (`torch.nn.Module`, Keras model) is called with the observations and returns the
             action distribution's inputs, `(inputs, values)`, or columns.
         plugins: listener objects, beside those that `config.plugins(...)` and PLUGRAD_PLUGINS name.
+
+    Attributes:
+        config: the settings; `add_module` and `remove_module` replace it.
+        seed: what all random streams are made from; drawn if the config has none.
+        module: the modules, by id.
+        registered_optimizers: `{"<module id>_<optimizer name>": RegisteredOptimizer}`.
+        targets: `{module_id: TargetNetwork}`, where `get_target_parameters` names parameters.
+        buffers: `{module_id: {name: variable}}` of what modules keep beside trained parameters.
+        coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
+        streams: random generators by name; `stream(...)` makes them.
+        counters: lifetime counters, `{"<name>/<module id>": number}`.
+        metrics: what the last update reported.
+        ops: the backend's tensor functions. After `build()`.
+        device: the backend's name of the device. After `build()`.
+        backend_info: name, version and capabilities of the backend. After `build()`.
+        plugins: all active plugins. After `build()`.
+        connectors: the pieces that make batches of episodes. After `build()`.
+        weights_version: grows whenever weights may have changed.
+        update_mode: how the last update was run (eager, compiled), and why.
+        collective: exchanges numbers with the other learners of a group; None: this learner is alone.
+
+    Raises:
+        ConfigError: the class is written for another backend than the config's.
     """
 
     framework: ClassVar[str | None] = None
@@ -150,10 +180,10 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner that calls them
         self._is_built = False
 
-    # --- life -----------------------------------------------------------------------------------------------
+    # --- build ----------------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Load the plugins, make modules and optimizers. A second call does nothing.
+        """Load the plugins, then make modules, optimizers and connectors. A second call does nothing.
 
         Raises:
             PluginConflictError: two plugins answer where one is meant.
@@ -170,7 +200,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.notify("learner_built")
 
     def _load_plugins(self) -> None:
-        """Make what modules are built with: the hooks, the device, the ops."""
+        """Make what modules are built with: hooks, device and ops."""
         self.plugins = self._plugins()
         self._hooks = HookManager(self.plugins, dispatch.base_implementations(self, Learner))
         check_providers(self, Learner, self._hooks)
@@ -181,7 +211,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
 
     def _configure(self, config: Config) -> None:
-        """Make what follows from the settings of training: coefficients, optimizers, connectors, programs."""
+        """Make all that depends on the settings of training: coefficients, optimizers, connectors, programs."""
         self.config = config
         self.registered_optimizers = {}
         self.coefficients = {}
@@ -213,7 +243,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         ]
 
     def _make_module(self) -> MultiRLModule:
-        """The modules: those given, else those that the spec describes."""
+        """The modules that were given, else those that the spec describes."""
         return make_modules(self, *self._given[:2])
 
     def _check_is_built(self, error: bool = True) -> bool:
@@ -223,20 +253,29 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         return self._is_built
 
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `func(self, *args, **kwargs)`."""
+        """Call `func(self, *args, **kwargs)`, as `LearnerGroup.foreach_learner` does on each learner.
+
+        Args:
+            func: gets this learner first.
+            *args: what else it gets.
+            **kwargs: what else it gets, by name.
+
+        Returns:
+            Its result.
+        """
         return func(self, *args, **kwargs)
 
     def shutdown(self) -> None:
-        """Nothing to stop; for subclasses with threads."""
+        """Stop what a subclass has started, such as threads. Here: nothing."""
 
     @property
     def distributed(self) -> bool:
-        """Whether gradients are averaged over several learners."""
+        """Whether the config has several learners, whose gradients are averaged."""
         return bool(self.config.num_learners > 1)
 
     @property
     def trainable_module_ids(self) -> list[ModuleID]:
-        """Modules that the backend can train; others live beside them without an optimizer."""
+        """The modules that the backend can train. Others stay as they are and have no optimizer."""
         if self._trainable[0] is not self.module:  # the hook is asked once, and again when modules come or go
             ids = [
                 each
@@ -252,7 +291,14 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         return [each.layout for each in self.registered_optimizers.values()]
 
     def stream(self, *names: str) -> np.random.Generator:
-        """This learner's own random generator of these names; part of its state."""
+        """A random generator of this learner, made at the first call with these names. It is part of the state.
+
+        Args:
+            *names: such as a module id and a purpose: `learner.stream("p0", "noise")`.
+
+        Returns:
+            The same generator for the same names. What it draws depends on the learner's seed and the names alone.
+        """
         key = "/".join(names)
         if key not in self.streams:
             self.streams[key] = stream(self.seed, *names)
@@ -262,7 +308,12 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         return self._hooks.provide(hook, learner=self, **arguments)
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a listener hook."""
+        """Call a listener hook of all plugins.
+
+        Args:
+            hook: its name, such as "update_ended".
+            **arguments: what listeners get beside `learner`.
+        """
         self._hooks.call_hook(hook, learner=self, **arguments)
 
     tell = renamed("notify")
@@ -285,23 +336,28 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         shuffle_batch_per_epoch: bool | None = None,
         num_total_minibatches: int = 0,
     ) -> dict[ModuleID, dict[str, Any]]:
-        """Train on a batch or on episodes. All or nothing: an error leaves everything as it was.
+        """Train on a batch or on episodes. If anything raises, the learner is as it was before.
 
         Args:
-            batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}`.
-            episodes: `SingleAgentEpisode`s instead, made into a batch by the learner connectors.
-            timesteps: `num_env_steps_sampled_lifetime` moves the schedules; without it they stay.
-            minibatch_size: rows per module and minibatch; default from the config; None: the whole batch.
-            num_epochs: passes over the batch; default from the config.
-            shuffle_batch_per_epoch: a new order for each pass; default from the config.
-            num_total_minibatches: exactly so many minibatches (with `accumulate`, the next multiple of it).
+            batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}` for the default
+                module. Arrays are of numpy or of the framework.
+            episodes: `SingleAgentEpisode`s instead; the learner connectors make a batch of them.
+            timesteps: `{"num_env_steps_sampled_lifetime": n}` moves schedules to timestep n; None: they stay.
+            minibatch_size: rows (of sequences: steps) per module and minibatch. None: as the config says, where None
+                is the whole batch.
+            num_epochs: passes over the batch; None: as the config says.
+            shuffle_batch_per_epoch: whether each pass has a new order; None: as the config says.
+            num_total_minibatches: if above 0, exactly so many minibatches, whatever the epochs (with `accumulate`,
+                the next multiple of it).
 
         Returns:
-            `{module_id: {name: float or array}, ALL_MODULES: {...}}`.
+            Results of each trained module and of all, `{module_id: {name: float or array}, ALL_MODULES: {...}}`.
+            What losses report is the mean over the minibatches.
 
         Raises:
             BatchError: the batch cannot be trained on; says where, what was expected and what was found.
             NonFiniteError: a loss or gradient was not finite and `nonfinite="raise"`.
+            NotBuiltError: `build()` was not called.
         """
         self._check_is_built()
         spec = self._update_run.minibatch_spec(
@@ -310,18 +366,41 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         return self._update_run.update(batch, episodes, timesteps, spec)
 
     def update_from_batch(self, batch: Any, **settings: Any) -> dict[ModuleID, dict[str, Any]]:
-        """`update(batch, **settings)`."""
+        """`update(batch, **settings)`.
+
+        Args:
+            batch: see `update`.
+            **settings: see `update`.
+
+        Returns:
+            See `update`.
+        """
         return self.update(batch, **settings)
 
     def update_from_episodes(
         self, episodes: Sequence[Any], **settings: Any
     ) -> dict[ModuleID, dict[str, Any]]:
-        """`update(episodes=episodes, **settings)`."""
+        """`update(episodes=episodes, **settings)`.
+
+        Args:
+            episodes: see `update`.
+            **settings: see `update`.
+
+        Returns:
+            See `update`.
+        """
         return self.update(episodes=episodes, **settings)
 
     @_locked
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
-        """The batch that the learner connectors make of episodes: what `update(episodes=...)` trains on."""
+        """Make the batch that `update(episodes=...)` trains on, by the learner connectors, without an update.
+
+        Args:
+            episodes: `SingleAgentEpisode`s.
+
+        Returns:
+            `{module_id: {column: array [B, ...]}}`.
+        """
         self._check_is_built()
         snapshot = Snapshot(self)
         try:
@@ -331,7 +410,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
             raise
 
     def forget_programs(self) -> None:
-        """Make the programs of updates and the copies to act with anew: what they were made for has changed."""
+        """Make compiled programs and copies of weights to act with anew, since what they were made for has changed."""
         self._update_run = UpdateRun(self)
         self._actor = Actor(self)
 
@@ -341,16 +420,24 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.weights_version += 1
 
     def config_view(self, module_id: ModuleID) -> ConfigView:
-        """A module's config with scheduled fields as tensors: what losses get."""
+        """The config that a module's loss gets: fields that change between updates are scalar tensors."""
         return self.coefficients[module_id].view
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
-        """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
+        """Keep an old value where the present minibatch is not finite and must be skipped. Traced.
+
+        Args:
+            new: the value after the step.
+            old: the value before it, of the same shape.
+
+        Returns:
+            `old` if this step is not finite and `nonfinite="skip"`, else `new`.
+        """
         return self.ops.where(self.finite, new, old) if self.is_guarded else new
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the present step must leave everything as it is if it is not finite."""
+        """Whether the present step must change nothing if it is not finite."""
         return self.finite is not None and (self.config.nonfinite == "skip" or self.names_parameters)
 
     # --- modules --------------------------------------------------------------------------------------------
@@ -364,7 +451,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         config_overrides: Mapping[str, Any] | None = None,
         new_should_module_be_updated: Collection[ModuleID] | None = None,
     ) -> MultiRLModuleSpec:
-        """Build one more module and its optimizers. The others stay as they are, to the bit; so does all on an error.
+        """Build one more module and its optimizers. Other modules do not change; nothing does if anything raises.
 
         Args:
             module_id: 1 to 128 of the characters A-Z a-z 0-9 _ . -, not taken.
@@ -387,7 +474,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
     def remove_module(
         self, module_id: ModuleID, *, new_should_module_be_updated: Collection[ModuleID] | None = None
     ) -> MultiRLModuleSpec:
-        """Drop a module with its optimizers, settings, counters and random streams. The others stay as they are.
+        """Remove a module with its optimizers, settings, counters and random streams. Other modules do not change.
 
         Args:
             module_id: which one; not the last.
@@ -418,14 +505,22 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         module: Any = None,
         plugins: Sequence[Any] = (),
     ) -> "Learner":
-        """A built learner with the state of a checkpoint, on the backend that saved it or on another.
+        """Build a learner with the state of a checkpoint, on the backend that saved it or on another.
 
         Args:
-            path: a checkpoint directory or one of its saves.
-            backend: such as "tf2" for a checkpoint of torch.
+            path: a checkpoint directory of a learner, a group or an algorithm, or one of its saves.
+            backend: such as "tf2" for a checkpoint of torch; None: the one that saved it.
             module_spec: for modules that were not built from the config.
-            module: your own modules.
-            plugins: listeners; a checkpoint loads none.
+            module: finished modules of your own, as in `Learner(module=...)`.
+            plugins: listener objects; a checkpoint loads none.
+
+        Returns:
+            The learner, alone also where a group saved.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            ConfigError: its settings name code, which a checkpoint never imports; says what to give instead.
+            RestoreMismatchError: the state does not fit what its settings build.
         """
         given = ["env", "learner_class"]  # it is of this class, and makes no environment
         if module_spec is not None or module is not None:
@@ -453,19 +548,19 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         state: Mapping[str, Array] | None = None,
         rng: np.random.Generator | None = None,
     ) -> dict[str, Any]:
-        """Act on a batch of observations: what a simulator of your own needs to make a batch to train on.
+        """Compute actions for a batch of observations, with all columns that a batch to train on needs.
 
-        The actions are the distribution's own, which the loss needs. An environment may refuse them: those of a Box
+        The actions are the distribution's own, as the loss needs them. An environment may refuse them: those of a Box
         are not clipped to its bounds, those of `Discrete(n, start=s)` count from 0. `get_policy().predict` gives
         actions for `env.step`.
 
         Args:
             obs: an array [B, ...] of rows of the module's observation space: flattened, and normalised if the module
                 learns from normalised ones.
-            module_id: who acts.
-            explore: sample; else the mode of the distribution.
+            module_id: the module that acts.
+            explore: whether to sample; else the mode of the distribution.
             state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
-            rng: where sampling gets its random numbers from; None: the learner's stream "<module id>/actions".
+            rng: draws the samples; None: the learner's stream "<module id>/actions".
 
         Returns:
             Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B];
@@ -482,13 +577,17 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """The way from an observation to an action that `env.step` takes, always with the weights of the moment.
+        """A policy that computes actions for `env.step`, always with the present weights.
 
-        It takes observations as the module learns from them: a learner knows neither how an environment's were
-        flattened nor the statistics of `normalize_observations`, of which it warns. `Algorithm.get_policy` knows both.
+        It takes observations as the module learns from them. A learner knows neither how those of the environment were
+        flattened nor the statistics of `normalize_observations`, and warns of the latter. `Algorithm.get_policy`
+        knows both.
 
         Args:
             module_id: whose policy; the default also means the only module.
+
+        Returns:
+            The policy; `policy.predict(observation)` acts.
 
         Raises:
             UnknownModuleError: there is no such module.
@@ -505,12 +604,15 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         module_id: ModuleID = DEFAULT_MODULE_ID,
         state: Mapping[str, Array] | None = None,
     ) -> Array:
-        """State values, float32 [B], of observations [B, ...]; of a stateful module [B, T] of sequences [B, T, ...].
+        """State values of observations.
 
         Args:
-            obs: the observations.
-            module_id: whose values.
-            state: that the sequences begin with, `{name: [B, ...]}`; None: that of the start of an episode.
+            obs: the observations, [B, ...]; of a stateful module sequences, [B, T, ...].
+            module_id: the module that has a value function.
+            state: in which the sequences begin, `{name: [B, ...]}`; None: the state at the start of an episode.
+
+        Returns:
+            float32 [B]; of a stateful module [B, T].
         """
         self._check_is_built()
         return self._actor.compute_values(np.asarray(obs), module_id, state)
@@ -519,16 +621,31 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
     ) -> Array:
-        """State values, float32 [B + E], of all observations of E episodes with B steps, each in its recorded state."""
+        """State values of all observations of episodes, the last ones included.
+
+        Args:
+            episodes: E episodes with B steps in all. Of a stateful module they have the recorded states.
+            module_id: the module that has a value function.
+
+        Returns:
+            float32 [B + E], in the order of the episodes. Each value of a stateful module is in the state of its step.
+        """
         self._check_is_built()
         return values_of_episodes(self, module_id, episodes)
 
     # --- metrics and results --------------------------------------------------------------------------------
 
     def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array.
+        """Add a value to the results of the present update.
+
+        Args:
+            module_id: a module id or `ALL_MODULES`.
+            key: name of the value in the results.
+            value: in a loss a scalar tensor, of which the mean over the minibatches is reported; elsewhere a number
+                or an array, which is reported as it is.
 
         Raises:
+            LossError: not a scalar, in a loss.
             UnknownModuleError: `module_id` is neither a module of this learner nor `ALL_MODULES`.
         """
         if module_id != ALL_MODULES:
@@ -536,7 +653,12 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.metrics.register(module_id, key, value)
 
     def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
-        """Report several values."""
+        """Call `register_metric` for each of several values.
+
+        Args:
+            module_id: a module id or `ALL_MODULES`.
+            metrics: `{name: value}`.
+        """
         for key, value in metrics.items():
             self.register_metric(module_id, key, value)
 
@@ -548,7 +670,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         loss_per_module: Mapping[ModuleID, float],
         metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
     ) -> dict[ModuleID, dict[str, Any]]:
-        """What `update` returns. Called once at its end; override to add, rename or leave out.
+        """Make what `update` returns. Called once at its end; override it to add, rename or leave out.
 
         Args:
             batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
@@ -556,6 +678,9 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
                 Report what you need of it with `register_metric` in the loss.
             loss_per_module: `{module_id: mean loss over the minibatches}`.
             metrics_per_module: all that was registered, `{module_id or ALL_MODULES: {name: float or array}}`.
+
+        Returns:
+            `{module_id: {name: value}, ALL_MODULES: {...}}`.
         """
         return {module_id: dict(metrics) for module_id, metrics in metrics_per_module.items()}
 
@@ -576,13 +701,16 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         *,
         not_components: Paths = None,
     ) -> dict[str, Any]:
-        """The whole state, or some parts of it, as nested dicts of numpy copies and plain values.
+        """Copy the whole state, or some parts of it.
 
         Args:
             components: of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or one
                 module's or optimizer's part of the first four, such as "rl_module/p0" or
                 "optimizer/p0_default_optimizer", which keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
-            not_components: left out.
+            not_components: names of what to leave out.
+
+        Returns:
+            Nested dicts of numpy arrays and plain values, for `set_state`.
 
         Raises:
             ConfigError: there is no such component; lists those that there are.
@@ -592,7 +720,7 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
 
     @_locked
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what is in `state`, exactly, or nothing.
+        """Take over a state exactly. If it does not fit, nothing changes.
 
         Args:
             state: of `get_state`: whole, or a part of it by name; what it does not name stays as it is.
@@ -605,11 +733,14 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         self.weights_version += 1
 
     def _get_optimizer_state(self) -> dict[str, Any]:
-        """`{"<module id>_<optimizer name>": state}`: the component "optimizer" of `get_state`, which asks here."""
+        """The component "optimizer" of `get_state`, `{"<module id>_<optimizer name>": state}`; may be overridden."""
         return state_of.get_optimizers(self)
 
     def _set_optimizer_state(self, state: Mapping[str, Any]) -> None:
-        """Take over the component "optimizer" of a state, or the optimizers that it names; `set_state` asks here.
+        """Take over the component "optimizer" of a state for `set_state`; may be overridden.
+
+        Args:
+            state: of `_get_optimizer_state`, or some of its entries.
 
         Raises:
             RestoreMismatchError: it does not fit; nothing was changed.
@@ -618,22 +749,33 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
 
     @_locked
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
-        """`{module_id: {name: numpy copy}}` of parameters and buffers, under the framework's own names."""
+        """Copies of parameters and buffers, `{module_id: {name: array}}`, under the framework's own names."""
         return self.module.get_state()
 
     @_locked
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load weights of `get_weights`. Buffers that are missing in them stay as they are; a warning names them."""
+        """Load weights of `get_weights`.
+
+        Args:
+            weights: `{module_id: {name: array}}`. Buffers that are missing stay as they are; a warning names them.
+        """
         self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
 
     def get_metadata(self) -> dict[str, Any]:
-        """What a checkpoint says of itself: kind, backend, algorithm, module ids, plugins, the config as data."""
+        """The metadata of a checkpoint: kind, backend, algorithm, module ids, plugins, and the config as data."""
         return checkpointing.metadata_of(self, self.config, kind="learner")
 
     @_locked
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
-        """Write the whole state into the directory `path`, as its newest save; returns `path`.
+        """Write the whole state into a directory, as its newest save.
+
+        Args:
+            path: the directory; it is made if it is missing.
+            keep: how many saves stay there; older ones are deleted.
+
+        Returns:
+            `path`.
 
         Raises:
             CheckpointError: the disk refused, or another process writes there; older saves are as they were.
@@ -650,15 +792,16 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
     ) -> None:
-        """Take over the state, or one part of it, of the newest save in `path`, or of `path/save-<n>`.
+        """Take over the state of a checkpoint, or one part of it. If it does not fit, nothing changes.
 
-        Warns if the checkpoint was written with other plugins than those that are active.
+        A warning names plugins that differ from those that wrote the checkpoint.
 
         Args:
-            path: a checkpoint directory, of a learner or an algorithm, or one of its saves.
+            path: a checkpoint directory, of a learner or an algorithm (its newest save), or one of its saves.
             component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
-            hyperparameters: whose settings of training a whole state goes on with: those of the "checkpoint", or of
-                this learner's own "config", learning rates and coefficients included. A difference is logged.
+            hyperparameters: which settings of training are used after a whole state was restored: those of the
+                "checkpoint", or this learner's own "config", learning rates and coefficients included. Differences
+                are logged.
 
         Raises:
             CheckpointError: it cannot be read.
@@ -692,12 +835,15 @@ class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods,
 
 
 def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) -> Learner:
-    """What `config.build_learner()` calls: a built learner of `config.learner_class`.
+    """Build a learner of `config.learner_class`; what `config.build_learner()` calls.
 
     Args:
         config: an `AlgorithmConfig`.
         env: an environment to take the spaces from.
         spaces: `{module_id: (observation_space, action_space)}` instead.
+
+    Returns:
+        The learner, built.
     """
     learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
     learner.build()
