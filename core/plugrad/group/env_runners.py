@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from plugrad.config import Config
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group.actors import Actor, LostActor, gather, gather_with_pings, kill_all, start_actors
@@ -42,7 +43,7 @@ class RemoteEnvRunners:
         Exception: what building a runner raised.
     """
 
-    def __init__(self, config: Any, weights: Weights) -> None:
+    def __init__(self, config: Config, weights: Weights) -> None:
         self.config = config
         self.normalizer: ObservationNormalizer | None = None
         if config.normalize_observations:
@@ -140,6 +141,7 @@ class RemoteEnvRunners:
         import cloudpickle  # Ray brings it
 
         names = ("env_runner", str(self._restarts), str(rank))  # a replacement does not repeat its episodes
+        assert self.config.seed is not None
         seed = int(stream(self.config.seed, *names).integers(2**31))
         config = self.config.learners(num_learners=0).debugging(seed=seed)
         return cloudpickle.dumps(config)  # type: ignore[no-any-return]

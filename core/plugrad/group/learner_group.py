@@ -9,6 +9,7 @@ from itertools import takewhile
 from os.path import abspath
 from typing import Any, Self
 
+from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
@@ -52,7 +53,9 @@ class LearnerGroup(Adaptable):
     """
 
     @adaptable
-    def __init__(self, *, config: Any, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None) -> None:
+    def __init__(
+        self, *, config: Config, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None
+    ) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
         self._requests = RequestQueue()
@@ -76,7 +79,7 @@ class LearnerGroup(Adaptable):
         return len(self._learners)
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The learners' config; it follows `add_module` and `remove_module`."""
         return self._learners.config
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plugrad.config import Config
 from plugrad.learner import Learner, build_learner
 
 
@@ -15,12 +16,12 @@ class LocalLearner:
 
     is_remote = False
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Config) -> None:
         self.learner: Learner = build_learner(config)
         self._version, self._changes = 0, (0, [0])
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The learner's config; it follows modules that are added and removed."""
         return self.learner.config
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from plugrad.config import Config
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
 from plugrad.group.actors import LostActor
 from plugrad.group.compile_key import compile_key
@@ -41,7 +42,7 @@ class RemoteLearners:
 
     is_remote = True
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Config) -> None:
         config = with_spaces(config)
         check_expected_weights(config)  # before processes are started
         if config.seed is None:  # all learners must draw alike
@@ -62,7 +63,7 @@ class RemoteLearners:
         return len(self._workers)
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The learners' config; it follows modules that are added and removed."""
         return self._workers.config
 
@@ -341,5 +342,5 @@ class RemoteLearners:
         raise LearnerTimeoutError(str(self._error), rank=lost.rank, phase="call")
 
 
-def _get_config(learner: LearnerProtocol) -> Any:
+def _get_config(learner: LearnerProtocol) -> Config:
     return learner.config

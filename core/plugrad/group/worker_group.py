@@ -11,6 +11,7 @@ from typing import Any
 
 from plugrad.collective import SHARED_MEMORY, SOCKETS
 from plugrad.collective.shared_memory import shared_file_path
+from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError
 from plugrad.group.actors import Actor, LostActor, gather, gather_with_pings, kill_all, start_actors
 from plugrad.group.learner_actor import LearnerActor
@@ -34,7 +35,7 @@ class WorkerGroup:
         digest: of the state that all had when they were last equal.
     """
 
-    def __init__(self, ray: Any, config: Any) -> None:
+    def __init__(self, ray: Any, config: Config) -> None:
         self.ray = ray
         self.config = config
         self.is_connected = False
