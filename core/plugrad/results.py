@@ -24,14 +24,14 @@ class Results(dict[str, Any]):
 
 
 def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Flatten a nested dict.
+    """A nested dict as one dict by path.
 
     Args:
-        tree: the nested dict.
-        path: the first part of all paths.
+        tree: nested dicts.
+        path: put before all keys.
 
     Returns:
-        `{"<path>/<name>/<name>": value}`.
+        `{"<path>/a/b": value}`.
     """
     flat: dict[str, Any] = {}
     for name, value in tree.items():
@@ -41,14 +41,14 @@ def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def check_result(result: Any, modules: Collection[ModuleID]) -> None:
-    """Check the form of an update's result: `{ALL_MODULES: ..., module_id: ...}`.
+    """Refuse what an update may not return.
 
     Args:
         result: what `compile_results` returned.
-        modules: the learner's module ids.
+        modules: ids of the learner's modules.
 
     Raises:
-        ResultError: it is no dict, has no `ALL_MODULES`, or has another key that is no module id.
+        ResultError: it is no dict, lacks `ALL_MODULES`, or has a key that is no module id.
     """
     if not isinstance(result, dict):
         raise ResultError(

@@ -1,7 +1,7 @@
 """Values that move with training: piecewise-linear schedules, and the coefficients that a loss reads.
 
-A scheduled field of the config reaches the loss as the tensor of a variable, so that a traced program never freezes
-it. Knows no learner and no framework.
+A scheduled field of the config reaches the loss as the tensor of a variable, so that a traced program reads its
+present value.
 """
 
 from bisect import bisect_right

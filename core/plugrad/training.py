@@ -1,8 +1,7 @@
 """How experience becomes updates: what one `Algorithm.train()` does, and what it keeps for the next one.
 
-`OnPolicyTraining` is the core's own; an algorithm answers the hook `get_training_class` with another, such as one that
-keeps a replay buffer. Knows an Algorithm by what it offers to these classes, and how many steps a sample has; no
-learner or framework.
+`OnPolicyTraining` is the core's own. An algorithm answers the hook `get_training_class` with another, such as one that
+keeps a replay buffer.
 """
 
 import logging

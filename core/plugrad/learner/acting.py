@@ -42,9 +42,18 @@ class Actor:
     def compute_actions(
         self, obs: Array, module_id: ModuleID, explore: bool, rng: np.random.Generator, state: State | None
     ) -> dict[str, Any]:
-        """Columns ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module has values, VF_PREDS; rows as `obs`.
+        """Columns of a batch of observations; rows as `obs`.
 
-        Of a stateful module also STATE_OUT. A module that gives ACTIONS itself has the columns that it gives.
+        Args:
+            obs: rows of the module's observation space, [B, ...].
+            module_id: the module that acts.
+            explore: whether to sample; else the mode of the distribution.
+            rng: draws the samples.
+            state: of a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
+
+        Returns:
+            ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; of a stateful module
+            also STATE_OUT. A module that gives ACTIONS itself has the columns that it gives.
         """
         module = self._learner.module[module_id]
         before = _state(module, module_id, state, len(obs))
@@ -75,7 +84,16 @@ class Actor:
         return columns
 
     def compute_values(self, obs: Array, module_id: ModuleID, state: State | None) -> Array:
-        """State values [B], float32; of a stateful module [B, T]."""
+        """State values of observations.
+
+        Args:
+            obs: [B, ...]; of a stateful module [B, T, ...].
+            module_id: the module that has a value function.
+            state: in which sequences begin, `{name: [B, ...]}`; None: the state at the start of an episode.
+
+        Returns:
+            float32 [B]; of a stateful module [B, T].
+        """
         module = self._learner.module[module_id]
         before = _state(module, module_id, state, len(obs))
         batch = {Columns.OBS: obs, Columns.STATE_IN: before} if before else {Columns.OBS: obs}
@@ -158,7 +176,10 @@ def make_policy(
         present: gives the learner to act with now.
         module_id: whose policy; `DEFAULT_MODULE_ID` also means the only module.
         env_observation_space: of one observation of the environment, where the module reads those of the environment.
-        normalizer: scales them.
+        normalizer: normalises these observations.
+
+    Returns:
+        The policy.
 
     Raises:
         UnknownModuleError: there is no such module.
@@ -198,14 +219,22 @@ def make_policy(
 
 
 def only_module_id(modules: Mapping[ModuleID, Any], module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
-    """`module_id`; the id of the only module where the default one is meant and not there."""
+    """The id of the module that is meant: the only one where the default id is given and there is no such module.
+
+    Args:
+        modules: by id.
+        module_id: the id that was given.
+
+    Returns:
+        `module_id`, or the id of the only module.
+    """
     if module_id == DEFAULT_MODULE_ID and module_id not in modules and len(modules) == 1:
         return next(iter(modules))
     return module_id
 
 
 def env_module_id(modules: MultiRLModule) -> ModuleID:
-    """The module that acts in an environment with one agent: the default one, or the only one.
+    """The id of the module that acts in an environment with one agent: the default one, or the only one.
 
     Raises:
         ConfigError: there are several modules, and none has the default id.
@@ -219,7 +248,7 @@ def env_module_id(modules: MultiRLModule) -> ModuleID:
 
 
 def warn_without_statistics(config: Any) -> None:
-    """Say that a policy takes normalised observations, where env runners normalise and their statistics are missing."""
+    """Warn, where observations are normalised, that a learner's policy has no statistics and takes normalised ones."""
     if config.normalize_observations:
         warnings.warn(
             "normalize_observations=True: the statistics are the env runners', and a learner has none, so this policy "

@@ -1,8 +1,7 @@
-"""What modules keep beside what is trained: statistics of BatchNorm, counters, seeds, frozen parameters.
+"""Buffers: what modules keep beside trained parameters, such as statistics of BatchNorm and frozen parameters.
 
-A backend says what they are (the hook `get_buffers`). They are state as parameters are: undone after an error, carried
-by programs, equal on all learners of a group. Built-in networks have none, and then nothing is done here. Knows no
-framework.
+A backend names them (the hook `get_buffers`). They are state as parameters are: undone after an error, carried by
+programs, made equal on all learners of a group. Built-in networks have none.
 """
 
 import warnings
@@ -23,7 +22,7 @@ Buffers = dict[ModuleID, dict[str, Variable]]
 
 
 def find_buffers(learner: LearnerInternals) -> Buffers:
-    """Those of all modules that the backend can train, under their names in `module.get_state()`."""
+    """The buffers of all modules that the backend can train, under their names in `module.get_state()`."""
     found = {
         module_id: dict(learner._get_buffers(learner.module[module_id]))
         for module_id in learner.trainable_module_ids
@@ -32,7 +31,15 @@ def find_buffers(learner: LearnerInternals) -> Buffers:
 
 
 def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
-    """Their variables, in an order that does not depend on how the modules came; of all modules, or of these."""
+    """The variables of buffers, in an order that does not depend on how modules came.
+
+    Args:
+        buffers: of all modules.
+        module_ids: only of these; None: of all.
+
+    Returns:
+        One variable per buffer.
+    """
     return [
         variable
         for module_id, each in sorted(buffers.items())
@@ -47,21 +54,34 @@ def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None =
 def copy_buffers(
     learner: LearnerInternals, module_ids: Collection[ModuleID]
 ) -> list[tuple[Variable, Tensor]]:
-    """Copies of the buffers of these modules, if this step may have to leave everything as it is. Traced."""
+    """Copy the buffers of some modules before a step that may have to be skipped. Traced.
+
+    Args:
+        learner: in a step.
+        module_ids: of this minibatch.
+
+    Returns:
+        `[(variable, copy)]`; empty if the step counts in any case.
+    """
     if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
     return [(each, each.snapshot()) for each in buffer_variables(learner.buffers, module_ids)]
 
 
 def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
-    """Put the copies back if the step is not finite. Traced."""
+    """Put copies of buffers back if the step is not finite. Traced.
+
+    Args:
+        learner: in a step.
+        before: of `copy_buffers`.
+    """
     for variable, old in before:
         variable.assign(learner.guard(variable.read(), old))
 
 
 @contextmanager
 def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
-    """What is computed meanwhile leaves all buffers as they were: for a forward pass that is only looked at. Traced."""
+    """Put all buffers back afterwards: for a forward pass that must not count. Traced."""
     before = [(each, each.snapshot()) for each in buffer_variables(learner.buffers)]
     try:
         yield
@@ -101,7 +121,7 @@ def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
 
 
 def _contribution(value: Array, weight: float, is_first: bool) -> Array:
-    """What one learner adds to a sum, in float64: its weighted part, or the bytes of learner 0's value."""
+    """What one learner adds to a sum, in float64: its value times its weight, or the bytes of learner 0's value."""
     if value.dtype.kind == "f":
         # A learner without rows says nothing, whatever it computed with the row that it was given.
         return weight * value.astype(np.float64).ravel() if weight else np.zeros(value.size)
@@ -119,11 +139,14 @@ def _mean(total: Array, weights: float, like: Array) -> Array:
 
 
 def fill_missing_buffers(learner: LearnerInternals, weights: Any) -> Any:
-    """Weights of `get_weights`; buffers that are missing in them stay as they are, and a warning names them.
+    """Fill in buffers that saved weights lack, with their present values; a warning names them.
 
     Args:
-        learner: whose buffers.
+        learner: the learner that has the buffers.
         weights: `{module_id: {name: array}}` as they were given: nothing of it is checked here.
+
+    Returns:
+        The same with all buffers.
     """
     if not isinstance(weights, Mapping) or not learner.buffers:
         return weights

@@ -1,4 +1,4 @@
-"""What a learner is built of: providers, device, modules (users' own ones too), connectors."""
+"""What a learner is built of: specs of modules with their spaces, modules (users' own ones too), device, connectors."""
 
 import inspect
 import logging
@@ -30,7 +30,12 @@ Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
 
 
 def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> None:
-    """Log the settings of modules that the learner does not have: of ones that are added later, or misspelled."""
+    """Log settings of modules that the learner does not have: they are added later, or misspelled.
+
+    Args:
+        config: of the learner.
+        modules: ids of the learner's modules.
+    """
     named = {
         "algorithm_config_overrides_per_module": config.algorithm_config_overrides_per_module,
         "policies_to_train": config.policies_to_train or (),
@@ -47,7 +52,12 @@ def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> No
 
 
 def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManager) -> None:
-    """Refuse a learner with a hook that nobody answers; an override in the learner's class is an answer.
+    """Refuse a learner with a hook that nobody answers. An override in the learner's class is an answer.
+
+    Args:
+        learner: before it is built.
+        base: the class Learner.
+        hooks: of its plugins.
 
     Raises:
         PluginError: names the hook and who should answer it.
@@ -76,7 +86,14 @@ def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
 
 
 def choose_device(config: Config, info: BackendInfo) -> str:
-    """The device that `config.device` means: `"auto"` is the first that the backend names.
+    """The device that `config.device` means.
+
+    Args:
+        config: of the learner; `"auto"` is the first device that the backend names.
+        info: of the backend.
+
+    Returns:
+        The backend's name of the device.
 
     Raises:
         ConfigError: the backend does not have it.
@@ -100,7 +117,19 @@ def make_modules(
     spec: RLModuleSpec | MultiRLModuleSpec | None,
     module: Any,
 ) -> MultiRLModule:
-    """Finished modules, else those of the spec, else of the config's spec, else of the algorithm's."""
+    """A learner's modules: finished ones, else those of a spec, else of the config's spec, else of the algorithm's.
+
+    Args:
+        learner: before it has modules.
+        spec: as given to the learner, or None.
+        module: as given to the learner, or None.
+
+    Returns:
+        The modules, from now on the learner's.
+
+    Raises:
+        ConfigError: a module cannot be built, or there would be none.
+    """
     if module is not None:
         return _given_modules(learner, module).of_learner()
     specs = _specs(learner, spec)
@@ -172,7 +201,15 @@ def _policies(config: Config, is_alone: bool) -> dict[ModuleID, RLModuleSpec | N
 
 
 def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
-    """The spec with what it leaves open taken from the algorithm's and from the module's config.
+    """Complete a spec with the algorithm's default and the module's config.
+
+    Args:
+        learner: whose algorithm and config.
+        module_id: of the module.
+        given: the spec; None: all is the default.
+
+    Returns:
+        A spec with a model_config and, where the config has them, spaces.
 
     Raises:
         ConfigError: something else is given where a spec is meant.
@@ -190,7 +227,15 @@ def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpe
 
 
 def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
-    """One module: the user's class, or the backend's around the algorithm's network with seeded weights.
+    """Build one module: of the user's class, or the backend's around the algorithm's network with seeded weights.
+
+    Args:
+        learner: whose backend and algorithm build it.
+        module_id: names the random stream of its initial weights.
+        spec: complete.
+
+    Returns:
+        The module.
 
     Raises:
         ConfigError: the spec has no spaces or settings that cannot work.
@@ -231,7 +276,15 @@ def check_expected_weights(config: Config) -> None:
 
 
 def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) -> ConfigT:
-    """The config with the spaces of an environment, or those given by module id, written into it.
+    """The config with spaces written into it.
+
+    Args:
+        config: an `AlgorithmConfig`.
+        env: an environment that has the spaces; None: `config.env` where the config has no spaces.
+        spaces: `{module_id: (observation_space, action_space)}` instead.
+
+    Returns:
+        The config, changed if need be.
 
     Raises:
         ConfigError: neither the arguments nor the config say what to act in.
@@ -290,12 +343,15 @@ GIVEN = ("observation_space", "action_space", "model_config")
 
 
 def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
-    """The module that `spec.module_class` makes.
+    """Build the module that `spec.module_class` makes.
 
     Args:
-        learner: whose backend adopts a model that is no `RLModule`.
+        learner: whose backend wraps a model that is no `RLModule`.
         module_id: of the module.
         spec: with spaces and `module_class`: a class, a function, or the name of one.
+
+    Returns:
+        The module.
 
     Raises:
         ConfigError: it cannot be imported or called with what is known, or makes no model of this backend.
@@ -319,10 +375,10 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
 
 
 def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec) -> dict[str, Any]:
-    """Those of `GIVEN` that the signature names.
+    """Those of `GIVEN` that the signature of a model's class names.
 
     Raises:
-        ConfigError: it is no class or function, or cannot do without another argument.
+        ConfigError: it is no class or function, or needs another argument.
     """
     if not callable(make) or not (inspect.isclass(make) or inspect.isroutine(make)):
         raise ConfigError(
@@ -348,7 +404,7 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Those with a name; none of a class whose signature Python does not know."""
+    """The named parameters of a function; none of a class whose signature Python does not know."""
     try:
         signature = inspect.signature(make)
     except ValueError:

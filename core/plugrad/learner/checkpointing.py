@@ -1,4 +1,4 @@
-"""A learner's state on disk: saving, loading, the plugins that made it, whose hyperparameters count after it."""
+"""A learner's state on disk: saving and loading, which plugins wrote it, which hyperparameters are used after it."""
 
 import logging
 import re
@@ -36,7 +36,16 @@ StrPath = str | PathLike[str]
 
 
 def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[str, Any]:
-    """What a checkpoint says of itself: enough to build again whose state it is, and which plugins made it."""
+    """The metadata of a checkpoint: enough to build its learner again, and which plugins wrote it.
+
+    Args:
+        learner: whose modules and plugins.
+        config: of whoever saves.
+        kind: "learner" or "algorithm".
+
+    Returns:
+        JSON data.
+    """
     written = config.to_dict()
     return {
         "kind": kind,
@@ -49,12 +58,29 @@ def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[st
 
 
 def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
-    """Write a state with its metadata; returns `path`."""
+    """Write a state with its metadata.
+
+    Args:
+        path: a checkpoint directory.
+        state: nested dicts of arrays and plain values.
+        metadata: JSON data.
+        keep: how many saves stay.
+
+    Returns:
+        `path`.
+    """
     return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
 
 
 def load(path: StrPath, *, kind: str) -> Checkpoint:
-    """Read a checkpoint that `save` wrote. Of an algorithm's, a learner is a part that can be asked for.
+    """Read a checkpoint that `save` wrote. The learner of an algorithm's checkpoint may be asked for.
+
+    Args:
+        path: a checkpoint directory or one of its saves.
+        kind: "learner" or "algorithm".
+
+    Returns:
+        The checkpoint, its state that of this kind.
 
     Raises:
         CheckpointError: it cannot be read, or holds something else.
@@ -63,7 +89,18 @@ def load(path: StrPath, *, kind: str) -> Checkpoint:
 
 
 def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
-    """A checkpoint that was read, as `load` gives it."""
+    """The part of a checkpoint that is of one kind, as `load` gives it.
+
+    Args:
+        checkpoint: as it was read.
+        kind: "learner" or "algorithm".
+
+    Returns:
+        The checkpoint with this part as its state.
+
+    Raises:
+        CheckpointError: it holds something else, or lacks its config or state.
+    """
     found: Any = checkpoint.metadata.get("kind")
     state: Any = checkpoint.state
     if (found, kind) == ("algorithm", "learner"):
@@ -78,7 +115,7 @@ def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
 
 
 def _is_complete(metadata: Mapping[str, Any]) -> bool:
-    """Whether it has what `metadata_of` writes, as far as it is read without asking."""
+    """Whether metadata has what is read of it without asking."""
     plugins = metadata.get("plugins", [])
     return (
         isinstance(metadata.get("config"), dict)
@@ -94,7 +131,7 @@ def _is_plugin(each: Any) -> bool:
 
 @contextmanager
 def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
-    """Within it, whatever comes of data that no plugrad wrote is an error that names the checkpoint."""
+    """Turn any error that is not plugrad's own into a `CheckpointError` that names the checkpoint."""
     try:
         yield
     except PlugradError:
@@ -113,6 +150,9 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
         checkpoint: of `load`.
         backend: instead of the one that saved it.
         given: settings that the caller does without, or has something of its own for; they may name code.
+
+    Returns:
+        The config, without listeners.
 
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
@@ -141,7 +181,7 @@ def refuse_own_modules(config: Any) -> None:
 
 
 def stored_bytes(state: Any) -> int:
-    """What the arrays of a state take."""
+    """The size of the arrays of a state, in bytes."""
     if isinstance(state, Mapping):
         return sum(map(stored_bytes, state.values()))
     return state.nbytes if isinstance(state, np.ndarray) else 0
@@ -181,11 +221,16 @@ _DENSE: Mapping[str, Any] = {"conv_filters": []}
 
 
 def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
-    """The config of a checkpoint, `conv_filters = []` written where its modules of images have no convolutions.
+    """Write `conv_filters = []` into the config of a checkpoint whose modules of images have no convolutions.
+
+    Versions before convolutions made dense layers for images, by the settings that make convolutions today.
 
     Args:
         config: of the checkpoint.
         state: of the checkpoint: a learner's, or an algorithm's with one in it.
+
+    Returns:
+        The config, changed if need be.
     """
     learner = state.get("learner", state)
     modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
@@ -240,11 +285,14 @@ def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
 
 @contextmanager
 def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, the error that a plugin is not installed says of which distribution it was when this was written.
+    """Add to the error that a plugin is not installed which distribution it was of when the checkpoint was written.
 
     Args:
         path: of the checkpoint.
         metadata: of the checkpoint.
+
+    Raises:
+        AlgorithmNotFoundError, BackendNotFoundError: as it came, with the hint.
     """
     try:
         yield
@@ -261,6 +309,11 @@ def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Seque
     """Warn if a checkpoint was written with other plugins, or other versions, than those that are active.
 
     Another backend is no difference: numbers do not depend on it.
+
+    Args:
+        path: of the checkpoint.
+        metadata: of the checkpoint.
+        plugins: those that are active.
     """
     then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
     now = {(str(each["kind"]), str(each["name"])): each for each in plugin_manifest(plugins)}
@@ -293,12 +346,15 @@ _log = logging.getLogger("plugrad")
 
 
 def resolve_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any]) -> Any:
-    """The config to go on with.
+    """The config that is used after a restore.
 
     Args:
         config: of who restores.
-        whose: "checkpoint" or "config".
+        whose: "checkpoint": with the settings of training that were saved; "config": as it is.
         saved: the config of the checkpoint as data.
+
+    Returns:
+        The config.
 
     Raises:
         ConfigError: `whose` is neither.
@@ -309,7 +365,14 @@ def resolve_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[
 
 
 def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str, Any], path: Any) -> None:
-    """Say by whose hyperparameters training goes on, and in what the two differ, if they do."""
+    """Log which hyperparameters are used after a restore, and how the two sets differ, if they do.
+
+    Args:
+        config: of who restores.
+        whose: "checkpoint" or "config".
+        saved: the config of the checkpoint as data.
+        path: of the checkpoint.
+    """
     theirs = _with_hyperparameters_of(config, saved)
     changes = [
         f"{name}: {getattr(theirs, name)} in the checkpoint, {getattr(config, name)} in the config"

@@ -36,15 +36,37 @@ class Component:
         return list(getattr(learner, self.attributes[0])) if self.has_parts else []
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
-        """`{part: nested dict of numpy copies and plain values}` of these parts; the whole if it has no parts."""
+        """The present state.
+
+        Args:
+            learner: a built learner.
+            parts: of `parts`; ignored without parts.
+
+        Returns:
+            `{part: nested dict of numpy copies and plain values}`; the whole component if it has no parts.
+        """
         raise NotImplementedError
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-        """Take over a state, or the parts in it, that were checked before."""
+        """Take over a state, or the parts in it.
+
+        Args:
+            learner: a built learner.
+            state: as `get` gives it, checked before.
+        """
         raise NotImplementedError
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        """What `state` must look like to fit: its names, shapes and dtypes. Default: the present state."""
+        """What a state must look like to fit. Default: the present state.
+
+        Args:
+            learner: a built learner.
+            parts: those that the state must have.
+            state: the state, not checked yet.
+
+        Returns:
+            A state of the names, shapes and dtypes that are expected.
+        """
         return self.get(learner, parts)
 
     def check(self, state: Any) -> None:
@@ -59,7 +81,12 @@ class Component:
         return None
 
     def restore(self, learner: LearnerInternals, values: Any) -> None:
-        """Put back a copy that `values` made."""
+        """Put back a copy that `values` made.
+
+        Args:
+            learner: a built learner.
+            values: of `values`.
+        """
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
         """The bytes that the learner's digest is computed of; equal for equal learners."""
@@ -67,7 +94,12 @@ class Component:
             yield variable.numpy().tobytes()
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
-        """Remove what belongs to a module."""
+        """Remove what belongs to a module.
+
+        Args:
+            learner: a built learner.
+            module_id: of the module.
+        """
         for attribute in self.attributes:
             getattr(learner, attribute).pop(module_id, None)
 

@@ -21,7 +21,16 @@ Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
 def add_columns_from_episodes(
     *, learner: LearnerProtocol, batch: Mapping[ModuleID, Mapping[str, Array]], episodes: Sequence[Any]
 ) -> dict[ModuleID, dict[str, Array]]:
-    """Add OBS, ACTIONS, REWARDS, TERMINATEDS, TRUNCATEDS and the recorded model outputs, rows in episode order."""
+    """Add OBS, ACTIONS, REWARDS, TERMINATEDS, TRUNCATEDS and the recorded model outputs, rows in episode order.
+
+    Args:
+        learner: not used.
+        batch: columns so far, by module.
+        episodes: of the environment.
+
+    Returns:
+        A new batch, `{module_id: {column: array [B, ...]}}`.
+    """
     columns = {module_id: dict(given) for module_id, given in batch.items()}
     for module_id, singles in episodes_by_module(episodes).items():
         whole = [episode for episode in singles if len(episode)]
@@ -45,13 +54,22 @@ def _columns_of(episodes: Sequence[SingleAgentEpisode]) -> dict[str, Array]:
 
 
 def _ends(episodes: Sequence[SingleAgentEpisode], flags: Sequence[bool]) -> Array:
+    """bool [B]: a flag of each episode in the row of its last step, False elsewhere."""
     ends = np.zeros(sum(len(episode) for episode in episodes), bool)
     ends[np.cumsum([len(episode) for episode in episodes]) - 1] = flags
     return ends
 
 
 def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[Any, Any]) -> list[Piece]:
-    """The learner connector pipeline of a config.
+    """The learner connector pipeline of a config: the user's pieces, then the default ones.
+
+    Args:
+        config: of the learner.
+        algorithm_pieces: of the hook `get_learner_connectors`.
+        spaces: observation and action space, which `config.learner_connector` is called with.
+
+    Returns:
+        The pieces, in order.
 
     Raises:
         ConfigError: `config.learner_connector` returns something that cannot be called.
@@ -74,7 +92,17 @@ def run_pipeline(
     batch: Mapping[ModuleID, Mapping[str, Array]],
     episodes: Sequence[Any],
 ) -> dict[ModuleID, dict[str, Array]]:
-    """Run the pieces one after the other."""
+    """Run connector pieces one after the other.
+
+    Args:
+        pieces: of `make_pipeline`.
+        learner: handed to each piece.
+        batch: what the first piece gets.
+        episodes: handed to each piece.
+
+    Returns:
+        What the last piece returns.
+    """
     columns = {module_id: dict(given) for module_id, given in batch.items()}
     for piece in pieces:
         columns = piece(learner=learner, batch=columns, episodes=episodes)
@@ -89,9 +117,17 @@ def split_into_sequences(
 ) -> dict[ModuleID, dict[str, Array]]:
     """Give the rows of stateful modules a time dimension: the last of the default connector pieces.
 
-    Each episode is cut into sequences of `max_seq_len` steps, the last of them pad_rows with zeros. Columns become
+    Each episode is cut into sequences of `max_seq_len` steps, the last of them padded with zeros. Columns become
     [B, T, ...]; SEQ_LENS [B] and LOSS_MASK [B, T] are added, and STATE_IN with the recorded state of each first step.
     Modules without a state, and batches that have SEQ_LENS, stay as they are.
+
+    Args:
+        learner: whose modules.
+        batch: rows, by module.
+        episodes: that the rows are of.
+
+    Returns:
+        A new batch.
     """
     by_module = episodes_by_module(episodes)
     return {
@@ -131,11 +167,18 @@ def _sequences(
 def values_of_episodes(
     learner: LearnerProtocol, module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]
 ) -> Array:
-    """Values [B + E] of all observations of E episodes of together B steps, the last of each episode included.
+    """State values of all observations of episodes, the last ones included.
 
-    Values of a stateful module are those of each observation in the state of its step: computed on sequences of
-    `max_seq_len` steps that begin with the recorded states and are, at the end of an episode, one step longer: the
-    last observation is seen in the state that the last step left behind.
+    Those of a stateful module are computed on sequences of `max_seq_len` steps that begin with the recorded states. At
+    the end of an episode a sequence is one step longer: the last observation is seen in the state after the last step.
+
+    Args:
+        learner: a built learner.
+        module_id: the module that has a value function.
+        episodes: E episodes with B steps in all.
+
+    Returns:
+        float32 [B + E], in the order of the episodes.
     """
     observations = np.concatenate([episode.observations for episode in episodes])
     module = learner.module[module_id]
@@ -152,6 +195,7 @@ def values_of_episodes(
 
 
 def _with_last(length: int, longest: int) -> list[int]:
+    """Lengths of the sequences of an episode, the last one with the last observation."""
     *before, last = piece_lengths(length, longest)
     return [*before, last + 1]
 
@@ -159,7 +203,7 @@ def _with_last(length: int, longest: int) -> list[int]:
 def _first_states(
     module_id: ModuleID, module: Any, episodes: Sequence[SingleAgentEpisode], longest: int
 ) -> State:
-    """The recorded state at the beginning of each piece."""
+    """The recorded state at the beginning of each sequence, `{name: [sequences, ...]}`."""
     states = [
         state for episode in episodes for state in _states_at_starts(module_id, module, episode, longest)
     ]

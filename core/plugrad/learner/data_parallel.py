@@ -1,9 +1,7 @@
-"""A learner among others: its share of the rows, and what it has to know of theirs. Knows no framework and no Ray.
+"""One update by several learners: each computes its share of the rows of every minibatch, and all sum what they found.
 
-n learners are one: all have the whole batch and draw the same minibatches; of each minibatch a learner takes its
-contiguous share of rows. Its losses are weighted by its part of the rows (those that `loss_mask` hides do not count),
-so that gradients and metrics of the whole are plain sums over the learners. The weights are known beforehand and
-travel with the batch as columns of a module that is none: no program has to know of them, and none is traced again.
+Losses are weighted by the share of rows before they are differentiated. So gradients, losses and metrics of the whole
+are plain sums. The weights are known before the program runs and travel as columns. A learner alone skips all of this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,7 +70,11 @@ def _weights(own: Array, whole: Array, size: int) -> Array:
 
 @contextmanager
 def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> Iterator[ModuleBatches]:
-    """While it lasts `learner.weights` and `learner.part_weights` are those of this minibatch, if it has any. Traced.
+    """Set `learner.weights` and `learner.part_weights` to those of a minibatch, if it has any. Traced.
+
+    Args:
+        learner: in a step.
+        minibatch: of modules, and of weights.
 
     Yields:
         The minibatch of the modules alone.
@@ -86,7 +88,15 @@ def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> It
 
 
 def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> dict[ModuleID, Tensor]:
-    """This learner's part of each loss. Traced."""
+    """This learner's part of each loss. Traced.
+
+    Args:
+        learner: in a step.
+        losses: of its own rows, `{module_id: scalar}`.
+
+    Returns:
+        Each times the weight of its module.
+    """
     if learner.weights is None:
         return losses
     return {
@@ -98,7 +108,18 @@ def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> d
 def scale_metrics(
     learner: LearnerInternals, metrics: dict[str, Tensor], minibatch: ModuleBatches
 ) -> dict[str, Tensor]:
-    """This learner's part of each metric, where it is not the same in all steps: else that of their mean. Traced."""
+    """This learner's part of each metric of a step. Traced.
+
+    Where the weights are equal in all steps, nothing is done here: the mean over the steps is scaled instead.
+
+    Args:
+        learner: in a step.
+        metrics: of its own rows.
+        minibatch: of the modules.
+
+    Returns:
+        `{name: scalar}`.
+    """
     if learner.weights is None or not have_loss_masks(minibatch):
         return metrics
     scalars = {each: learner.ops.reshape(weight, ()) for each, weight in learner.weights.items()}
@@ -118,7 +139,16 @@ def _scale_by_module(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]
 def mark_nonfinite(
     learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], gradients: Gradients
 ) -> Gradients:
-    """Gradients that are not finite if a loss is not: so the learners that reduce them learn of it. Traced."""
+    """Make gradients not finite if a loss is not, so that all learners of a group learn of it. Traced.
+
+    Args:
+        learner: in a step.
+        losses: this learner's own.
+        gradients: of them.
+
+    Returns:
+        The gradients, to be summed.
+    """
     if learner.weights is None or not losses:
         return gradients
     flats = as_flat(learner.ops, gradients)
@@ -132,7 +162,7 @@ def mark_nonfinite(
 
 @hookimpl
 def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradients:
-    """Through the host, for backends that do not trace; a learner alone has nothing to reduce."""
+    """Sum gradients over the learners, through the host. See `GradientSpec.reduce_gradients`."""
     collective = learner.collective
     if collective is None:
         return gradients
@@ -146,12 +176,15 @@ def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradien
 def all_reduce_metrics(
     learner: LearnerInternals, numbers: Mapping[str, Array], columns: Batch
 ) -> dict[str, Array]:
-    """The means of all learners' metrics added up, after a program: what hooks and schedules read is the same on all.
+    """Sum the metrics' means over all learners after a program, so that hooks and schedules read the same on all.
 
     Args:
-        learner: with its own part of each.
-        numbers: its metrics.
-        columns: that they are of, of all learners.
+        learner: alone, or one of a group.
+        numbers: this learner's part of each metric.
+        columns: the batch that they are of, with the learner's weights.
+
+    Returns:
+        `{name: number}`.
     """
     if learner.collective is None:
         return dict(numbers)
@@ -162,13 +195,13 @@ def all_reduce_metrics(
 
 
 def barrier(learner: LearnerInternals) -> None:
-    """The last word of an update: it counts on all learners or, if one of them raised, on none."""
+    """Wait for all learners at the end of an update. If one of them raised, it raises here on all."""
     if learner.collective is not None:
         learner.collective.barrier()
 
 
 def only_modules(columns: Mapping[ModuleID, Any]) -> dict[ModuleID, Any]:
-    """Columns or a minibatch without the weights that travel with them: their ids begin with `SEPARATOR`."""
+    """Columns or a minibatch without the weights that travel with them, whose ids begin with `SEPARATOR`."""
     return {module_id: each for module_id, each in columns.items() if not module_id.startswith(SEPARATOR)}
 
 

@@ -1,4 +1,4 @@
-"""What an algorithm need not say: the core's answers to the algorithm hooks, the loss excepted."""
+"""The core's answers to the hooks of algorithms, except the loss."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -37,43 +37,43 @@ def build_network(module_spec: RLModuleSpec) -> Network:
 
 @hookimpl
 def get_learner_connectors(config: Config) -> list[Any]:
-    """None."""
+    """No pieces beside the default ones."""
     return []
 
 
 @hookimpl
 def get_exploration_inputs(fwd_out: Mapping[str, Array]) -> Array:
-    """The distribution of the policy itself."""
+    """Those of the policy itself."""
     return fwd_out[Columns.ACTION_DIST_INPUTS]
 
 
 @hookimpl
 def get_training_class() -> type[Training]:
-    """Sample, update, forget."""
+    """On-policy: sample, update, forget."""
     return OnPolicyTraining
 
 
 @hookimpl
 def get_target_parameters(learner: LearnerInternals, module_id: ModuleID, config: Config) -> Collection[str]:
-    """None."""
+    """No target network. See `AlgorithmSpec.get_target_parameters`."""
     return ()
 
 
 @hookimpl
 def should_module_be_updated(learner: LearnerInternals, module_id: ModuleID, multi_agent_batch: Any) -> bool:
-    """`config.policies_to_train`: None means all."""
+    """As `config.policies_to_train` says, where None is all. See `LearnerSpec.should_module_be_updated`."""
     trained = learner.config.policies_to_train
     return trained is None or module_id in trained
 
 
 @hookimpl
 def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
-    """Nothing."""
+    """Nothing. See `AlgorithmSpec.before_gradient_based_update`."""
 
 
 @hookimpl
 def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
-    """Move learning rates and scheduled coefficients to `num_env_steps_sampled_lifetime`, if it is given."""
+    """Move schedules to the timestep, if it is given. See `AlgorithmSpec.after_gradient_based_update`."""
     if (timestep := timesteps.get(TIMESTEP)) is not None:
         apply_schedules(learner, timestep)
 
@@ -94,7 +94,7 @@ def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
 
 @hookimpl
 def get_buffers() -> Mapping[str, Variable]:
-    """None: modules are parameters."""
+    """No buffers."""
     return {}
 
 

@@ -25,7 +25,7 @@ class _Shape:
 
 @contextmanager
 def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, learners are built for this state of a learner, and for no other.
+    """Build learners for a saved state: refuse settings whose weights do not fit before anything is built.
 
     Args:
         state: of `Learner.get_state`, with the component "rl_module"; other parts are not looked at.
@@ -39,7 +39,7 @@ def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
 
 
 def are_weights_expected() -> bool:
-    """Whether learners are built for a certain state now."""
+    """Whether learners are built for a saved state now."""
     return _EXPECTED.get() is not None
 
 
@@ -58,8 +58,12 @@ def check_module_ids(module_ids: Collection[ModuleID]) -> None:
 def expected_weights(module_id: ModuleID, network: Network) -> dict[str, Array] | None:
     """A copy of the weights that a module is to have, in the order of the network's parameters.
 
+    Args:
+        module_id: of the module.
+        network: that computes with them.
+
     Returns:
-        `{name: float32 array}`; None if none are expected: the module begins with weights of its own.
+        `{name: float32 array}`; None if none are expected, so that the module begins with weights of its own.
 
     Raises:
         RestoreMismatchError: the network has parameters of other names or shapes; lists all differences.

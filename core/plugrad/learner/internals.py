@@ -16,10 +16,10 @@ from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 
 class LossCheck(Protocol):
-    """Looks at how losses are computed; `plugrad.learner.shape_check.ShapeCheck` is the one that there is."""
+    """Checks how losses are computed: `plugrad.learner.shape_check.ShapeCheck`."""
 
     def check(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
-        """`compute(batch)`."""
+        """See `ShapeCheck.check`."""
 
 
 class LearnerInternals(LearnerProtocol, Protocol):
@@ -48,10 +48,10 @@ class LearnerInternals(LearnerProtocol, Protocol):
     shape_check: LossCheck
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a listener hook."""
+        """See `Learner.notify`."""
 
     def forget_programs(self) -> None:
-        """Make the programs of updates anew: what they were made for has changed."""
+        """See `Learner.forget_programs`."""
 
     def compile_results(
         self,
@@ -61,7 +61,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
         loss_per_module: Mapping[ModuleID, float],
         metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
     ) -> dict[ModuleID, dict[str, Any]]:
-        """What `update` returns."""
+        """See `Learner.compile_results`."""
 
     def _check_is_built(self, error: bool = True) -> bool: ...
 

@@ -1,7 +1,4 @@
-"""`plugrad.load_policy`: the policy of a run or a checkpoint, to act with and not to train.
-
-Knows learners on disk. No framework is loaded for a built-in network that computes in numpy anyway.
-"""
+"""`plugrad.load_policy`: the policy of a run or a checkpoint. Networks that act in numpy need no framework."""
 
 from collections.abc import Mapping
 from math import prod
@@ -36,7 +33,7 @@ def load_policy(
     module: Any = None,
     backend: str | None = None,
 ) -> Policy:
-    """The policy of a run or of a checkpoint.
+    """Load the policy of a run or of a checkpoint.
 
     It takes observations as the environment gives them, with the statistics of `normalize_observations` that are in the
     checkpoint. A checkpoint of a Learner or LearnerGroup has no statistics: its policy takes observations as the
@@ -48,6 +45,9 @@ def load_policy(
         module_id: whose policy; the default also means the only module.
         module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make.
         backend: what computes; None: numpy for a built-in network without convolutions, else the backend that saved it.
+
+    Returns:
+        The policy; `policy.predict(observation)` acts.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be read.
@@ -69,7 +69,7 @@ def load_policy(
 
 
 class _Acting(Learner):
-    """A learner of any algorithm, or of none: it only acts."""
+    """A learner without a loss, of any algorithm."""
 
     def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
         raise NotImplementedError("a loaded policy does not learn: open the checkpoint in a Learner")
@@ -86,7 +86,7 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 
 
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
-    """A learner with one module of a checkpoint: nobody need bring what the other ones need."""
+    """A learner with one module of a checkpoint, so that nothing is needed for the others."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
     config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
     config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
@@ -141,7 +141,7 @@ def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
 
 
 def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | None:
-    """That of the environment; of an older checkpoint that of flattened observations; None of a learner's."""
+    """The environment's space of observations; of an older checkpoint that of flattened ones; None of a learner's."""
     if whole.metadata.get("kind") != "algorithm":
         return None
     written = whole.metadata.get(checkpointing.ENV_OBSERVATION_SPACE)

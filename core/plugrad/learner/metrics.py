@@ -1,7 +1,7 @@
-"""What an update reports: scalars collected inside the step, plain values outside it.
+"""What an update reports.
 
-Inside a step (eager or traced) a metric is a scalar tensor and comes back as the mean over the minibatches; outside
-it is a number or an array and is reported as it is. Knows no learner and no framework.
+Inside a step (eager or traced) a metric is a scalar tensor, and the result is its mean over the minibatches. Outside
+it is a number or an array, and the result is the metric as it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -79,12 +79,26 @@ class Metrics:
         self.register(module_id, "/".join(names), value)
 
     def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES, **how: Any) -> None:
-        """`log_value((key, name), value, **how)` of each."""
+        """Call `log_value((key, name), value, **how)` for each of several values.
+
+        Args:
+            values: `{name: value}`.
+            key: a module id or `ALL_MODULES`.
+            **how: see `log_value`.
+        """
         for name, value in values.items():
             self.log_value((key, name), value, **how)
 
     def peek(self, key: str | tuple[str, ...], default: Any = None) -> Any:
-        """What the last update reported under `(module_id, name)` or a name of `ALL_MODULES`; else `default`."""
+        """What the last update reported.
+
+        Args:
+            key: `(module_id, name)`, or a name of `ALL_MODULES`.
+            default: what is returned if there is no such metric.
+
+        Returns:
+            A float or an array; all metrics of a module for `(module_id,)`.
+        """
         module_id, *names = (ALL_MODULES, key) if isinstance(key, str) else key
         found = self.results.get(module_id, {})
         return found.get("/".join(names), default) if names else found or default

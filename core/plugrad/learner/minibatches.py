@@ -1,4 +1,4 @@
-"""Which rows each minibatch has, and how they are pad_rows to a few fixed shapes."""
+"""Which rows each minibatch has, and padding to a few fixed shapes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,14 @@ class MinibatchSpec:
 
 
 def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dict[ModuleID, SampleCount]]:
-    """Check a batch; returns it without what `loss_mask` hides, and what the minibatches of each module are made of.
+    """Check a batch and remove what `loss_mask` hides.
+
+    Args:
+        learner: whose modules.
+        columns: the batch by module.
+
+    Returns:
+        The batch, and how many rows or sequences and steps each module has.
 
     Raises:
         UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.batch.sequences.count_samples`.
@@ -60,7 +67,15 @@ def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dic
 
 
 def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
-    """The columns of one module as numpy arrays."""
+    """The columns of one module as numpy arrays.
+
+    Args:
+        learner: whose backend converts tensors.
+        columns: arrays and tensors.
+
+    Returns:
+        `{column: array}`; arrays are not copied.
+    """
     return {
         column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
         for column, values in columns.items()
@@ -72,15 +87,18 @@ def minibatch_indices(
     spec: MinibatchSpec,
     streams: Mapping[ModuleID, np.random.Generator],
 ) -> dict[ModuleID, Array]:
-    """Numbers of rows or sequences, `{module_id: int32 [num steps, those of all minibatches of a step]}`.
+    """Draw which rows or sequences each minibatch has.
 
     The minibatches of a step are interleaved: number i is `[i::accumulate]`. Without a size a step has each row once,
     and its minibatches may differ by one row.
 
     Args:
         samples: what each module has, at least 1.
-        cut: how to spec.
-        streams: the generator of each module; used only to shuffle.
+        spec: how to divide the batch.
+        streams: the random generator of each module; used only to shuffle.
+
+    Returns:
+        `{module_id: int32 [steps, rows of all minibatches of a step]}`.
 
     Raises:
         BatchError: `minibatch_size` is above the steps of the widest module.
@@ -111,12 +129,13 @@ def minibatch_indices(
 
 
 def _whole(rows: int, num_steps: int, parts: int) -> Array:
-    """Every row in every step; in each of the parts if there are fewer rows than parts, which must not be empty."""
+    """Every row in every step, and at least one row for each of the parts."""
     numbers = np.arange(rows, dtype=np.int32)
     return np.tile(numbers if rows >= parts else np.repeat(numbers, parts), (num_steps, 1))
 
 
 def _interleaved(walk: Array, parts: int) -> Array:
+    """[minibatches, size] as [steps, parts * size], the minibatches of a step interleaved."""
     count, size = walk.shape
     return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
 
@@ -127,6 +146,7 @@ def _size(samples: SampleCount, minibatch_size: int) -> int:
 
 
 def _draw_rows(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
+    """[count, size] row numbers: pass after pass over all rows, each in a new order if they are shuffled."""
     passes = ceil(count * size / rows)
     order = np.empty((passes, rows), np.int32)
     for each in order:
@@ -137,10 +157,18 @@ def _draw_rows(rows: int, count: int, size: int, shuffle: bool, stream: np.rando
 def pad_minibatches(
     columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
 ) -> tuple[Batch, dict[ModuleID, Array]]:
-    """Minibatches of sequences of a width that seldom changes: the next power of two, filled with a hidden sequence.
+    """Fill minibatches of sequences up to the next power of two with a masked sequence.
 
-    How many sequences make a minibatch depends on how long the episodes were; a compiled program would be made anew
-    for each number. The hidden sequence is a copy of the first, of which `loss_mask` shows nothing.
+    How many sequences make a minibatch depends on how long the episodes were, and a compiled program would be made anew
+    for each number. The filling is a copy of the first sequence of which `loss_mask` shows nothing.
+
+    Args:
+        columns: the batch.
+        order: `{module_id: [steps, sequences]}`.
+        accumulate: parts of each minibatch.
+
+    Returns:
+        Both; as they came for modules without sequences.
     """
     columns, order = dict(columns), dict(order)
     for module_id, numbers in order.items():
@@ -163,7 +191,15 @@ MOST_NUMBERS = 1 << 18
 
 
 def pad_rows(values: Array, rows: int = 0) -> Array:
-    """Zeros behind `values`, up to so many rows; by default to the next power of two, at least `LEAST_ROWS`."""
+    """Put zeros behind an array.
+
+    Args:
+        values: [B, ...].
+        rows: up to so many; 0: to the next power of two, at least `LEAST_ROWS`.
+
+    Returns:
+        [rows, ...], the same array if it is as long.
+    """
     rows = rows or max(LEAST_ROWS, 1 << (len(values) - 1).bit_length())
     if rows == len(values):
         return values
@@ -173,10 +209,13 @@ def pad_rows(values: Array, rows: int = 0) -> Array:
 
 
 def chunks(order: Order) -> Iterator[tuple[dict[ModuleID, Array], int]]:
-    """The steps in order: `({module_id: pad_rows rows}, how many steps)`, of one shape if there are several.
+    """Divide the steps of an update into pieces of one shape, so that more steps need no other program.
 
     Args:
-        order: `{module_id: [num steps, minibatch size]}`, at least one step.
+        order: `{module_id: [steps, minibatch size]}`, at least one step.
+
+    Yields:
+        `({module_id: rows, padded}, number of steps)`, in order.
     """
     num_steps = len(next(iter(order.values())))
     most = max(LEAST_ROWS, MOST_NUMBERS // max(each.shape[1] for each in order.values()))

@@ -1,8 +1,7 @@
-"""Modules that come and go: what `Learner.add_module` and `Learner.remove_module` do.
+"""Adding and removing modules of a learner: `Learner.add_module` and `Learner.remove_module`.
 
-All or nothing, as an update is. What belongs to a module has its name on it (weights, optimizers, coefficients, random
-streams, counters), so a change touches nothing of the others. Programs are made anew: one that was traced before may
-read or write variables of a module that is gone. Knows no framework.
+If anything raises, the learner is as it was. What belongs to a module has its name on it, so the others do not change.
+Programs are made anew: one that was traced before may read variables of a module that is gone.
 """
 
 import re
@@ -34,7 +33,15 @@ def add_module(
     overrides: Mapping[str, Any] | None,
     trained: Collection[ModuleID] | None,
 ) -> None:
-    """See `Learner.add_module`."""
+    """See `Learner.add_module`.
+
+    Args:
+        learner: a built learner.
+        module_id: not taken.
+        spec: of the module.
+        overrides: settings of this module; None: none.
+        trained: the new `policies_to_train`; None: as before.
+    """
     _check_new(learner, module_id, spec)
     with restore_on_error(learner):
         if overrides is not None:
@@ -56,7 +63,13 @@ def add_module(
 def remove_module(
     learner: LearnerInternals, module_id: ModuleID, trained: Collection[ModuleID] | None
 ) -> None:
-    """See `Learner.remove_module`."""
+    """See `Learner.remove_module`.
+
+    Args:
+        learner: a built learner.
+        module_id: which one.
+        trained: the new `policies_to_train`; None: as before.
+    """
     _check_own_optimizers(learner, module_id)
     if len(learner.module) == 1:
         raise ConfigError(f"{module_id!r} is this learner's only module: add another one first")
@@ -104,7 +117,7 @@ def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, An
 
 
 def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
-    """Write the present modules into the config; throw away what was made for the former ones."""
+    """Write the present modules into the config, and make programs anew."""
     specs = {module_id: _spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
         rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),

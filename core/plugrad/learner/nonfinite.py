@@ -1,7 +1,7 @@
-"""What is not finite: found in what the loss reads, in losses and in gradients; named, then undone or left out.
+"""What is not finite: found in the columns that the loss reads, in losses and in gradients; named, or left out.
 
-Infinities in a batch are looked for in the batch itself, because a clip or a minimum in the loss may hide them.
-Losses and gradients are looked at in the program, one flag per step (`plugrad.learner.step`). Knows no framework.
+A batch is looked at directly, because a clip or a minimum in the loss may hide an infinity. Losses and gradients are
+looked at in the program, one flag per step (`plugrad.learner.step`).
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,15 @@ BadRows = dict[tuple[ModuleID, str], Array]
 
 
 def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
-    """Where a batch, without what `loss_mask` hides, is not finite."""
+    """Find the rows of a batch that are not finite.
+
+    Args:
+        learner: whose backend converts tensors.
+        columns: the batch, without what `loss_mask` hides.
+
+    Returns:
+        `{(module id, column): bool [B]}`; only columns that have some.
+    """
     found: BadRows = {}
     for module_id, each in columns.items():
         for column, values in each.items():
@@ -44,7 +52,7 @@ def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
 
 
 def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
-    """Bool of the shape of `values`; None if all is well."""
+    """bool of the shape of `values`; None if all are finite."""
     if "float" not in str(values.dtype):
         return None
     if not isinstance(values, np.ndarray):
@@ -59,7 +67,15 @@ def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
 
 
 def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Array]:
-    """Only those minibatches of `order` that have none of the bad rows."""
+    """Leave out minibatches that have bad rows.
+
+    Args:
+        order: `{module_id: [minibatches, rows]}`.
+        bad: of `nonfinite_rows`.
+
+    Returns:
+        `order` without them.
+    """
     good = np.ones(len(next(iter(order.values()))), bool)
     for (module_id, _), rows in bad.items():
         good &= ~rows[order[module_id]].any(1)
@@ -67,7 +83,14 @@ def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[Modu
 
 
 def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
-    """Report the means over the steps that were taken; NaN losses if there were none."""
+    """Report the means over the steps that were taken; NaN if there were none.
+
+    Args:
+        learner: in an update.
+        means: over all steps, where a step that was skipped counts as zero.
+        num_bad: steps that were skipped.
+        num_steps: all steps.
+    """
     share = (num_steps - num_bad) / num_steps if num_steps else 0.0
     learner.metrics.take_means(
         {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
@@ -75,10 +98,15 @@ def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad:
 
 
 def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: int) -> None:
-    """Report and count minibatches that were left out.
+    """Report and count minibatches that were skipped.
+
+    Args:
+        learner: in an update.
+        num_skipped: of this update.
+        num_minibatches: of this update.
 
     Raises:
-        NonFiniteError: the `MAX_SKIPPED_UPDATES`-th update in a row that left out all.
+        NonFiniteError: the `MAX_SKIPPED_UPDATES`-th update in a row that skipped all.
     """
     counters, lifetime = learner.counters, f"{NONFINITE_KEY}_lifetime"
     counters[lifetime] = counters.get(lifetime, 0) + num_skipped
@@ -105,12 +133,20 @@ def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:
 
 
 def nan_losses(columns: Batch) -> dict[str, Array]:
-    """The metrics of an update without a step."""
+    """The metrics of an update without a step: losses that are NaN."""
     return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
 
 
 def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
-    """The error for a column that the loss reads."""
+    """The error for a column that the loss reads.
+
+    Args:
+        columns: the batch.
+        bad: of `nonfinite_rows`, at least one.
+
+    Returns:
+        The error, to be raised.
+    """
     (module_id, column), rows = next(iter(bad.items()))
     first = int(np.flatnonzero(rows)[0])
     found = f"{int(rows.sum())} of {len(rows)} rows that are not, row {first} first"
@@ -127,7 +163,17 @@ def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
 def step_error(
     num_bad: int, num_steps: int, means: Mapping[str, Array], parameters: list[ParamRef]
 ) -> NonFiniteError:
-    """The error for losses and gradients of a batch that is finite."""
+    """The error for losses and gradients of a batch that is finite.
+
+    Args:
+        num_bad: minibatches that were not finite.
+        num_steps: all minibatches.
+        means: metrics of the update.
+        parameters: whose gradients were not finite.
+
+    Returns:
+        The error, to be raised.
+    """
     metrics = [name.replace(SEPARATOR, "/") for name, value in means.items() if not np.isfinite(value)]
     shown = [*metrics, *(f"the gradient of {ref}" for ref in parameters)]
     more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""

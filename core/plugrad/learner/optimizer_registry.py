@@ -1,4 +1,4 @@
-"""The optimizers of a learner: registered by name, found by parameter, stepped with gradients by name."""
+"""The optimizers of a learner: registering, finding, and the names of their gradients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def configure_optimizers(learner: LearnerInternals) -> None:
 
 @hookimpl
 def configure_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID, config: Config) -> None:
-    """One optimizer from `config.optimizer` over all parameters of the module, following `config.lr`."""
+    """One optimizer, `config.optimizer`, with `config.lr`. See `AlgorithmSpec.configure_optimizers_for_module`."""
     learner.register_optimizer(
         module_id=module_id,
         optimizer=make_optimizer(config.optimizer),
@@ -45,7 +45,7 @@ def register_optimizer(
     params: Sequence[Any],
     lr_or_lr_schedule: Any,
 ) -> None:
-    """Check, bind to the parameters, and set the learning rate to its value at timestep 0."""
+    """Check and bind an optimizer; set its learning rate. See `LearnerSpec.register_optimizer`."""
     learner._check_registered_optimizer(optimizer, params)
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
@@ -67,6 +67,7 @@ def register_optimizer(
 
 
 def _modules_with(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:
+    """Ids of the modules that have any of these parameters."""
     own = {id(param) for param in params}
     return frozenset(
         module_id
@@ -107,7 +108,11 @@ def _check_free(learner: LearnerInternals, registered: RegisteredOptimizer) -> N
 
 @hookimpl
 def get_optimizer(learner: LearnerInternals, module_id: ModuleID, optimizer_name: str) -> Any:
-    """By full name, else by module and short name."""
+    """Find an optimizer by full name, else by module and short name. See `LearnerSpec.get_optimizer`.
+
+    Raises:
+        UnknownOptimizerError: there is none.
+    """
     known: Mapping[str, RegisteredOptimizer] = learner.registered_optimizers
     full_name = f"{module_id}_{optimizer_name}"
     for name in (optimizer_name, full_name):
@@ -124,7 +129,7 @@ class UnknownOptimizerError(OptimizerError, KeyError):
 
 @hookimpl
 def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) -> list[tuple[str, Any]]:
-    """Those of one module; for `ALL_MODULES` every one."""
+    """Those of one module; for `ALL_MODULES` all. See `LearnerSpec.get_optimizers_for_module`."""
     return [
         (each.name, each.optimizer)
         for each in learner.registered_optimizers.values()
@@ -136,7 +141,7 @@ def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) ->
 def filter_param_dict_for_optimizer(
     learner: LearnerInternals, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
 ) -> Mapping[ParamRef, Tensor]:
-    """Whole flat gradients stay flat; of any other mapping, the entries that are not None."""
+    """The entries of one optimizer; flat gradients stay flat. See `LearnerSpec.filter_param_dict_for_optimizer`."""
     registered = registration_of(learner, optimizer)
     if isinstance(param_dict, FlatGradients):
         part = param_dict.only([registered.layout])
@@ -146,10 +151,17 @@ def filter_param_dict_for_optimizer(
 
 
 def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOptimizer:
-    """The record of an optimizer object.
+    """The record of an optimizer.
+
+    Args:
+        learner: a built learner.
+        optimizer: the object that was registered.
+
+    Returns:
+        Its record.
 
     Raises:
-        OptimizerError: it was never registered.
+        UnknownOptimizerError: it was never registered.
     """
     for each in learner.registered_optimizers.values():
         if each.optimizer is optimizer:
@@ -162,7 +174,15 @@ def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOpti
 def merge_gradients(
     learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]
 ) -> Mapping[ParamRef, Tensor]:
-    """Several optimizers' gradients as one mapping, flat where all are."""
+    """Several optimizers' gradients as one mapping, flat where all are.
+
+    Args:
+        learner: in a step.
+        parts: of different optimizers.
+
+    Returns:
+        All entries.
+    """
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, FlatGradients) for part in parts):

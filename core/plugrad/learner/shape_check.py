@@ -1,4 +1,4 @@
-"""Finds losses that are means over a wrong broadcast: records the operations of a loss and compares shapes."""
+"""Finds losses that broadcast [B] against [B, 1]: records the operations of a loss and compares their shapes."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ ARITHMETIC = "arithmetic"
 
 @contextmanager
 def record_ops(learner: LearnerInternals) -> Iterator[list[Operation]]:
-    """While it lasts `learner.ops` notes every call in the list that is yielded."""
+    """Record every call of `learner.ops` in the list that is yielded."""
     plain = learner.ops
     watched = _WatchedOps(plain)
     learner.ops = watched
@@ -33,7 +33,7 @@ def record_ops(learner: LearnerInternals) -> Iterator[list[Operation]]:
 
 
 class _WatchedOps:
-    """A namespace of ops in front of another one."""
+    """Ops that record their calls."""
 
     def __init__(self, ops: Any) -> None:
         self.operations: list[Operation] = []
@@ -81,7 +81,7 @@ def _shape(tensor: Any) -> Shape:
 
 
 def _lines() -> list[tuple[str, int]]:
-    """Where Python is now, base_implementations first."""
+    """The file and line of each frame of the present call, innermost first."""
     lines, frame = [], sys._getframe(2)
     while frame is not None:
         lines.append((frame.f_code.co_filename, frame.f_lineno))
@@ -98,7 +98,7 @@ Compute = Callable[[ModuleBatches], Answer]
 
 
 class ShapeCheck:
-    """Watches the first losses of a program.
+    """Checks the first losses of a program.
 
     Args:
         learner: whose losses.
@@ -109,10 +109,17 @@ class ShapeCheck:
         self._is_done = False
 
     def check(self, compute: Compute, batch: ModuleBatches) -> Answer:
-        """`compute(batch)`; traced or not.
+        """Compute losses, and check them if they are the first ones. Traced or not.
+
+        Args:
+            compute: from a minibatch to losses and outputs.
+            batch: the minibatch.
+
+        Returns:
+            `compute(batch)`.
 
         Raises:
-            LossError: a tensor of pairs of rows was made by broadcasting; names modules, shapes and the line.
+            LossError: a tensor [B, B] was made by broadcasting [B] and [B, 1]; names modules, shapes and the line.
         """
         if self._is_done:
             return compute(batch)
@@ -160,7 +167,7 @@ def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
 
 
 def _first_wrong_broadcast(operations: Sequence[Operation], size: int | None) -> Operation | None:
-    """The first operation that makes pairs of rows by mistake."""
+    """The first operation that makes pairs of rows by mistake; None if there is none."""
     pairs_are_meant = False
     for each in operations:
         if each.name == ARITHMETIC:
@@ -226,7 +233,7 @@ def _shown(shape: Shape, size: int) -> str:
 
 
 def _users_line(lines: Sequence[tuple[str, int]]) -> str:
-    """The base_implementations line that belongs neither to plugrad nor to a framework."""
+    """The innermost line that belongs neither to plugrad nor to a framework."""
     packages = ("plugrad", "plugrad_torch", "plugrad_tf2", "torch", "tensorflow", "keras")
     found = [sys.modules[name].__file__ for name in packages if name in sys.modules]
     inner = tuple(str(Path(file).parent) for file in found if file)

@@ -1,4 +1,4 @@
-"""Copies of a learner's state, put back after an error; and its digest, equal for equal learners only."""
+"""Copies of a learner's state that are put back after an error, and its digest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _MADE_FOR_MODULES = ("config", "connectors", "_update_run", "_actor")
 
 
 class Snapshot:
-    """Copies of everything that an update changes, taken before it.
+    """Copies of all that an update changes.
 
     Args:
         learner: a built learner.
@@ -31,16 +31,16 @@ class Snapshot:
             component.restore(self._learner, values)
 
     def restore_variables(self) -> None:
-        """Put back what a program may change; counters and random streams go on."""
+        """Put back what a program may change. Counters and random streams stay as they are."""
         for variable, value in self._variables:
             variable.assign(value)
 
 
 @contextmanager
 def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
-    """Put the whole learner back if what is done to it meanwhile fails, a listener's own mistake included.
+    """Put the whole learner back if anything raises meanwhile.
 
-    More than `Snapshot` alone: modules, optimizers and settings may come and go.
+    Unlike `Snapshot` alone, it also puts back modules, optimizers and settings that came or went.
     """
     snapshot = Snapshot(learner)
     names = [name for each in COMPONENTS.values() for name in each.attributes]
@@ -62,9 +62,9 @@ def _shallow_copy(value: Any) -> Any:
 
 
 def digest(learner: LearnerInternals) -> str:
-    """Of weights, slots, learning rates, coefficients, counters and random streams, to the bit.
+    """A hash of the whole state (weights, slots, counters, random streams, ...): equal for equal learners only.
 
-    Flat vectors are hashed as they lie: a few megabytes cost a few milliseconds, names cost nothing.
+    Flat vectors are hashed as they are: a few megabytes take a few milliseconds.
     """
     found = blake2b(digest_size=16)
     for component in COMPONENTS.values():

@@ -1,4 +1,4 @@
-"""A learner's whole state as plain data: nested dicts of numpy copies and plain values, and its parts by path."""
+"""A learner's state as nested dicts: reading, checking, setting it, and its parts by path such as "rl_module/p0"."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -33,15 +33,18 @@ def paths_of(parts: Parts) -> list[str]:
 
 
 def select_parts(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
-    """What a caller means by the names of some components and parts.
+    """Find the parts that the names of components and parts mean.
 
     Args:
         have: what there is to choose from.
         components: those wanted; None: all.
         not_components: those left out.
 
+    Returns:
+        `{component: names of its parts}`.
+
     Raises:
-        ConfigError: for a name that is neither; lists what there is.
+        ConfigError: there is no such component or part; lists those that there are.
     """
     wanted = set(_pairs(have, have if components is None else components))
     left_out = set(_pairs(have, () if not_components is None else not_components))
@@ -53,7 +56,11 @@ def select_parts(have: Parts, components: Paths, not_components: Paths = None) -
 
 
 def check_whole(state: Mapping[str, Any], where: Any) -> None:
-    """Refuse a part of a state where nobody asked for a part.
+    """Refuse a state that lacks components.
+
+    Args:
+        state: of a checkpoint.
+        where: names it in the error.
 
     Raises:
         RestoreMismatchError: a component is missing; names those that are there.
@@ -68,7 +75,15 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
 
 
 def pick_parts(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
-    """The chosen parts of a state, each in its place."""
+    """Take some parts of a state, each in its place.
+
+    Args:
+        state: has them.
+        chosen: of `select_parts`.
+
+    Returns:
+        The smaller state.
+    """
     return {
         component: {name: state[component][name] for name in names} if names else state[component]
         for component, names in chosen.items()
@@ -97,15 +112,23 @@ def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
 
 
 def get_state(learner: LearnerInternals, chosen: Parts) -> State:
-    """The chosen parts, each in its place."""
+    """Copy some parts of a learner's state, each in its place.
+
+    Args:
+        learner: a built learner.
+        chosen: of `select_parts`.
+
+    Returns:
+        Nested dicts of numpy arrays and plain values.
+    """
     return {name: COMPONENTS[name].get(learner, parts) for name, parts in chosen.items()}
 
 
 def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-    """Take over what `state` has, each exactly as it is there.
+    """Take over a state exactly. If it does not fit, nothing changes.
 
-    A state with all components is whole and must be complete. One with some of them names what it restores: these
-    components, and in them the modules and optimizers that it has.
+    A state with all components must be complete. One with some of them restores these, and in them the modules and
+    optimizers that it has.
 
     Args:
         learner: a built learner.

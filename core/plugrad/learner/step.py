@@ -36,11 +36,14 @@ Reads = set[tuple[ModuleID, str]]
 
 
 def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
-    """The function of one minibatch that a backend loops over or compiles: `step(minibatch) -> metrics`.
+    """The function of one minibatch that a backend loops over or compiles.
 
     Args:
         learner: whose step.
         reads: gets the columns that forward passes and losses read, when the first minibatch is run or traced.
+
+    Returns:
+        `step(minibatch) -> {metric: scalar tensor}`.
     """
 
     watch = ShapeCheck(learner)
@@ -66,7 +69,10 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
 def update(
     learner: LearnerInternals, batch: ModuleBatches
 ) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
-    """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply."""
+    """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply.
+
+    See `LearnerSpec.update`.
+    """
     variables = [
         each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
     ]
@@ -135,7 +141,7 @@ def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]
 
 
 def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
-    """A module may be left out, whose loss is in another's; but there is a loss, and each is of a known module."""
+    """Refuse losses of no module, or that are not scalars. A module may be left out."""
     if not isinstance(losses, Mapping) or not losses:
         raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
     known = [*batch, ALL_MODULES]
@@ -183,7 +189,7 @@ def _all_finite(
 def compute_losses(
     learner: LearnerInternals, fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
-    """One `compute_loss_for_module` per module of the batch."""
+    """One `compute_loss_for_module` per module of the batch. See `LearnerSpec.compute_losses`."""
     return {
         module_id: learner.compute_loss_for_module(
             module_id=module_id,
@@ -197,7 +203,10 @@ def compute_losses(
 
 @hookimpl
 def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
-    """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`."""
+    """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`.
+
+    See `LearnerSpec.postprocess_gradients`.
+    """
     if not isinstance(gradients_dict, FlatGradients):
         check_gradient_names(gradients_dict, learner.layouts, "postprocess_gradients")
     parts = []
@@ -235,7 +244,10 @@ def postprocess_gradients_for_module(
     config: ConfigView,
     module_gradients_dict: Mapping[ParamRef, Tensor],
 ) -> Mapping[ParamRef, Tensor]:
-    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it."""
+    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it.
+
+    See `AlgorithmSpec.postprocess_gradients_for_module`.
+    """
     _check_names_of_module(learner, module_gradients_dict, module_id)
     clip = learner._get_clip_function()
     parts = []
@@ -256,7 +268,7 @@ def get_clip_function(learner: LearnerInternals) -> Clip:
 
 @hookimpl
 def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> None:
-    """Step every optimizer of which there is a gradient, by the neutral formula.
+    """Step every optimizer of which there is a gradient, by the neutral formula. See `LearnerSpec.apply_gradients`.
 
     A parameter that is left out, or None, counts as zero beside others of its optimizer.
     """
@@ -271,14 +283,17 @@ def accumulate_gradients(
     batch: ModuleBatches,
     differentiate: Callable[[ModuleBatches, PartWeights], Answer],
 ) -> Answer:
-    """The means of losses, metrics and gradients over the parts of a batch; the outputs of the last part. Traced.
+    """The means of losses, metrics and gradients over the parts of a minibatch. Traced.
 
-    For a loss that is a mean over rows these are what the whole batch gives at once.
+    For a loss that is a mean over rows these are what the whole minibatch gives at once.
 
     Args:
         learner: in a step.
         batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.minibatches` does.
         differentiate: what to do with each; it multiplies the losses by the weights before it differentiates them.
+
+    Returns:
+        Losses, the outputs of the last part, gradients.
     """
     number = learner.config.accumulate
     if number == 1:
@@ -301,7 +316,15 @@ def accumulate_gradients(
 
 
 def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -> dict[ModuleID, Tensor]:
-    """Each loss times the weight of its module in this part. Traced."""
+    """Each loss times the weight of its module in one part. Traced.
+
+    Args:
+        losses: `{module_id: scalar}`.
+        weights: `{module_id: scalar}`; None: 1.
+
+    Returns:
+        `{module_id: scalar}`.
+    """
     if weights is None:
         return dict(losses)
     return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
@@ -323,7 +346,7 @@ def _scale_part_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> 
 
 
 def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
-    """Every `number`-th row: unlike a range of rows, this needs no row count, which a traced program may not have."""
+    """The parts of a minibatch: every `number`-th row, because a traced program may not know how many rows it has."""
     return [
         {
             module_id: Rows(module_id, rows, itemgetter(slice(n, None, number)))
@@ -334,7 +357,7 @@ def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
 
 
 def _add(sums: dict[Any, Tensor], values: Mapping[Any, Tensor], number: int) -> None:
-    """Values may live in buffers that the next part overwrites; what is kept is new."""
+    """Add to a mean. The sums are new tensors, since the next part may overwrite the buffers of the values."""
     for name, value in values.items():
         share = value * (1.0 / number)
         sums[name] = sums[name] + share if name in sums else share

@@ -1,7 +1,7 @@
 """Target networks: copies of a module's parameters that no optimizer steps and that follow the module.
 
-Their values are one variable of the backend, so a traced loss reads the present ones; they are part of the learner's
-state and of what a failed update puts back. Knows no framework and no algorithm.
+Their values are one variable of the backend, so a traced loss reads the present ones. They are part of the learner's
+state and of what a failed update puts back.
 """
 
 from collections.abc import Collection, Mapping
@@ -136,6 +136,15 @@ class TargetNetwork:
 def make_target_network(
     learner: LearnerProtocol, module_id: ModuleID, config: Config
 ) -> TargetNetwork | None:
-    """The target network of a module if the hook `get_target_parameters` names parameters; else None."""
+    """The target network of a module.
+
+    Args:
+        learner: with modules and optimizers.
+        module_id: whose parameters.
+        config: of the module.
+
+    Returns:
+        The target network; None if the hook `get_target_parameters` names no parameters.
+    """
     names = learner.get_target_parameters(module_id, config)
     return TargetNetwork(learner, module_id, names) if names else None

@@ -1,7 +1,4 @@
-"""One call of `Learner.update`: check, prepare, run, report; and restore, if anything goes wrong.
-
-Everything here happens once per update, outside the compiled program. Knows no framework.
-"""
+"""One call of `Learner.update`, around the program: check, prepare, run, report; and restore after an error."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -37,7 +34,7 @@ from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
 class UpdateRun:
-    """The updates of one learner; keeps the programs that were made for its batches.
+    """Runs the updates of one learner, and keeps the programs that were made for its batches.
 
     Args:
         learner: the learner, with modules and optimizers.
@@ -50,7 +47,17 @@ class UpdateRun:
     def minibatch_spec(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
     ) -> MinibatchSpec:
-        """The arguments of one call over the settings of the config."""
+        """The arguments of one call, and the settings of the config where they are None.
+
+        Args:
+            minibatch_size: see `Learner.update`.
+            num_epochs: see `Learner.update`.
+            shuffle: see `Learner.update`.
+            total: `num_total_minibatches` of `Learner.update`.
+
+        Returns:
+            How the batch is divided.
+        """
         config = self._learner.config
         return MinibatchSpec(
             config.minibatch_size if minibatch_size is None else minibatch_size,
@@ -67,7 +74,17 @@ class UpdateRun:
         timesteps: Mapping[str, int] | None,
         spec: MinibatchSpec,
     ) -> dict[ModuleID, dict[str, Any]]:
-        """See `Learner.update`."""
+        """See `Learner.update`.
+
+        Args:
+            batch: see there.
+            episodes: see there.
+            timesteps: see there.
+            spec: how the batch is divided.
+
+        Returns:
+            See there.
+        """
         learner, clock = self._learner, _Clock()
         _check_timesteps(timesteps)
         snapshot = Snapshot(learner)
@@ -97,7 +114,18 @@ class UpdateRun:
         return results
 
     def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
-        """A batch by module, from one of its forms or from episodes."""
+        """A batch by module, from one of its forms or from episodes.
+
+        Args:
+            batch: in one of its forms, or None.
+            episodes: instead, or None.
+
+        Returns:
+            `{module_id: {column: array}}`.
+
+        Raises:
+            BatchError: both or neither are given.
+        """
         if (batch is None) == (episodes is None):
             given = "neither" if batch is None else "both"
             raise BatchError(f"update() takes a batch or episodes; found {given}")
@@ -156,7 +184,7 @@ class UpdateRun:
     def _train_minibatches(
         self, program: Program, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array]
     ) -> dict[str, Array]:
-        """The metrics' means over these minibatches, which are trained."""
+        """Train on these minibatches; the means of their metrics."""
         learner = self._learner
         if learner.collective is not None:
             columns, order = shard(
@@ -191,7 +219,11 @@ class UpdateRun:
         reads: Reads,
         snapshot: Snapshot,
     ) -> Mapping[ModuleID, Array]:
-        """The minibatches that are finite in the columns that are read; an error if others are not to be skipped."""
+        """Leave out minibatches with values that are not finite in columns that are read.
+
+        Raises:
+            NonFiniteBatchError: there are some, and `nonfinite="raise"`.
+        """
         bad = nonfinite.nonfinite_rows(self._learner, columns)
         if bad and not reads:
             run(columns, order)  # for nothing but to see what is read
@@ -215,7 +247,7 @@ class UpdateRun:
             learner.names_parameters = False
 
     def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
-        """The program for such columns, and what it reads of them, which is known once it was run."""
+        """The program for such columns, and what it reads of them, which is known once it has run."""
         learner = self._learner
         key = (naming, *((module_id, *each) for module_id, each in columns.items()))
         if key not in self._programs:
@@ -283,7 +315,7 @@ class UpdateRun:
 
 
 def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
-    """Why no module of a batch is trained: no rows are left, or nobody wants those that there are."""
+    """Why no module of a batch is trained: no rows are left, or none of the modules with rows is to be trained."""
     if not any(rows.values()):
         module_id = next(iter(rows))
         return BatchError(
@@ -320,7 +352,7 @@ def _check_timesteps(timesteps: Any) -> None:
 
 
 def _num_steps(order: Mapping[ModuleID, Array]) -> int:
-    """How many minibatches."""
+    """The number of minibatches."""
     return len(next(iter(order.values())))
 
 
