@@ -6,17 +6,14 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from learning import ppo_batch, ppo_config
+from tiny_runs import plugrad
 
 from plugrad.checkpoint import save_checkpoint
-from plugrad.cli import main
 
 
 def inspect(*arguments, code=0):
-    result = CliRunner().invoke(main, ["inspect", *map(str, arguments)], prog_name="plugrad")
-    assert result.exit_code == code, result.output
-    return result
+    return plugrad("inspect", *arguments, code=code)
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,9 @@ from typing import Any
 import malicious_checkpoints
 import malicious_runs
 import pytest
-from click.testing import CliRunner
-from tiny_runs import TINY
+from tiny_runs import TINY, plugrad
 
 from plugrad import load_policy
-from plugrad.cli import main
 from plugrad.errors import ConfigError
 from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
 
@@ -29,18 +27,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a good one of each; in `work`, where they are opened, lies a module that a stranger packed."""
     folder = tmp_path_factory.mktemp("good")
     for algorithm, settings in (("ppo", TINY), ("dqn", [each for each in TINY if "num_epochs" not in each])):
-        done = CliRunner().invoke(
-            main,
-            [
-                "train",
-                algorithm,
-                "--quiet",
-                "--stop-timesteps=64",
-                *settings,
-                f"--out={folder / algorithm}run",
-            ],
-        )
-        assert done.exit_code == 0, done.output
+        out = f"--out={folder / algorithm}run"
+        plugrad("train", algorithm, "--quiet", "--stop-timesteps=64", *settings, out, code=0)
         shutil.copytree(folder / f"{algorithm}run" / "checkpoints" / "last", folder / algorithm)
     (folder / "pporun").rename(folder / "run")
     (folder / "work").mkdir()

@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
+import tiny_runs
 
-from plugrad.cli import main
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import PluginError
 from plugrad.hooks.registry import load_listeners
@@ -62,16 +61,6 @@ class Ears:
             file.write("once\\n")
 update_ended = Ears().update_ended
 """
-TINY = [
-    "--quiet",
-    "--backend=numpy",
-    "--training.train_batch_size=8",
-    "--training.minibatch_size=none",
-    "--training.num_epochs=1",
-    "--rl_module.model_config={fcnet_hiddens = [1]}",
-    "--env_runners.num_envs_per_env_runner=2",
-    "--evaluation.evaluation_num_episodes=1",
-]
 
 
 @pytest.fixture
@@ -85,9 +74,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def plugrad(*arguments, code=0):
-    result = CliRunner().invoke(main, [str(each) for each in arguments], prog_name="plugrad")
-    assert result.exit_code == code, result.output
-    return result
+    return tiny_runs.plugrad(*arguments, code=code)
 
 
 def in_a_process_of_its_own(*commands):
@@ -104,7 +91,9 @@ print(json.dumps([[each.exit_code, each.stderr] for each in done]))
 
 
 def train(*arguments, code=0):
-    return plugrad("train", *arguments, *TINY, "--out=run", "--stop-timesteps=16", code=code)
+    return plugrad(
+        "train", *arguments, *tiny_runs.TINY, "--quiet", "--out=run", "--stop-timesteps=16", code=code
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +141,15 @@ def test_a_run_a_checkpoint_or_a_folder_never_loads_a_file_that_nobody_names(fol
 
 
 def test_a_backend_in_a_file_is_known_by_its_name_too(folder):
-    plugrad("train", *TINY, "--backend=mine", "--plugin=mine.py", "--out=run", "--stop-timesteps=8")
+    plugrad(
+        "train",
+        *tiny_runs.TINY,
+        "--quiet",
+        "--backend=mine",
+        "--plugin=mine.py",
+        "--out=run",
+        "--stop-timesteps=8",
+    )
     assert RunDirectory.open(folder / "run").read_config().backend == "mine"
     plugrad("eval", "run", "--plugin", "mine.py")
 

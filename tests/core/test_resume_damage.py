@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from tiny_runs import plugrad
 
-from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
 
 STEPS = "num_env_steps_sampled_lifetime"
@@ -20,16 +19,11 @@ TINY = [
 ]
 
 
-def plugrad(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three iterations with two saves, of the last and of the one before."""
     path = tmp_path_factory.mktemp("whole") / "run"
-    done = plugrad("train", "--backend=numpy", "--seed=1", *TINY, "--stop-timesteps=48", "--out", path)
-    assert done.exit_code == 0, done.output
+    plugrad("train", "--backend=numpy", "--seed=1", *TINY, "--stop-timesteps=48", "--out", path, code=0)
     return path
 
 

@@ -7,26 +7,18 @@ from pathlib import Path
 
 import malicious_runs
 import pytest
-from click.testing import CliRunner, Result
-from tiny_runs import TINY
+from click.testing import Result
+from tiny_runs import plugrad, tiny_run
 
-from plugrad.cli import main
 from plugrad.cli.metrics_files import MAX_LINE_BYTES, read_rows
 from plugrad.cli.run_files import read_lines
 
 ROW = b'{"training_iteration":1,"num_env_steps_sampled_lifetime":8}\n'
 
 
-def plugrad(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("files") / "run"
-    done = plugrad("train", "ppo", *TINY, "--quiet", "--stop-timesteps=64", "--out", path)
-    assert done.exit_code == 0, done.output
-    return path
+    return tiny_run(tmp_path_factory.mktemp("files") / "run", "--stop-timesteps=64")
 
 
 @pytest.fixture

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from tiny_runs import FOR_EVER, TINY, iterations, start, wait_for_iterations
-
-from plugrad.cli import main
+from tiny_runs import FOR_EVER, TINY, iterations, plugrad, start, wait_for_iterations
 
 
 @pytest.fixture
@@ -45,23 +42,18 @@ def test_a_run_that_is_being_trained_can_be_judged_and_looked_at(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     for command in (["eval", "--episodes=1"], ["inspect"], ["record", "--episodes=1"]):
-        done = CliRunner().invoke(main, [*command, str(tmp_path / "run")])
-        assert done.exit_code == 0, done.output
+        plugrad(*command, tmp_path / "run", code=0)
     assert holder.poll() is None
 
 
 def test_the_lock_of_a_killed_training_is_not_stale(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    done = CliRunner().invoke(
-        main, ["train", "--resume", str(tmp_path / "run"), "--quiet", "--stop-timesteps=8"]
-    )
-    assert done.exit_code == 0, done.output
+    plugrad("train", "--resume", tmp_path / "run", "--quiet", "--stop-timesteps=8", code=0)
 
 
 def test_a_folder_of_something_else_gets_no_lock(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
-    done = CliRunner().invoke(main, ["train", "--out", str(tmp_path), *TINY])
-    assert done.exit_code == 2
+    done = plugrad("train", "--out", tmp_path, *TINY, code=2)
     assert f"{tmp_path} is not empty" in done.output
     assert os.listdir(tmp_path) == ["mine"]

@@ -12,12 +12,10 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import tomli_w
-from click.testing import CliRunner, Result
 from gymnasium.envs.classic_control import CartPoleEnv
-from tiny_runs import TINY
+from tiny_runs import TINY, plugrad, tiny_run
 
 from plugrad import Learner, hookimpl
-from plugrad.cli import main
 from plugrad.importing import trusted_names
 
 CALLED: list[str] = []
@@ -55,16 +53,9 @@ class Mine(CartPoleEnv):
 """
 
 
-def plugrad(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="plugrad")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("trust") / "run"
-    done = plugrad("train", "ppo", *TINY, "--quiet", "--stop-timesteps=16", "--out", path)
-    assert done.exit_code == 0, done.output
-    return path
+    return tiny_run(tmp_path_factory.mktemp("trust") / "run", "--stop-timesteps=16")
 
 
 @pytest.fixture

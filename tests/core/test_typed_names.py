@@ -4,9 +4,7 @@ import re
 import sys
 
 import pytest
-from click.testing import CliRunner
-
-from plugrad.cli import main
+from tiny_runs import TINY, plugrad
 
 ENVIRONMENT = """
 import gymnasium as gym
@@ -20,16 +18,7 @@ class Simple(CartPoleEnv):
 
         super().__init__()
 """
-TINY = [
-    "--quiet",
-    "--backend=numpy",
-    "--training.train_batch_size=8",
-    "--training.minibatch_size=none",
-    "--training.num_epochs=1",
-    "--rl_module.model_config={fcnet_hiddens = [1]}",
-    "--env_runners.num_envs_per_env_runner=2",
-    "--stop-timesteps=8",
-]
+SHORT = [*TINY, "--quiet", "--stop-timesteps=8"]
 
 
 @pytest.fixture
@@ -46,10 +35,6 @@ def folder(tmp_path, monkeypatch, request):
             del sys.modules[name]
 
 
-def plugrad(*arguments):
-    return CliRunner().invoke(main, arguments, prog_name="plugrad")
-
-
 @pytest.mark.parametrize(
     "named",
     [
@@ -60,7 +45,7 @@ def plugrad(*arguments):
     ],
 )
 def test_an_environment_in_the_current_folder_is_found(folder, named):
-    result = plugrad("train", "ppo", *named, *TINY, "--out=run")
+    result = plugrad("train", "ppo", *named, *SHORT, "--out=run")
     assert result.exit_code == 0, result.output
     assert 'env = "envs_here:Simple"' in (folder / "run/config.toml").read_text()
 
@@ -74,7 +59,7 @@ def test_parity_finds_it_too(folder):
 
 def test_what_a_file_names_is_not_looked_up_in_the_current_folder(folder):
     (folder / "mine.toml").write_text('algorithm = "ppo"\n[environment]\nenv = "envs_here:Simple"\n')
-    result = plugrad("train", "--config", "mine.toml", *TINY, "--out=run")
+    result = plugrad("train", "--config", "mine.toml", *SHORT, "--out=run")
     assert result.exit_code == 2
     assert "'envs_here:Simple'" in result.stderr
     assert "'envs_here' is in no installed package" in result.stderr
@@ -98,7 +83,7 @@ def test_what_is_not_found_is_one_line_that_says_what_to_type(folder, named, wor
     (folder / "sub").mkdir()
     (folder / "sub/deep_here.py").write_text("")
     (folder / "json.py").write_text("")
-    result = plugrad("train", "ppo", named, *TINY, "--out=run")
+    result = plugrad("train", "ppo", named, *SHORT, "--out=run")
     assert result.exit_code == 2, result.output
     assert result.stderr.count("\n") == 1
     assert "TypeError" not in result.stderr
@@ -106,7 +91,7 @@ def test_what_is_not_found_is_one_line_that_says_what_to_type(folder, named, wor
 
 
 def test_a_run_of_such_an_environment_is_judged_if_it_is_typed_again(folder):
-    assert plugrad("train", "ppo", "envs_here:Simple", *TINY, "--out=run").exit_code == 0
+    assert plugrad("train", "ppo", "envs_here:Simple", *SHORT, "--out=run").exit_code == 0
     result = plugrad("eval", "run", "--env=envs_here:Simple", "--episodes=1")
     assert result.exit_code == 0, result.output
     assert "mean return" in result.stdout

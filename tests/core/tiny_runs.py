@@ -1,4 +1,4 @@
-"""Trainings of a moment in processes of their own, on the numpy backend."""
+"""Trainings of a moment on the numpy backend, in this process or one of their own."""
 
 import atexit
 import signal
@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
+
+from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
 
 TINY = [
@@ -20,6 +23,19 @@ TINY = [
     "--evaluation.evaluation_num_episodes=1",
 ]
 FOR_EVER = "--stop-timesteps=1e12"
+
+
+def plugrad(*arguments: object, code: int | None = None) -> Result:
+    """`plugrad ARGUMENTS` in this process; with `code` it must end with this exit code."""
+    done = CliRunner().invoke(main, [str(each) for each in arguments], prog_name="plugrad")
+    assert code in (None, done.exit_code), done.output
+    return done
+
+
+def tiny_run(path: Path, *arguments: object) -> Path:
+    """A run directory in which PPO was trained for a moment."""
+    plugrad("train", "ppo", *TINY, "--quiet", "--out", path, *arguments, code=0)
+    return path
 
 
 def start(command: str, *arguments: object, **settings: Any) -> subprocess.Popen[str]:

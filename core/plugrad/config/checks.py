@@ -1,7 +1,7 @@
-"""Is this value good for this setting? Checked when it is given, with an error that names the setting.
+"""Checks of a single setting's value.
 
-`checked` also brings a value to the one form in which configs keep it: plain Python numbers, lists instead of
-tuples (so that a config equals itself when it is read back from a file), copies of the caller's containers.
+`checked` also converts a value to the form in which configs keep it: plain Python numbers, lists instead of tuples (so
+that a config equals itself when it is read from a file), and copies of the caller's containers.
 """
 
 import itertools
@@ -18,10 +18,17 @@ from plugrad.importing.names import importable_name
 
 
 def checked(info: FieldInfo, value: Any) -> Any:
-    """The value as the config keeps it.
+    """Check a value and convert it.
+
+    Args:
+        info: the setting.
+        value: what the caller gave.
+
+    Returns:
+        The value as the config keeps it.
 
     Raises:
-        ConfigError: the value has the wrong kind or lies outside its range.
+        ConfigError: the value has the wrong type or is out of range; names the setting.
     """
     value = plain(value)
     if value is None:
@@ -38,14 +45,14 @@ def checked(info: FieldInfo, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The same data without numpy scalars and tuples, in containers of its own."""
+    """A copy of some data without numpy scalars, sets and tuples."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(plain(item) for item in value)
-    # Exactly these two: a named tuple or a list subclass may mean more to its owner than its items.
+    # Exact types: a named tuple or a list subclass may mean more to its owner than its items.
     return [plain(item) for item in value] if type(value) in (list, tuple) else value
 
 
@@ -67,7 +74,7 @@ def _of_kind(info: FieldInfo, value: Any) -> Any:
 def _number(info: FieldInfo, value: Any) -> float:
     if float in info.kinds:
         return _refuse(info, value) if math.isnan(value) else float(value)
-    # 1e6 is how people write a large count.
+    # People write large counts as 1e6.
     whole = isinstance(value, numbers.Integral) or float(value).is_integer()
     return int(value) if int in info.kinds and whole else _refuse(info, value)
 

@@ -1,4 +1,4 @@
-"""A config as a document: a dict, JSON, TOML. How single values are spelled is the job of `serialize`."""
+"""Configs as dicts, JSON and TOML. `serialize` has the spelling of single values."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -11,10 +11,10 @@ class DocumentConfig(FluentConfig):
     """A config that can be written and read."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting as strict JSON data, and the algorithm's name.
+        """Every setting as strict JSON data, and the algorithm's name under "algorithm".
 
         Raises:
-            ConfigError: a value that is neither data nor importable, with its name.
+            ConfigError: a value is neither data nor importable by name; names the setting.
         """
         written = {
             name: serialize.encode_field(info, getattr(self, name))
@@ -32,9 +32,9 @@ class DocumentConfig(FluentConfig):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The config that `to_dict` wrote; settings that are not there keep their defaults.
+        """Read what `to_dict` wrote. Settings that are missing keep their defaults.
 
-        `AlgorithmConfig.from_dict` gives the config of the algorithm that the data names.
+        `AlgorithmConfig.from_dict` returns the config class of the algorithm that the data names.
 
         Raises:
             ConfigError: an unknown setting, a refused value, or the data of another algorithm.
@@ -43,12 +43,12 @@ class DocumentConfig(FluentConfig):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The config that `to_json` wrote; errors as in `from_dict`."""
+        """Read what `to_json` wrote; errors as in `from_dict`."""
         return cls.from_dict(serialize.parse_json(text))
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        """The config that `to_toml` wrote; errors as in `from_dict`."""
+        """Read what `to_toml` wrote; errors as in `from_dict`."""
         return cls._from_data(serialize.parse_toml(text), none_words=True)
 
     @classmethod

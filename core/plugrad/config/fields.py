@@ -1,7 +1,6 @@
-"""How a setting is declared, and what its one declaration says to everybody else.
+"""The declaration of a setting: its section, help, type and range.
 
-The fluent methods, `--help`, the sections of a TOML file, the checks at the call and the scheduled
-coefficients of a loss are all read from here. This room knows no algorithm and checks no value.
+Fluent methods, `--help`, the tables of a TOML file, checks and schedules all read it.
 """
 
 import copy
@@ -32,16 +31,23 @@ _PLAIN_KINDS = (bool, int, float, str)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FieldInfo:
-    """What is known about one setting of a config class.
+    """The declaration of one setting of a config class.
 
     Attributes:
         name: the attribute, and the argument of the fluent method `section`.
-        kinds: the plain types that a value may have (bool, int, float, str, dict, list); empty: any.
+        make_default: returns the default value.
+        kinds: the types that a value may have (bool, int, float, str, dict, list); empty: any.
         nullable: None is a value.
-        schedulable: a number, or `[[timestep, value], ...]`.
-        variable: a number that the algorithm changes by itself while training.
+        section: the fluent method that sets it, and its table in TOML.
+        help: its meaning, as `--help` shows it.
+        schedulable: a number, or a schedule `[[timestep, value], ...]`.
+        variable: a number that the algorithm itself changes while training.
         importable: a class or function, kept as `"package.module:Name"`.
-        check: the field's own rule, `check(info, value) -> normalised value`; it raises `ConfigError`.
+        choices: the texts that are values; None: any.
+        minimum: the smallest value.
+        above: all values are greater than this.
+        maximum: the largest value.
+        check: a rule of its own, `check(info, value) -> value to keep`; it raises `ConfigError`.
     """
 
     name: str
@@ -63,11 +69,16 @@ class FieldInfo:
 def field(default: Any, **declared: Any) -> Any:
     """Declare a setting of an `AlgorithmConfig` subclass.
 
+        clip_param: float = field(0.2, minimum=0, schedulable=True, help="how far the policy may move")
+
     Args:
-        default: its default value; lists and dicts are copied for every config.
-        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`,
-            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. What a redeclaration leaves
-            out it inherits, so that a subclass may write just `lr: float = field(5e-5)`.
+        default: the default value; lists and dicts are copied for every config.
+        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`, `choices`,
+            `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A redeclaration inherits what it leaves out, so a
+            subclass may write just `lr: float = field(5e-5)`.
+
+    Returns:
+        A dataclass field.
 
     Raises:
         TypeError: an argument has another name.
@@ -122,7 +133,7 @@ def _type_hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError:
-        # An annotation may name what only a type checker imports: such a class is not checked by kind.
+        # An annotation may name what only a type checker imports: such a class is not checked by type.
         return {}
 
 

@@ -1,8 +1,7 @@
-"""Frozen settings with fluent changes: each change is a new object, and forgetting to keep it is noticed.
+"""Frozen configs: each change makes a new one.
 
-RLlib's configs are changed in place, so its users write `config.training(lr=...)` on a line of its own. Here
-that line would do nothing; so an assignment raises, and a changed copy that nobody ever looked at warns when
-it dies. This room knows how settings change, not which settings there are.
+RLlib's configs change in place, so its users write `config.training(lr=...)` on a line of its own. Here that line does
+nothing. So assigning an attribute raises, and a changed copy that is dropped unused warns.
 """
 
 import dataclasses
@@ -19,11 +18,11 @@ from plugrad.importing.names import importable_name, resolve_name
 
 
 class FluentConfig:
-    """What every config class can do; `Settings` adds which there are."""
+    """A frozen config that returns changed copies; `Settings` declares the settings."""
 
     def __new__(cls, **settings: Any) -> Self:  # noqa: D102
         refuse_unknown(cls, settings, call=f"{cls.__name__}()")
-        # The dataclass decorator writes its own __setattr__, without a hint, into each class that it freezes.
+        # The dataclass decorator gives each frozen class a __setattr__ of its own, whose error has no hint.
         if cls.__dict__.get("__setattr__") is not _refuse_assignment:
             cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
         return super().__new__(cls)
@@ -38,7 +37,7 @@ class FluentConfig:
         return config_fields(cls)
 
     def changed(self, **settings: Any) -> Self:
-        """A copy with other values; the fluent methods are this, by section.
+        """A copy with other values, of settings of all sections.
 
         Raises:
             ConfigError: an unknown name, or a value that the setting refuses.
@@ -77,7 +76,7 @@ class FluentConfig:
         warnings.warn(f"a changed config was dropped unused: write `{hint}`", UserWarning, stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What lives in __main__ has its name in this process only: to another one the object itself travels.
+        # Another process cannot import names of __main__: it gets the object itself.
         return {name: _in_main_by_value(name, getattr(self, name)) for name in config_fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -88,7 +87,17 @@ class FluentConfig:
 
 
 def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section: str | None = None) -> None:
-    """Raise `ConfigError` for the first name that is no setting of `cls`, or one of another section."""
+    """Refuse names that are no settings, or settings of another section.
+
+    Args:
+        cls: the config class.
+        settings: `{name: value}`.
+        call: what the caller wrote, for the error, such as "training()".
+        section: the section that the names must have; None: any.
+
+    Raises:
+        ConfigError: names the first such name, and the closest setting.
+    """
     fields = config_fields(cls)
     here = [name for name, info in fields.items() if section in (None, info.section)]
     for name in settings:

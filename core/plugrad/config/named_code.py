@@ -1,4 +1,4 @@
-"""The code that a config names: environments, classes, functions, files of listeners. Imports none of it."""
+"""The code that a config names: environments, classes, functions and files of listeners."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,10 +13,10 @@ _LISTENERS = "plugin_names"
 
 
 class NamedCode(NamedTuple):
-    """One name of code in a config.
+    """A name of code in a config.
 
-    Args:
-        setting: whose value it is, or is in.
+    Attributes:
+        setting: the setting whose value has the name.
         name: such as "package.module:Name" or "listener.py".
         kinds: see `plugrad.importing.trusted_names.reason_against`.
     """
@@ -27,7 +27,7 @@ class NamedCode(NamedTuple):
 
 
 def named_code(config: Any) -> Iterator[NamedCode]:
-    """Every name of code in a config, by setting."""
+    """Every name of code in a config. None is imported."""
     for setting, info in type(config).fields().items():
         value = getattr(config, setting)
         if info.importable and isinstance(value, str):
@@ -42,9 +42,9 @@ def named_code(config: Any) -> Iterator[NamedCode]:
 
 
 def untrusted(config: Any) -> Iterator[tuple[NamedCode, str]]:
-    """The names in a config for which the word of a file is not enough, each with the reason.
+    """The names in a config that must not be called on a file's word alone, each with the reason.
 
-    Modules of installed packages are imported to see what kind of class they have.
+    Modules of installed packages are imported to see what kind of class the name leads to.
     """
     for each in named_code(config):
         reason = reason_against(each.name, each.kinds) if ":" in each.name or each.kinds else "it is a file"

@@ -1,4 +1,4 @@
-"""The setting `optimizer`: a dict, complete and checked. The formulas are in `plugrad.optimizers`."""
+"""The setting `optimizer`: a dict with a type and its hyperparameters. `plugrad.optimizers` has the formulas."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,9 +11,15 @@ _FRACTIONS = ("beta1", "beta2", "alpha")
 
 
 def merged_optimizer(current: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    """`change` over `current`, complete with every hyperparameter of its type.
+    """Change the setting `optimizer`.
 
-    Without a `"type"` the current type stays; another type starts from that type's own defaults.
+    Args:
+        current: the setting so far.
+        change: "type" and hyperparameters. Without a type the current one stays; another type begins with its own
+            defaults.
+
+    Returns:
+        The type and all its hyperparameters.
 
     Raises:
         ConfigError: an unknown type or hyperparameter, or a value outside its range.

@@ -1,4 +1,4 @@
-"""Rules about several settings at once, and about settings that name modules."""
+"""Checks of settings that depend on each other, and of settings that name modules or listeners."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +10,17 @@ from plugrad.errors import ConfigError, did_you_mean
 
 
 def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
-    """Module ids as a list.
+    """Check a list of module ids.
+
+    Args:
+        info: the setting.
+        value: what the caller gave.
+
+    Returns:
+        The list.
 
     Raises:
-        ConfigError: a rule instead of ids, or ids that are no texts.
+        ConfigError: the value is a function, or no list of texts.
     """
     if callable(value):
         raise ConfigError(
@@ -29,10 +36,17 @@ def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
 
 
 def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
-    """Names of listeners.
+    """Check a list of listeners' names.
+
+    Args:
+        info: the setting.
+        value: what the caller gave.
+
+    Returns:
+        The names.
 
     Raises:
-        ConfigError: objects, or one text instead of a list.
+        ConfigError: the value is no list of texts.
     """
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ConfigError(
@@ -70,7 +84,11 @@ def _check_override(config: Any, where: str, name: str, value: Any) -> None:
 
 
 def check_consistency(config: Any) -> None:
-    """Raise `ConfigError` for settings that are good one by one and do not fit together."""
+    """Check settings that depend on each other.
+
+    Raises:
+        ConfigError: one space is given without the other, or `policies_to_train` names an unknown module.
+    """
     if (config.observation_space is None) != (config.action_space is None):
         given = "action_space" if config.observation_space is None else "observation_space"
         raise ConfigError(f"environment: {given} is given without the other space; give both or none")

@@ -1,10 +1,9 @@
-"""How the values of settings are spelled in JSON and in TOML.
+"""Values of settings in JSON and in TOML.
 
-`to_dict` is flat and strict JSON. TOML has the same values under one table per section. Both keep what their
-format has no word for as a word: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and in TOML None
-(`"none"`). A text that would read as such a word is written with a backslash in front. Spaces and module
-specs are tagged dicts (`"__space__"`, see `plugrad.config.spaces`; `"__spec__"`). No class is looked up by
-what a file says.
+`to_dict` is flat, strict JSON. TOML has the same values in one table per section. Values that a format cannot write are
+words: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and None in TOML (`"none"`). A text that equals such a word is
+written with a backslash in front. Spaces and module specs are dicts with a tag (`"__space__"`, see
+`plugrad.config.spaces`; `"__spec__"`). Reading a file looks up no class by a name in it.
 """
 
 import dataclasses
@@ -37,14 +36,17 @@ _FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def encode(value: Any, where: str) -> Any:
-    """`value` as strict JSON data.
+    """A value as strict JSON data.
 
     Args:
         value: a setting's value.
         where: its path in the config, for the error.
 
+    Returns:
+        JSON data.
+
     Raises:
-        ConfigError: something in it is neither data, nor a space, a module spec, or an importable class.
+        ConfigError: something in it is neither data, nor a space, a module spec or an importable class.
     """
     if isinstance(value, str):
         return _escape(value)
@@ -60,7 +62,7 @@ def encode(value: Any, where: str) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` wrote."""
+    """The value that `encode` wrote."""
     if isinstance(value, str):
         return _FLOATS.get(value, _unescape(value))
     if isinstance(value, list):
@@ -93,24 +95,49 @@ def without_none_words(value: Any) -> Any:
 
 
 def decode_field(info: FieldInfo, value: Any, *, none_words: bool) -> Any:
-    """One setting's value from JSON data or, with `none_words`, from TOML data."""
+    """Read the value of a setting.
+
+    Args:
+        info: the setting.
+        value: JSON data, or TOML data.
+        none_words: `value` is TOML data, in which `"none"` is None.
+
+    Returns:
+        The value.
+    """
     if info.choices is not None and value in info.choices:
         return value  # `compile = "none"` is a choice, not None
     return decode(without_none_words(value) if none_words else value)
 
 
 def encode_field(info: FieldInfo, value: Any) -> Any:
-    """One setting's value as JSON data."""
+    """Write the value of a setting.
+
+    Args:
+        info: the setting.
+        value: its value.
+
+    Returns:
+        JSON data.
+    """
     return value if info.choices is not None and value in info.choices else encode(value, info.name)
 
 
 def to_json(data: Mapping[str, Any]) -> str:
-    """Strict JSON text of what `to_dict` gave."""
+    """The strict JSON text of `to_dict`'s data."""
     return json.dumps(data, indent=2, allow_nan=False)
 
 
 def to_toml(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
-    """TOML text of what `to_dict` gave: the algorithm, then a table per section."""
+    """The TOML text of `to_dict`'s data: the algorithm, then a table per section.
+
+    Args:
+        data: what `to_dict` returned.
+        fields: the settings by name.
+
+    Returns:
+        The text.
+    """
     tables: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for name, info in fields.items():
         choice = info.choices is not None and data[name] in info.choices
@@ -149,7 +176,14 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def flat(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Settings by name, from a flat dict or one with a table per section.
+    """The settings in a dict that is flat or has a table per section.
+
+    Args:
+        data: `{setting: value}` or `{section: {setting: value}}`, also mixed.
+        fields: the settings by name.
+
+    Returns:
+        `{setting: value}`.
 
     Raises:
         ConfigError: an unknown name or section, or a name in another section than its own.

@@ -1,8 +1,8 @@
-"""How large the settings of a file may be, looked at before anything is made of them.
+"""Limits for the settings of a file, checked before anything is built of them.
 
-A file of a few bytes can ask for a space, a network or a number of processes that no machine has. Shapes of networks
-are compared with the weights that a checkpoint has (`plugrad.learner.expected_weights`); what has no counterpart there
-has a limit here. Knows settings as plain data.
+A file of a few bytes can ask for a space, a network or a number of processes that no machine has. The shapes of
+networks are compared with a checkpoint's weights (`plugrad.learner.expected_weights`). Everything else has a limit
+here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,19 +15,19 @@ from plugrad.config.serialize import SPACE_KEY
 from plugrad.errors import ConfigError
 
 MAX_VALUES: Final = 50_000
-"""Single values in all settings together, those of spaces apart."""
+"""The most single values in all settings together, without those of spaces."""
 MAX_SPACE_BYTES: Final = 2**24
-"""One bound of all spaces together, unless the file has more than that in arrays."""
+"""The most bytes of one bound (low or high) of all spaces together, unless the checkpoint's arrays have more."""
 MAX_NUMBERS: Final = {"num_learners": 256, "num_env_runners": 256, "num_envs_per_env_runner": 1024}
-"""Processes and environments that are made on a file's word."""
+"""The most processes and environments that are made on a file's word."""
 
 
 def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
-    """Refuse settings that would take much more to build than to write.
+    """Refuse settings that would take far more memory or processes than their file suggests.
 
     Args:
         data: settings as a file has them: flat, or in a table per section.
-        stored_bytes: what the arrays of the checkpoint take that they belong to.
+        stored_bytes: bytes of the arrays in the checkpoint that the settings belong to.
 
     Raises:
         ConfigError: names what is too large, the limit, and what was found.
@@ -50,7 +50,7 @@ def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
 
 
 def _values(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every single value with its key, and every space as the dict that it is; a container counts as a value too."""
+    """Every single value with its key, and every space as its dict. A container counts as a value, too."""
     rest: list[tuple[str, Any]] = list(data.items())
     while rest:
         key, value = rest.pop()
@@ -67,7 +67,7 @@ def _values(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _bytes_of_space(space: Mapping[str, Any]) -> int:
     shape = space.get("shape")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
-        return 0  # no Box, or one that is refused when it is made
+        return 0  # no Box, or one that is refused later
     try:
         return prod(shape) * np.dtype(str(space.get("dtype"))).itemsize
     except TypeError:

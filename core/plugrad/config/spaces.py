@@ -1,6 +1,6 @@
-"""A Gymnasium space as data.
+"""Gymnasium spaces as data.
 
-In a written config a space is a dict of `"__space__"`, the name of its class, and the arguments that make it:
+In a written config a space is a dict of `"__space__"`, the name of its class, and the arguments of its constructor:
 
 | space | keys |
 | --- | --- |
@@ -12,8 +12,8 @@ In a written config a space is a dict of `"__space__"`, the name of its class, a
 | `Dict` | `spaces`: `[[key, space], ...]`, in the space's order |
 | `Tuple` | `spaces`: a list |
 
-Numbers and texts are spelled as everywhere in a config (`plugrad.config.serialize`). The state of a space's
-own random generator is not part of it.
+Numbers and texts are written as `plugrad.config.serialize` writes them. The state of a space's random generator is not
+kept.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def space_kind(space: "gym.Space[Any]") -> str:
     """The name of the space's class.
 
     Raises:
-        ConfigError: the space is of another class than those listed above.
+        ConfigError: the class is not listed above.
     """
     for cls in _WRITERS:
         if type(space) is cls:
@@ -40,12 +40,19 @@ def space_kind(space: "gym.Space[Any]") -> str:
 
 
 def space_arguments(space: "gym.Space[Any]") -> dict[str, Any]:
-    """The arguments that make the space again; inner spaces are spaces still."""
+    """The arguments that make the space again; inner spaces stay spaces."""
     return _WRITERS[type(space)](space)
 
 
 def make_space(kind: str, arguments: Mapping[str, Any]) -> "gym.Space[Any]":
-    """The space that `space_kind` and `space_arguments` described.
+    """Make a space.
+
+    Args:
+        kind: the name of its class, see `space_kind`.
+        arguments: its arguments, see `space_arguments`.
+
+    Returns:
+        The space.
 
     Raises:
         ConfigError: an unknown class of space, or arguments that make no space.

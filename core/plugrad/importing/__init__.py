@@ -1,1 +1,1 @@
-"""Classes and functions by name: how a name is resolved, and which names a file may lead to."""
+"""Imports by name: resolving a name, and deciding which names of a file may be called."""

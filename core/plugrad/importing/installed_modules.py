@@ -1,4 +1,4 @@
-"""Where a module would come from: an installed package, or somewhere else. Imports nothing but what is asked for."""
+"""Imports of modules that belong to installed packages."""
 
 import importlib
 import json
@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlparse
 
 
 def import_installed(name: str) -> ModuleType | None:
-    """Import a module of an installed package; None if it is none.
+    """Import a module if it belongs to an installed package; else None.
 
-    A module that is imported already counts as installed. The current folder is not searched, and neither are modules
-    of the standard library nor those whose name begins with `__`: importing them may already do something.
+    A module that is imported already counts as installed. The current folder is not searched. Modules of the standard
+    library, and those whose name begins with `__`, are not imported, because the import itself may have effects.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -57,7 +57,7 @@ def _site_folders() -> frozenset[Path]:
 
 
 def _is_distributed(package: str, places: list[str]) -> bool:
-    """Whether a distribution says that the package is its own; so do those that are installed as editable."""
+    """Whether a distribution lists the package as its own, or an editable installation has it in its folder."""
     return package in _packages() or _are_inside(places, _editable_folders())
 
 

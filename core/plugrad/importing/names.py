@@ -1,7 +1,7 @@
-"""Classes and functions by name: `"package.module:Name"`.
+"""Names of classes and functions, `"package.module:Name"`.
 
-A config is data: what it refers to in code it keeps by a name that any other process can import. Names are
-resolved where they are used, never while a file is read.
+Configs keep classes and functions by such names, which any other process can import. A name is resolved where it is
+used, never while a file is read.
 """
 
 import importlib
@@ -29,17 +29,20 @@ def importable_name(value: Any) -> str | None:
 
 
 def resolve_name(name: str, *, where: str = "name") -> Any:
-    """Import what `"package.module:Name"` names.
+    """Import the class, function or object that a name stands for.
 
     Args:
-        name: the module, a colon, and the attribute (dots reach into classes).
-        where: the setting that holds the name, for the error.
+        name: the module, a colon, and the attribute, which may have dots: "package.module:Class.Inner".
+        where: the setting that has the name, for the error.
+
+    Returns:
+        The object.
 
     Returns:
         The attribute.
 
     Raises:
-        ConfigError: the text has no colon, the module cannot be imported, or it has no such attribute.
+        ConfigError: the name has no colon, the module cannot be imported, or it has no such attribute.
     """
     module_name, colon, qualname = name.partition(":")
     if not (module_name and colon and qualname):
@@ -61,13 +64,16 @@ def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
     Args:
         module_name: the part of `name` before the colon.
         name: the whole name, for the error.
-        where: the setting that holds the name, for the error.
+        where: the setting that has the name, for the error.
+
+    Returns:
+        The module.
 
     Returns:
         The module.
 
     Raises:
-        ConfigError: it is no module's name, such as a file's path, or it cannot be imported.
+        ConfigError: it is no name of a module, such as a file's path, or it cannot be imported.
     """
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigError(
