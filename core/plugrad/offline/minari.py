@@ -10,8 +10,7 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, MissingFrameworkError
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.validation import check_steps
-from plugrad.policy.observations import flat_space, stored_space
-from plugrad.types import Array
+from plugrad.policy.observations import ObservationEncoder
 
 PREFIX: Final = "minari:"
 
@@ -36,19 +35,12 @@ def read_minari(dataset_id: str) -> EpisodeData:
         raise MissingFrameworkError(
             f'{PREFIX}{dataset_id} needs minari: pip install "plugrad[minari]"', requires="minari"
         )
-    import minari
-
     where = f"{PREFIX}{dataset_id}"
+    data = _load_dataset(where, dataset_id)
+    encoder = ObservationEncoder(data.observation_space)
+    stored = encoder.row_space
     try:
-        data = minari.load_dataset(dataset_id)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{where} is not on this machine: minari download {dataset_id}") from error
-    except Exception as error:  # whatever a damaged file leads to
-        raise _read_error(where, error) from error
-    space = data.observation_space
-    stored = stored_space(flat_space(space))
-    try:
-        episodes = [_episode(each, space, stored, data.action_space) for each in data.iterate_episodes()]
+        episodes = [_episode(each, encoder, data.action_space) for each in data.iterate_episodes()]
     except Exception as error:
         raise _read_error(where, error) from error
     for each in episodes:
@@ -62,31 +54,27 @@ def read_minari(dataset_id: str) -> EpisodeData:
     return EpisodeData(episodes=episodes, observation_space=stored, action_space=data.action_space)
 
 
+def _load_dataset(where: str, dataset_id: str) -> Any:
+    import minari
+
+    try:
+        return minari.load_dataset(dataset_id)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{where} is not on this machine: minari download {dataset_id}") from error
+    except Exception as error:  # whatever a damaged file leads to
+        raise _read_error(where, error) from error
+
+
 def _read_error(where: str, error: Exception) -> BatchError:
     return BatchError(f"{where} cannot be read: {type(error).__name__}: {str(error)[:200]}")
 
 
-def _episode(
-    found: Any, space: gym.Space[Any], stored: gym.spaces.Box, action_space: gym.Space[Any]
-) -> SingleAgentEpisode:
+def _episode(found: Any, encoder: ObservationEncoder, action_space: gym.Space[Any]) -> SingleAgentEpisode:
     return SingleAgentEpisode(
-        observations=_observations(found.observations, space, len(found.rewards) + 1).astype(stored.dtype),
+        observations=encoder.encode(found.observations)[0],
         actions=found.actions - getattr(action_space, "start", 0),
         rewards=np.asarray(found.rewards, np.float32),
         terminated=bool(found.terminations[-1]),
         truncated=bool(found.truncations[-1]),
         id_=str(found.id),
     )
-
-
-def _observations(found: Any, space: gym.Space[Any], number: int) -> Array:
-    if isinstance(space, gym.spaces.Box):
-        return np.asarray(found)
-    return np.stack([np.asarray(gym.spaces.flatten(space, _take(found, t))) for t in range(number)])
-
-
-def _take(columns: Any, t: int) -> Any:
-    """Observation `t` of a nested structure of columns."""
-    if isinstance(columns, dict):
-        return {key: _take(values, t) for key, values in columns.items()}
-    return tuple(_take(values, t) for values in columns) if isinstance(columns, tuple) else columns[t]

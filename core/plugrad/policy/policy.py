@@ -13,6 +13,7 @@ from plugrad.policy.observations import ObservationEncoder
 from plugrad.types import Array
 
 State = Mapping[str, Array]
+"""A recurrent state, `{name: [N, ...]}`."""
 
 
 class ActFunction(Protocol):
