@@ -34,10 +34,12 @@ ROOMS = (
     "plugrad.optimizers",
     "plugrad.policy",
     "plugrad.returns",
+    "plugrad.schedules",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",
     "plugrad.testing.fixtures",
     "plugrad.training",
+    "plugrad.types",
 )
 """What authors of plugins import from, beside `plugrad` itself."""
 

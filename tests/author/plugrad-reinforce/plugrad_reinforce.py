@@ -1,13 +1,17 @@
 """REINFORCE with a learned baseline (Williams 1992, section 5) as a plugin of plugrad."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from plugrad import AlgorithmConfig, Columns, hookimpl
+from plugrad import AlgorithmConfig, Columns, LearnerProtocol, SingleAgentEpisode, hookimpl
 from plugrad.config import field
 from plugrad.episodes import episodes_by_module
 from plugrad.losses import mean_over_rows
+from plugrad.schedules import ConfigView
+from plugrad.types import Array, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +23,13 @@ class ReinforceConfig(AlgorithmConfig):
 
 
 @hookimpl
-def get_config_class():
+def get_config_class() -> type[ReinforceConfig]:
     return ReinforceConfig
 
 
 @hookimpl
-def get_learner_connectors(config):
-    def add_returns(*, learner, batch, episodes):
+def get_learner_connectors(config: ReinforceConfig) -> list[Any]:
+    def add_returns(*, learner: LearnerProtocol, batch: Any, episodes: list[SingleAgentEpisode]) -> Any:
         own = episodes_by_module(episodes)
         for module_id, columns in batch.items():
             returns = [returns_of(each, learner, module_id, config.gamma) for each in own[module_id]]
@@ -35,7 +39,7 @@ def get_learner_connectors(config):
     return [add_returns]
 
 
-def returns_of(episode, learner, module_id, gamma):
+def returns_of(episode: SingleAgentEpisode, learner: LearnerProtocol, module_id: str, gamma: float) -> Array:
     """R_t = r_t + gamma R_(t+1); behind the last step 0, or the value of where an unfinished episode stands."""
     value, returns = 0.0, np.empty(len(episode), np.float32)
     if not episode.terminated:
@@ -46,7 +50,13 @@ def returns_of(episode, learner, module_id, gamma):
 
 
 @hookimpl
-def compute_loss_for_module(learner, module_id, config, batch, fwd_out):
+def compute_loss_for_module(
+    learner: LearnerProtocol,
+    module_id: str,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
     ops = learner.ops
     distribution = learner.module[module_id].get_train_action_dist_cls()
     policy = distribution.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])

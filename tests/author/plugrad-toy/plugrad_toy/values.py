@@ -3,12 +3,17 @@
 Stored as float32, so that states are those of every backend; read as float64, so that small differences can be seen.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrad import RLModule
+from plugrad import RLModule, RLModuleSpec
 from plugrad.gradients import Layout
+from plugrad.networks import Network
+from plugrad.ops import Ops
+from plugrad.types import Array, ParamRef
 from plugrad_toy import ops
 
 STORED = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
@@ -17,59 +22,60 @@ STORED = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 class Value:
     """An array with a place of its own."""
 
-    def __init__(self, value, dtype=None):
+    def __init__(self, value: Any, dtype: str | None = None) -> None:
         self.dtype = np.dtype(dtype or STORED[np.asarray(value).dtype.kind])
         self.shape = np.shape(value)
         self.assign(value)
 
-    def assign(self, value):
+    def assign(self, value: Any) -> None:
         self.put(np.array(value, self.dtype))
 
-    def put(self, value):
+    def put(self, value: Any) -> None:
         """Without rounding."""
         self.array = np.array(value, np.float64 if self.dtype.kind == "f" else self.dtype).reshape(self.shape)
 
-    def read(self):
+    def read(self) -> Array:
         return self.array
 
-    def snapshot(self):
+    def snapshot(self) -> Array:
         return self.array.copy()
 
-    def numpy(self):
+    def numpy(self) -> Array:
         return self.array.astype(self.dtype)
 
 
 class FlatValues:
     """Several values as one vector."""
 
-    def __init__(self, refs, values):
+    def __init__(self, refs: Sequence[ParamRef], values: Sequence[Value]) -> None:
         self.layout = Layout(tuple(refs), tuple(each.shape for each in values))
         self.values = list(values)
 
-    def read(self):
+    def read(self) -> Array:
         return np.concatenate([each.read().reshape(-1) for each in self.values])
 
-    def assign(self, flat):
+    def assign(self, flat: Array) -> None:
         self.put(np.asarray(flat, np.float32))
 
-    def put(self, flat):
+    def put(self, flat: Array) -> None:
         for value, part in zip(self.values, np.split(flat, np.cumsum(self.layout.sizes)[:-1]), strict=True):
             value.put(part)
 
-    def snapshot(self):
+    def snapshot(self) -> Array:
         return self.read()
 
-    def numpy(self):
+    def numpy(self) -> Array:
         return self.read().astype(np.float32)
 
 
 class ToyModule(RLModule):
     """A neutral network with its weights."""
 
-    framework = "toy"
-    ops = ops
+    framework: ClassVar[str] = "toy"
+    ops: ClassVar[Ops] = ops
+    network: Network
 
-    def __init__(self, spec, network, weights):
+    def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
         super().__init__(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
@@ -79,22 +85,22 @@ class ToyModule(RLModule):
         self.network = network
         self.weights = {name: Value(array) for name, array in weights.items()}
 
-    def _forward(self, batch, *, value=True):
+    def _forward(self, batch: Mapping[str, Any], *, value: bool = True, **kwargs: Any) -> dict[str, Any]:
         tensors = {name: each.read() for name, each in self.weights.items()}
-        return self.network.forward(ops, tensors, batch, value=value)
+        return self.network.forward(self.ops, tensors, batch, value=value)
 
-    def _forward_inference(self, batch):
+    def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self._forward(batch, value=False)
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Array]:
         return {name: each.numpy() for name, each in self.weights.items()}
 
-    def _load(self, state):
+    def _load(self, state: Mapping[str, Array]) -> None:
         for name, array in state.items():
             self.weights[name].assign(array)
 
     @contextmanager
-    def functional_call(self, tensors):
+    def functional_call(self, tensors: Mapping[str, Array]) -> Iterator[None]:
         own = {name: self.weights[name].snapshot() for name in tensors}
         for name, tensor in tensors.items():
             self.weights[name].put(tensor)

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plugrad import AlgorithmConfig, Columns, hookimpl
+from plugrad import AlgorithmConfig, Columns, LearnerProtocol, hookimpl
 from plugrad.config import field
-from plugrad import LearnerProtocol
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
