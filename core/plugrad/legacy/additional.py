@@ -6,8 +6,9 @@ There it is `after_gradient_based_update`; the older method is that hook for som
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
+from plugrad.learner import Learner
 from plugrad.legacy.arguments import accepted
 from plugrad.legacy.constants import KL_KEY, LEARNER_RESULTS_CURR_KL_COEFF_KEY, LEARNER_RESULTS_CURR_LR_KEY
 from plugrad.legacy.overrides import is_beneath, newer, older
@@ -44,7 +45,7 @@ class OlderUpdates:
         after = newer(self, AFTER, "additional_update", "update(timesteps=...), which does it")
         ids = list(self.module if module_ids_to_update is None else module_ids_to_update)
         if not is_beneath(self, AFTER):
-            return _directly(self, after, ids, timestep, kw)
+            return _directly(cast("Learner", self), after, ids, timestep, kw)
         return {module_id: self._additional_update_of(module_id, timestep, kw) for module_id in ids}
 
     def additional_update_for_module(
@@ -52,12 +53,13 @@ class OlderUpdates:
     ) -> dict[str, Any]:
         """`additional_update` of one module; returns its results."""
         after = newer(self, AFTER, "additional_update_for_module", "update(timesteps=...), which does it")
-        if not is_beneath(self, AFTER):
-            return _directly(self, after, [module_id], timestep, kw)[module_id]
-        given = vars(self)["_timesteps"]
-        with _others_stay(self, [module_id]):
-            after(timesteps=given if timestep == _timestep(self, given) else {TIMESTEP: timestep})
-        return _rates_and_coefficients(self, module_id)
+        learner = cast("Learner", self)
+        if not is_beneath(learner, AFTER):
+            return _directly(learner, after, [module_id], timestep, kw)[module_id]
+        given = vars(learner)["_timesteps"]
+        with _others_stay(learner, [module_id]):
+            after(timesteps=given if timestep == _timestep(learner, given) else {TIMESTEP: timestep})
+        return _rates_and_coefficients(learner, module_id)
 
     def _additional_update_of(self, module_id: ModuleID, timestep: int, kw: dict[str, Any]) -> dict[str, Any]:
         method = older(self, "additional_update_for_module")
@@ -66,7 +68,7 @@ class OlderUpdates:
         return dict(method(**accepted(method, given)) or {})
 
 
-def cross_after_update(learner: Any, below: Any, *, timesteps: Mapping[str, int]) -> None:
+def cross_after_update(learner: Learner, below: Any, *, timesteps: Mapping[str, int]) -> None:
     """Call the overrides after an update, or in a direct call of `additional_update`; report what they return."""
     vars(learner)["_timesteps"] = timesteps
     method = older(learner, "additional_update")
@@ -75,24 +77,26 @@ def cross_after_update(learner: Any, below: Any, *, timesteps: Mapping[str, int]
         learner.register_metrics(module_id, values)
 
 
-def _of_update(learner: Any, timesteps: Mapping[str, int]) -> dict[str, Any]:
+def _of_update(learner: Learner, timesteps: Mapping[str, int]) -> dict[str, Any]:
     """The older arguments, from what the present update has trained and reported."""
     results = learner.metrics.results
     trained = [module_id for module_id in learner.module if module_id in results]
     given = {"timestep": _timestep(learner, timesteps), "module_ids_to_update": trained}
-    overrides = (learner.additional_update, learner.additional_update_for_module)
+    overrides = (getattr(learner, each) for each in ADDITIONAL)
     if any(SAMPLED_KL in signature(each).parameters for each in overrides):
         given[SAMPLED_KL] = {each: results[each][KL_KEY] for each in trained if KL_KEY in results[each]}
     return given
 
 
-def _timestep(learner: Any, timesteps: Mapping[str, int]) -> int:
+def _timestep(learner: Learner, timesteps: Mapping[str, int]) -> int:
     """Environment steps sampled, or as many as were trained on if the update was not told."""
     trained = learner.counters.get(f"num_env_steps_trained_lifetime/{ALL_MODULES}", 0)
     return int(timesteps.get(TIMESTEP, trained))
 
 
-def _directly(learner: Any, after: Any, ids: list[ModuleID], timestep: int, kw: dict[str, Any]) -> Results:
+def _directly(
+    learner: Learner, after: Any, ids: list[ModuleID], timestep: int, kw: dict[str, Any]
+) -> Results:
     learner._check_is_built()
     _ = [learner.module[module_id] for module_id in ids]
     former = learner.metrics.results
@@ -113,7 +117,7 @@ def _directly(learner: Any, after: Any, ids: list[ModuleID], timestep: int, kw: 
     }
 
 
-def _moves_kl_coefficient(learner: Any, module_id: ModuleID, results: Results, divergence: float) -> bool:
+def _moves_kl_coefficient(learner: Learner, module_id: ModuleID, results: Results, divergence: float) -> bool:
     """Not where there is no KL loss, and not by what the last update reported: it was moved by that."""
     reported = results.get(module_id, {})
     is_spent = LEARNER_RESULTS_CURR_KL_COEFF_KEY in reported and reported.get(KL_KEY) == divergence
@@ -123,7 +127,7 @@ def _moves_kl_coefficient(learner: Any, module_id: ModuleID, results: Results, d
 
 
 @contextmanager
-def _others_stay(learner: Any, ids: Collection[ModuleID]) -> Iterator[None]:
+def _others_stay(learner: Learner, ids: Collection[ModuleID]) -> Iterator[None]:
     """Put back learning rates, coefficients, target networks and counters of all other modules: the hook moves them."""
     others = set(learner.module) - set(ids)
     optimizers = [each.optimizer for each in learner.registered_optimizers.values() if each.modules <= others]
@@ -145,11 +149,11 @@ def _others_stay(learner: Any, ids: Collection[ModuleID]) -> Iterator[None]:
         learner.counters.update(counters)
 
 
-def _counters_of(learner: Any, ids: Collection[ModuleID]) -> dict[str, int]:
+def _counters_of(learner: Learner, ids: Collection[ModuleID]) -> dict[str, int]:
     return {name: number for name, number in learner.counters.items() if name.split("/")[-1] in ids}
 
 
-def _rates_and_coefficients(learner: Any, module_id: ModuleID) -> dict[str, Any]:
+def _rates_and_coefficients(learner: Learner, module_id: ModuleID) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in learner.registered_optimizers.values():
         if each.module_id == module_id:

@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any
 
 from plugrad.deprecation import adapt_calls, adaptable, is_adaptable
+from plugrad.learner import Learner
 from plugrad.legacy.instead import refuse
 from plugrad.legacy.minibatches import results_of_minibatches
 from plugrad.legacy.warning import warn_older
@@ -57,7 +58,7 @@ class Hyperparameters:
 # --- calls: registered with `plugrad.deprecation.adapt_calls` -------------------------------------------------------
 
 
-def call_with_config(method: Callable[..., Any], learner: Any, *args: Any, **kwargs: Any) -> Any:
+def call_with_config(method: Callable[..., Any], learner: Learner, *args: Any, **kwargs: Any) -> Any:
     """Call a learner's method with `config=` where it is given `hps=`."""
     if "hps" in kwargs:
         if not isinstance(kwargs["hps"], Hyperparameters):
@@ -66,7 +67,7 @@ def call_with_config(method: Callable[..., Any], learner: Any, *args: Any, **kwa
     return method(learner, *[_config_of(learner, each) for each in args], **kwargs)
 
 
-def _config_of(learner: Any, given: Any) -> Any:
+def _config_of(learner: Learner, given: Any) -> Any:
     if isinstance(given, Hyperparameters):
         return given.config
     return given.to_config(learner.config) if isinstance(given, ConvertsToConfig) else given

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from plugrad.errors import ConfigError
-from plugrad.learner import checkpointing
+from plugrad.learner import Learner, checkpointing
 from plugrad.legacy.overrides import Bridge, newer, older, older_method, same_arguments
 from plugrad.legacy.saving import cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
@@ -117,7 +117,7 @@ class OlderLearnerGroup:
         self._change("apply", _train_only, chosen)
 
 
-def _train_only(learner: Any, module_ids: Collection[ModuleID] | None) -> None:
+def _train_only(learner: Learner, module_ids: Collection[ModuleID] | None) -> None:
     learner.config = learner.config.changed(
         policies_to_train=None if module_ids is None else list(module_ids)
     )

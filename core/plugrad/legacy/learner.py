@@ -110,12 +110,12 @@ class OlderLearner:
 
 
 def _cross_compute_losses(
-    learner: Any, below: Any, *, fwd_out: ModuleBatches, batch: ModuleBatches
+    learner: Learner, below: Any, *, fwd_out: ModuleBatches, batch: ModuleBatches
 ) -> dict[ModuleID, Tensor]:
     """The override's losses. One under `ALL_MODULES` is what was differentiated then, and so alone is now."""
     if is_called(learner, "compute_loss"):
         return below(fwd_out=fwd_out, batch=batch)  # type: ignore[no-any-return]
-    losses = dict(learner.compute_loss(fwd_out=fwd_out, batch=batch))
+    losses = dict(older(learner, "compute_loss")(fwd_out=fwd_out, batch=batch))
     if ALL_MODULES not in losses:
         return losses
     total = losses.pop(ALL_MODULES)
@@ -124,7 +124,7 @@ def _cross_compute_losses(
     return {ALL_MODULES: total}
 
 
-def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+def _cross_get_state(learner: Learner, below: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     state = dict(below(*args, **kwargs))
     if COMPONENT_RL_MODULE in state:
         present = state[COMPONENT_RL_MODULE]
@@ -136,7 +136,7 @@ def _cross_get_state(learner: Any, below: Any, *args: Any, **kwargs: Any) -> dic
     return state
 
 
-def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None:
+def _cross_set_state(learner: Learner, below: Any, state: Mapping[str, Any]) -> None:
     rest = dict(state)
     with restore_on_error(learner):
         if COMPONENT_RL_MODULE in rest:
@@ -145,20 +145,20 @@ def _cross_set_state(learner: Any, below: Any, state: Mapping[str, Any]) -> None
         below(rest)
 
 
-def _cross_save(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> str:
+def _cross_save(learner: Learner, below: Any, path: StrPath, **kwargs: Any) -> str:
     cross_save(learner, below, path, **kwargs)
     if is_overridden(type(learner), Learner, "_save_optimizers"):
         folder = Path(path) / OPTIMIZER_FOLDER
         folder.mkdir(exist_ok=True)
-        learner._save_optimizers(str(folder))
+        older(learner, "_save_optimizers")(str(folder))
     return str(path)
 
 
-def _cross_restore(learner: Any, below: Any, path: StrPath, **kwargs: Any) -> None:
+def _cross_restore(learner: Learner, below: Any, path: StrPath, **kwargs: Any) -> None:
     cross_restore(learner, below, path, **kwargs)
     folder = Path(path) / OPTIMIZER_FOLDER
     if is_overridden(type(learner), Learner, "_load_optimizers") and folder.is_dir():
-        learner._load_optimizers(str(folder))
+        older(learner, "_load_optimizers")(str(folder))
 
 
 BRIDGES = (

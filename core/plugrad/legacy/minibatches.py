@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.hooks.backend_spec import Program
+from plugrad.learner import Learner
 from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.step import Reads
 from plugrad.learner.update import UpdateRun
@@ -45,7 +46,7 @@ class _RunOneByOne(UpdateRun):
         return super()._means(program, columns, order)
 
 
-def results_of_minibatches(learner: Any, update: Callable[[], Results]) -> list[Results]:
+def results_of_minibatches(learner: Learner, update: Callable[[], Results]) -> list[Results]:
     """Run `update` and return what each minibatch reported, beside what the update reported as a whole."""
     learner._check_is_built()
     run, learner._update_run = learner._update_run, _RunOneByOne(learner)
