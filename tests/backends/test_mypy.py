@@ -43,7 +43,6 @@ def mypy() -> Iterator[Any]:
 def test_types_are_right_everywhere(mypy):
     report, errors, status = mypy([*CHECKED])
     assert status == 0, report + errors
-    assert not re.search(r"note: .*unused", report)
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +64,5 @@ def report_on_misspelt(mypy, tmp_path_factory) -> str:
 def test_a_misspelt_attribute_of_the_learner_is_an_error(report_on_misspelt, what):
     file, name = MISSPELT[what]
     attribute = name.removeprefix("learner.")
-    expected = rf'^{re.escape(file)}:\d+: error: "\w+" has no attribute "{attribute}_"; maybe "{attribute}"'
+    expected = rf'^{re.escape(file)}:\d+: error: "\w+" has no attribute "{attribute}_"'
     assert re.search(expected, report_on_misspelt, re.M), report_on_misspelt
