@@ -1,4 +1,4 @@
-"""Sums over processes: exact, the same bits for all, and never a hang."""
+"""All-reduce over processes: exact, the same bits for all, and never a hang."""
 
 import collections
 import os
@@ -176,7 +176,7 @@ def test_a_stranger_without_the_key_cannot_join():
         assert isinstance(waiting.exception(10), LearnerTimeoutError)
 
 
-STRANGERS = {
+WITHOUT_THE_KEY = {
     "says nothing": b"",
     "says a little": b"GET / HTTP/1.1",
     "says what is no answer": b"\0" * 4096,
@@ -185,18 +185,20 @@ STRANGERS = {
 }
 
 
-def strangers(address):
-    """A socket of each kind that is connected and has said its word, and one that has left again."""
-    sockets = [socket.create_connection(address.place, timeout=5) for _ in (*STRANGERS, "leaves at once")]
-    for end, word in zip(sockets, STRANGERS.values(), strict=False):
+def callers_without_the_key(address):
+    """A connected socket of each kind that has sent its bytes, and one that was closed again."""
+    sockets = [
+        socket.create_connection(address.place, timeout=5) for _ in (*WITHOUT_THE_KEY, "leaves at once")
+    ]
+    for end, word in zip(sockets, WITHOUT_THE_KEY.values(), strict=False):
         end.sendall(word)
     sockets[-1].close()
     return sockets
 
 
-def test_strangers_at_the_door_hold_up_nobody():
+def test_callers_without_the_key_delay_nobody():
     address, hosted = host("sockets", 3)
-    before = strangers(address)
+    before = callers_without_the_key(address)
     with ThreadPoolExecutor(4) as threads:
         begun = time.monotonic()
         entering = [join(address, rank, 20, hosted if rank == 0 else None) for rank in range(2)]
@@ -206,7 +208,7 @@ def test_strangers_at_the_door_hold_up_nobody():
             join(replace(address, key=b"guessed"), 2, 5).enter()
         with pytest.raises(CollectiveError, match="closed"):
             join(address, 1, 5).enter()  # the place is taken
-        between = strangers(address)
+        between = callers_without_the_key(address)
         last = join(address, 2, 20)
         last.enter()
         assert [each.result(10) for each in entered] == [None, None]
@@ -217,7 +219,7 @@ def test_strangers_at_the_door_hold_up_nobody():
         each.close()
 
 
-def test_more_strangers_than_are_listened_to_do_not_keep_a_learner_out():
+def test_more_callers_than_are_queued_do_not_keep_a_learner_out():
     address, hosted = host("sockets", 2)
     silent = []
     with ThreadPoolExecutor(2) as threads:
@@ -231,9 +233,9 @@ def test_more_strangers_than_are_listened_to_do_not_keep_a_learner_out():
         each.close()
 
 
-def test_a_silent_stranger_does_not_stretch_the_timeout():
+def test_a_silent_caller_does_not_extend_the_timeout():
     address, hosted = host("sockets", 2)
-    ends = strangers(address)
+    ends = callers_without_the_key(address)
     collective = join(address, 0, 0.5, hosted)
     begun = time.monotonic()
     with pytest.raises(LearnerTimeoutError) as caught:

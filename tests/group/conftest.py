@@ -1,4 +1,4 @@
-"""One Ray and a few groups for all tests here; nothing of them may stay behind."""
+"""One Ray and a few groups for all tests here; they leave nothing behind."""
 
 import os
 import tempfile

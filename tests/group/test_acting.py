@@ -1,4 +1,4 @@
-"""Who acts does so with the weights of now, whoever trained; a resumed run draws what a straight one does."""
+"""Acting uses the present weights, however they were trained; a resumed run draws what an uninterrupted one does."""
 
 from collections.abc import Mapping
 from pathlib import Path

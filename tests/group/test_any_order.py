@@ -1,4 +1,4 @@
-"""Any order of calls and of deaths: the counters closes, no update is lost or repeated, and nothing waits for ever."""
+"""Any order of calls and faults: counters add up, no update is lost or repeated, and nothing waits for ever."""
 
 import os
 import signal
@@ -84,7 +84,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.one = config.learners(num_learners=0).build_learner()
         self.futures: list[UpdateFuture] = []
         self.polled, self.told, self.to_be_told = 0, [], []
-        self.unsettled: list[tuple[UpdateFuture | None, Any]] = []  # in the order of submission
+        self.pending: list[tuple[UpdateFuture | None, Any]] = []  # in the order of submission
         self.saved: list[tuple[Any, set[str]]] = []
         self.timers: list[Timer] = []
         self.folder = tempfile.TemporaryDirectory()
@@ -106,19 +106,19 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.may_die
             self.dead = True
             return None
-        self.settle()
+        self.catch_up()
         return answer
 
-    def settle(self) -> None:
+    def catch_up(self) -> None:
         """Let the model do what the learners have done."""
-        for future, batch in self.unsettled:
+        for future, batch in self.pending:
             if future is not None:
                 self.do_too(future, batch)
             else:
                 if not is_bad(batch):
                     self.one.update(batch)
                 self.to_be_told.append(None if is_bad(batch) else self.one.counters["weights_seq_no"])
-        self.unsettled = []
+        self.pending = []
 
     def do_too(self, future: UpdateFuture, batch: Any) -> None:
         assert future.done
@@ -159,7 +159,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.config.on_full == "raise"
             return
         self.futures.append(future)
-        self.unsettled.append((future, batch))
+        self.pending.append((future, batch))
 
     @precondition(lambda self: not self.dead and self.config.on_full in ("block", "raise"))
     @precondition(lambda self: self.config.on_failure == "restart")
@@ -179,7 +179,7 @@ class AnyOrder(RuleBasedStateMachine):
         else:
             self.told += [each[P]["weights_seq_no"] for each in results[:: self.learners]]
             self.polled += 1
-            self.unsettled.append((None, batch))
+            self.pending.append((None, batch))
 
     @precondition(lambda self: not self.dead)
     @rule(seed=st.integers(0, 9), good=st.booleans())
@@ -190,7 +190,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.ask(lambda: self.group.update(batch))
                 assert self.dead
             except NonFiniteError:
-                self.settle()
+                self.catch_up()
             return
         results = self.ask(lambda: self.group.update(batch))
         if not self.dead:

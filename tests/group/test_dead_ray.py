@@ -1,4 +1,4 @@
-"""Ray's own process is killed: the driver is told so in words, and goes on from its checkpoint in a new Ray."""
+"""Ray's own process is killed: the driver gets a clear error, and continues from its checkpoint in a new Ray."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""n learners are one: whatever the shares, the numbers are those of one learner on the whole batch."""
+"""n learners compute what one learner does on the whole batch, whatever their shares."""
 
 import needs
 import numpy as np

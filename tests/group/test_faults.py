@@ -1,4 +1,4 @@
-"""Learners that die, stand still or raise: nothing is lost, nothing is done twice, nothing waits for ever."""
+"""Learners that die, hang or raise: no update is lost or repeated, and nothing waits for ever."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Two Ray nodes on one machine: a group across them exchanges over sockets, and outlives one of them."""
+"""Two Ray nodes on one machine: a group across them uses sockets, and survives the loss of one."""
 
 import json
 import os
