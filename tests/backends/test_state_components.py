@@ -39,9 +39,6 @@ class Notes(Component):
     def restore(self, learner, values):
         learner.notes = dict(values)
 
-    def digest_parts(self, learner):
-        yield repr(sorted(learner.notes.items())).encode()
-
 
 def built(backend):
     config = ppo_config(backend, minibatch_size=8, shuffle_batch_per_epoch=True, use_kl_loss=True)

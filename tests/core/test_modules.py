@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, flat, ppo_batch, ppo_config, with_modules
 
-from plugrad import ALL_MODULES, Learner, MultiRLModuleSpec, RLModuleSpec, hookimpl
+from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, MultiRLModuleSpec, RLModuleSpec, hookimpl
 from plugrad.errors import (
     ConfigError,
     NotBuiltError,
@@ -458,3 +458,23 @@ def test_any_order_of_changes_keeps_every_module_its_own():
     run_state_machine_as_test(
         Changes, settings=settings(max_examples=12, stateful_step_count=12, derandomize=True, deadline=None)
     )
+
+
+class CountsQuestions(Learner):
+    questions = 0
+
+    def _is_module_compatible_with_learner(self, module):
+        self.questions += 1
+        return super()._is_module_compatible_with_learner(module)
+
+
+def test_which_modules_a_backend_trains_is_asked_once_and_again_when_modules_come():
+    learner = CountsQuestions(config=ppo_config())
+    learner.build()
+    assert learner.questions == 1
+    learner.update(ppo_batch(16))
+    learner.compute_actions(np.zeros((2, 3), np.float32))
+    assert learner.questions == 1
+    learner.add_module(module_id="b", module_spec=RLModuleSpec())
+    assert learner.questions == 3  # both modules, once each
+    assert learner.trainable_module_ids == [DEFAULT_MODULE_ID, "b"]

@@ -4,6 +4,7 @@
 read it: a new component is a subclass of `Component` with an entry there.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -69,29 +70,29 @@ class Component:
         """
         return self.get(learner, parts)
 
-    def check(self, state: Any) -> None:
-        """Refuse values that `template` cannot tell from good ones, before anything is changed."""
-
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         """The variables that programs read and change."""
         return []
 
-    def values(self, learner: LearnerInternals) -> Any:
-        """A copy of what changes in updates and is in no variable."""
-        return None
+    def values(self, learner: LearnerInternals) -> State:
+        """A copy of what updates change and no variable holds. Default: the whole, without parts."""
+        return {} if self.has_parts else self.get(learner, ())
 
-    def restore(self, learner: LearnerInternals, values: Any) -> None:
-        """Put back a copy that `values` made.
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """Put back a copy.
 
         Args:
             learner: a built learner.
             values: of `values`.
         """
+        if not self.has_parts:
+            self.set(learner, values)
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
         """The bytes that the learner's digest is computed of; equal for equal learners."""
         for variable in self.variables(learner):
             yield variable.numpy().tobytes()
+        yield json.dumps(self.values(learner), sort_keys=True, default=repr).encode()
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         """Remove what belongs to a module.
@@ -121,7 +122,6 @@ class _Modules(Component):
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
         yield from super().digest_parts(learner)
-        yield repr(self.parts(learner)).encode()
         for module_id in sorted(set(learner.module) - set(learner.trainable_module_ids)):
             for value in learner.module[module_id].get_state().values():
                 yield value.tobytes()
@@ -158,10 +158,6 @@ class _Optimizers(Component):
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         registered = learner.registered_optimizers.values()
         return [variable for each in registered for variable in each.optimizer_adapter.variables]
-
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
-        yield from super().digest_parts(learner)
-        yield repr(self.parts(learner)).encode()
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for full_name, each in list(learner.registered_optimizers.items()):
@@ -231,15 +227,6 @@ class _Counters(Component):
         names = state if isinstance(state, Mapping) else learner.counters
         return {name: 0 for name in names if isinstance(name, str)}
 
-    def values(self, learner: LearnerInternals) -> Any:
-        return dict(learner.counters)
-
-    def restore(self, learner: LearnerInternals, values: Any) -> None:
-        learner.counters = dict(values)
-
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
-        yield repr(sorted(learner.counters.items())).encode()
-
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
             del learner.counters[name]
@@ -265,13 +252,7 @@ class _Streams(Component):
         like = np.random.PCG64(0).state
         return {"seed": 0, "generators": {name: like for name in names if isinstance(name, str)}}
 
-    def check(self, state: Any) -> None:
-        generators_of(state["generators"])
-
-    def values(self, learner: LearnerInternals) -> Any:
-        return self.get(learner, ())
-
-    def restore(self, learner: LearnerInternals, values: Any) -> None:
+    def restore(self, learner: LearnerInternals, values: State) -> None:
         learner.seed = values["seed"]
         for name in list(learner.streams):
             if name in values["generators"]:
@@ -279,15 +260,12 @@ class _Streams(Component):
             else:
                 del learner.streams[name]
 
-    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
-        yield repr(sorted(self.get(learner, ())["generators"].items())).encode()
-
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
             del learner.streams[name]
 
 
-COMPONENTS: Mapping[str, Component] = {
+COMPONENTS: dict[str, Component] = {
     each.name: each
     for each in (_Modules(), _Optimizers(), _Targets(), _Coefficients(), _Counters(), _Streams())
 }

@@ -70,4 +70,6 @@ def digest(learner: LearnerInternals) -> str:
     for component in COMPONENTS.values():
         for part in component.digest_parts(learner):
             found.update(part)
+    # Learners of a group exchange flat vectors in this order.
+    found.update(repr((list(learner.module), list(learner.registered_optimizers))).encode())
     return found.hexdigest()

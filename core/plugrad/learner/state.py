@@ -140,7 +140,9 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
         state = {**state, COMPONENT_RL_MODULE: fill_missing_buffers(learner, state[COMPONENT_RL_MODULE])}
     _check(learner, state)
-    for name, component in COMPONENTS.items():
+    for name, component in reversed(
+        COMPONENTS.items()
+    ):  # streams first: they may still refuse, and change nothing then
         if name in state:
             component.set(learner, state[name])
 
@@ -165,8 +167,6 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         name: COMPONENTS[name].template(learner, parts, state[name]) for name, parts in wanted.items()
     }
     check_same_arrays(template, state, where=where)
-    for name in state:
-        COMPONENTS[name].check(state[name])
 
 
 def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
