@@ -30,7 +30,7 @@ class OneLineErrors(click.Group):
     """A command group that prints errors as one line on stderr; with `--debug` as tracebacks too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what was typed, for errors that say what to type instead."""
+        """Keep what was typed, for errors that say what to type instead. See `click.Command.parse_args`."""
         ctx.meta[_TYPED] = list(args)
         return super().parse_args(ctx, args)
 

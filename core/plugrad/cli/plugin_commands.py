@@ -17,12 +17,12 @@ class PluginCommands(OneLineErrors):
     """The group of plugrad's own commands and those of installed plugins."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; plugrad's own come first."""
+        """The command of a name; plugrad's own come first. See `click.Group.get_command`."""
         own = super().get_command(ctx, cmd_name)
         return self._of_a_plugin(ctx, cmd_name) if own is None else own
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write plugrad's own commands and the plugins of other distributions."""
+        """Write plugrad's commands and the plugins of other distributions. See `click.Group.format_commands`."""
         super().format_commands(ctx, formatter)
         plugins = [each for each in list_plugins() if each.kind == "plugin" and each.distribution != OURS]
         if plugins:

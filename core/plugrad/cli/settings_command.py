@@ -72,7 +72,7 @@ class SettingsCommand(click.Command):
     """A command with its own options and every setting of the algorithm; its first argument is the algorithm."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find the algorithm, then read the options."""
+        """Find the algorithm, then read the options. See `click.Command.parse_args`."""
         ctx.meta[_CHOICE] = choose_algorithm(args, self._flags(ctx))
         return super().parse_args(ctx, args)
 
@@ -82,7 +82,7 @@ class SettingsCommand(click.Command):
         return [*super().get_params(ctx), *settings]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options, then a heading per section of the config."""
+        """Write its own options, then a heading per section of the config. See `click.Command.format_options`."""
         own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
         with formatter.section("Options"):
             formatter.write_dl([row for option in own if (row := option.get_help_record(ctx))])

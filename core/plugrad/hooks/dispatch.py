@@ -35,7 +35,15 @@ def hook_methods(cls: type[Any]) -> dict[str, str]:
 
 
 def base_implementations(learner: LearnerProtocol, base: type[Any]) -> dict[str, Callable[..., Any]]:
-    """`{hook name: implementation}` that calls the class's method: what wrappers are wrapped around."""
+    """The implementations that wrappers are wrapped around: they call the methods of the learner's class.
+
+    Args:
+        learner: the learner.
+        base: the class whose methods are hooks.
+
+    Returns:
+        `{hook name: implementation}`.
+    """
     return {
         hook: _implementation(type(learner), base, method, hook)
         for method, hook in hook_methods(base).items()
@@ -70,7 +78,16 @@ def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable
 
 
 def install_wrappers(learner: LearnerProtocol, base: type[Any], manager: HookManager) -> None:
-    """Give the learner an attribute for each of its hooks that a plugin wraps, or whose calls are traced."""
+    """Give the learner an attribute for each of its hooks that a plugin wraps, or whose calls are traced.
+
+    Args:
+        learner: the learner.
+        base: the class whose methods are hooks.
+        manager: has the plugins.
+
+    Raises:
+        PluginError: a plugin wraps a hook that cannot be wrapped.
+    """
     manager.check_wrappable(hook_methods(base).values())
     for method, hook in hook_methods(base).items():
         shown = _method(type(learner), base, method, hook)

@@ -35,13 +35,21 @@ def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribu
 # Kept, for every save asks for both, and to parse metadata takes longer than to write a small checkpoint.
 @cache
 def name_and_version(owner: Distribution) -> tuple[str, str]:
-    """Of a distribution."""
+    """The name and the version of a distribution."""
     return owner.name, owner.version
 
 
 @cache
 def requirement(owner: Distribution, extra: str) -> str | None:
-    """The first distribution that this extra asks for; None without such an extra."""
+    """The first distribution that an extra requires.
+
+    Args:
+        owner: the distribution that has the extra.
+        extra: the extra's name.
+
+    Returns:
+        The required distribution's name, or None if there is no such extra.
+    """
     marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
     for each in owner.requires or ():
         if marked.search(each):

@@ -17,13 +17,16 @@ _ONCE = "a wrapper must yield once: `return (yield)`"
 def with_error_note(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool
 ) -> Callable[..., Any]:
-    """A plugin's function with a note on every error of its own; its mark and its arguments stay.
+    """Wrap a plugin's function, so that each error that it raises itself gets a note.
 
     Args:
-        who: what errors call the plugin.
-        hook: name of the hook.
-        function: the plugin's; a generator function if it is a wrapper.
-        is_wrapper: whether it goes around an answer.
+        who: the plugin's name in the note.
+        hook: the hook's name.
+        function: the plugin's function; a generator function if it is a wrapper.
+        is_wrapper: whether it wraps a hook.
+
+    Returns:
+        A function with the same arguments and marks.
     """
     make = _wrapper if is_wrapper else _listener
     return wraps(function)(make(f"raised by {who}, hook {hook!r}", function))

@@ -44,7 +44,13 @@ class MetricsProtocol(Protocol):
     """`{module_id: {key: float or array}}` of the present, then of the last update."""
 
     def register(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+        """Report a value.
+
+        Args:
+            module_id: the module, or `ALL_MODULES`.
+            key: the value's name in the results.
+            value: inside a loss a scalar tensor, elsewhere a number or an array.
+        """
 
     def log_value(
         self,
@@ -54,13 +60,36 @@ class MetricsProtocol(Protocol):
         reduce: str | None = "mean",
         window: int | None = None,
     ) -> None:
-        """As `register`, by RLlib's arguments; `key` is `(module_id, name)` or a name of `ALL_MODULES`."""
+        """Report a value by RLlib's arguments.
+
+        Args:
+            key: `(module_id, name)`, or a name of `ALL_MODULES`.
+            value: as in `register`.
+            reduce: "mean" or None: results are means over the minibatches.
+            window: not read.
+
+        Raises:
+            LossError: any other `reduce`, or `value` is not a scalar inside a loss.
+        """
 
     def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES) -> None:
-        """Report several values of one module."""
+        """Report several values of one module.
+
+        Args:
+            values: `{name: value}`.
+            key: the module's id, or `ALL_MODULES`.
+        """
 
     def peek(self, key: str | tuple[str, ...], default: Any = None) -> Any:
-        """What the last update reported under `(module_id, name)` or a name of `ALL_MODULES`."""
+        """A value that the last update reported.
+
+        Args:
+            key: `(module_id, name)`, or a name of `ALL_MODULES`.
+            default: returned if there is no such value.
+
+        Returns:
+            The value, a float or an array.
+        """
 
     def step(self) -> AbstractContextManager[dict[str, Tensor]]:
         """Collect the metrics of one minibatch in the dict that is yielded."""
@@ -77,7 +106,7 @@ class TargetNetworkProtocol(Protocol):
         """What the module's `forward_train` makes of `{column: [B, ...]}` with the copied parameters. Traced."""
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
-        """Move to tau * parameters + (1 - tau) * target, if it is due; returns whether it moved."""
+        """Move to tau * parameters + (1 - tau) * target, if it is due. See `TargetNetwork.update`."""
 
     def get_state(self) -> dict[str, Array]:
         """Copies of the values by parameter name."""
@@ -201,13 +230,38 @@ class LearnerProtocol(BackendMethods, GradientMethods, AlgorithmMethods, Learner
     # --- losses and metrics ---------------------------------------------------------------------------------
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
-        """`old` where this minibatch is not finite and `nonfinite="skip"`, else `new`."""
+        """Choose the value to keep after a step, for `apply_gradients` of a backend or a plugin.
+
+        Args:
+            new: the value after the step.
+            old: the value before it.
+
+        Returns:
+            `old` if `nonfinite="skip"` and this minibatch is not finite, else `new`.
+        """
 
     def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value: inside a loss a scalar tensor, elsewhere a number or an array."""
+        """Report a value.
+
+        Args:
+            module_id: the module, or `ALL_MODULES`.
+            key: the value's name in the results.
+            value: inside a loss a scalar tensor, elsewhere a number or an array.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+        """
 
     def register_metrics(self, module_id: ModuleID, metrics: Mapping[str, Any]) -> None:
-        """Report several values."""
+        """Report several values of one module.
+
+        Args:
+            module_id: the module, or `ALL_MODULES`.
+            metrics: `{name: value}`.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+        """
 
     def stream(self, *names: str) -> np.random.Generator:
         """This learner's own random generator of these names; part of its state."""
@@ -228,12 +282,29 @@ class LearnerProtocol(BackendMethods, GradientMethods, AlgorithmMethods, Learner
     def compute_values(
         self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, state: Mapping[str, Array] | None = None
     ) -> Array:
-        """State values, float32 [B], of observations [B, ...]; of a stateful module [B, T] of sequences."""
+        """Compute state values.
+
+        Args:
+            obs: observations [B, ...]; of a stateful module sequences [B, T, ...].
+            module_id: the module.
+            state: the recurrent state before the sequences, `{name: [B, ...]}`; None: that of the start of an episode.
+
+        Returns:
+            float32 [B] or [B, T].
+        """
 
     def compute_values_of_episodes(
         self, episodes: Sequence[Any], *, module_id: ModuleID = DEFAULT_MODULE_ID
     ) -> Array:
-        """State values, float32 [B + E], of all observations of E episodes with B steps."""
+        """Compute the state values of all observations of episodes.
+
+        Args:
+            episodes: E episodes with B steps in all.
+            module_id: the module.
+
+        Returns:
+            float32 [B + E]: those of each episode's observations, the last one included.
+        """
 
     # --- state ----------------------------------------------------------------------------------------------
 

@@ -184,14 +184,21 @@ class HookManager:
         self._providers[name] = plugin, function, tuple(inspect.signature(function).parameters)
 
     def has_provider(self, name: str) -> bool:
-        """Whether the core, the backend or the algorithm answers this hook."""
+        """Whether the core, the backend or the algorithm provides this hook."""
         return name in self._providers
 
     def provide(self, name: str, **arguments: Any) -> Any:
-        """The provider's answer: no wrapper, no override.
+        """Call the provider of a hook: no wrapper, no override.
+
+        Args:
+            name: the hook.
+            **arguments: all arguments of the hook.
+
+        Returns:
+            What the provider returns.
 
         Raises:
-            PluginError: nobody answers.
+            PluginError: the hook has no provider.
         """
         try:
             _, function, wanted = self._providers[name]
@@ -220,11 +227,19 @@ class HookManager:
                 )
 
     def call_hook(self, name: str, **arguments: Any) -> Any:
-        """The whole chain: wrappers, outermost the last registered, around the learner's own method."""
+        """Call a hook with its wrappers, the last registered one outermost, around the learner's own method.
+
+        Args:
+            name: the hook.
+            **arguments: all arguments of the hook.
+
+        Returns:
+            What the outermost wrapper returns.
+        """
         return getattr(self._pluggy.hook, name)(**arguments)
 
     def provider_of(self, name: str) -> str:
-        """Who answers a hook, in words."""
+        """The name of a hook's provider, or "nobody"."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
 
 

@@ -120,7 +120,15 @@ def load_algorithm(name: str) -> Plugin:
 
 
 def check_installed(kind: str, name: str) -> None:
-    """Raise what loading this plugin would raise if there is none of its name. Reads metadata only."""
+    """Check that there is a plugin of a name, by metadata only: nothing is imported.
+
+    Args:
+        kind: "backend", "algorithm" or "plugin".
+        name: the plugin's short name.
+
+    Raises:
+        BackendNotFoundError, AlgorithmNotFoundError, PluginError: there is none, as when it is loaded.
+    """
     if (kind, name) not in _USED:
         _find(kind, name)
 

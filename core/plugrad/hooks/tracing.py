@@ -45,7 +45,7 @@ def is_asked_for() -> bool:
 def traced(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool = False
 ) -> Callable[..., Any]:
-    """A function that shows its calls; its mark and its arguments stay. Arguments as of `blame.with_error_note`."""
+    """Wrap a function, so that its calls are printed. See `error_notes.with_error_note` for arguments and result."""
 
     def answer(*arguments: Any, **named: Any) -> Any:
         with _shown(hook, who):

@@ -42,10 +42,10 @@ def compute_loss_for_module(
     batch: Mapping[str, Any],
     fwd_out: Mapping[str, Any],
 ) -> Any:
-    """A scalar tensor: `-mean(A log pi(a|s)) + vf_loss_coeff * mean((V(s) - R)^2)`.
+    """The loss, a scalar tensor: `-mean(A log pi(a|s)) + vf_loss_coeff * mean((V(s) - R)^2)`.
 
-    In a compiled update this function runs once, while it is traced: no `if` on a tensor, no numpy, and settings that
-    change with time come as tensors in `config`.
+    See `AlgorithmSpec.compute_loss_for_module` for the arguments. In a compiled update this function runs once, while
+    it is traced: no `if` on a tensor, no numpy, and settings that change with time come as tensors in `config`.
     """
     ops = learner.ops
     distribution = learner.module[module_id].get_train_action_dist_cls()
