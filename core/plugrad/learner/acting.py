@@ -203,9 +203,8 @@ def make_policy(
         module.observation_space,
         normalizer if reads_env else None,
     )
-    rng = stream(
-        learner.seed, module_id, "predict"
-    )  # of its own: predicting changes nothing that training draws
+    # A stream of its own: predicting changes nothing that training draws.
+    rng = stream(learner.seed, module_id, "predict")
 
     def act(rows: Array, *, explore: bool, state: State | None) -> dict[str, Any]:
         columns: dict[str, Any] = present().compute_actions(

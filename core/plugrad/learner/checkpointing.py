@@ -24,9 +24,9 @@ from plugrad.errors import (
 )
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
+from plugrad.learner.expected_weights import keep_dense_encoders
 from plugrad.learner.internals import LearnerInternals
-from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.networks.conv_filters import channels_first, is_image
+from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
@@ -215,55 +215,6 @@ def _code_refused(what: str, code: Any) -> ConfigError:
         f"{what} of this checkpoint is {code}, and a checkpoint imports no code: "
         f"{f'{instead}, or ' if instead else ''}build from your config and restore_from_path"
     )
-
-
-_DENSE: Mapping[str, Any] = {"conv_filters": []}
-
-
-def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
-    """Write `conv_filters = []` into the config of a checkpoint whose modules of images have no convolutions.
-
-    Versions before convolutions made dense layers for images, by the settings that make convolutions today.
-
-    Args:
-        config: of the checkpoint.
-        state: of the checkpoint: a learner's, or an algorithm's with one in it.
-
-    Returns:
-        The config, changed if need be.
-    """
-    learner = state.get("learner", state)
-    modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
-    if not isinstance(modules, Mapping) or any(_has_convolutions(each) for each in modules.values()):
-        return config
-    spec = config.rl_module_spec
-    if isinstance(spec, MultiRLModuleSpec):
-        specs = {module_id: _dense_spec(each, config) for module_id, each in spec.rl_module_specs.items()}
-        config = config.rl_module(rl_module_spec=replace(spec, rl_module_specs=specs))
-    elif isinstance(spec, RLModuleSpec):
-        config = config.rl_module(rl_module_spec=_dense_spec(spec, config))
-    if _had_no_convolutions(config.observation_space, config.model_config):
-        config = config.rl_module(model_config={**config.model_config, **_DENSE})
-    return config
-
-
-def _dense_spec(spec: Any, config: Any) -> Any:
-    if spec is None or spec.module_class is not None:
-        return spec
-    settings = spec.model_config or config.model_config
-    if not _had_no_convolutions(spec.observation_space, settings):
-        return spec
-    return replace(spec, model_config={**settings, **_DENSE})
-
-
-def _had_no_convolutions(space: Any, model_config: Mapping[str, Any]) -> bool:
-    if model_config.get("conv_filters") is not None:
-        return False
-    return is_image(space) or channels_first(getattr(space, "shape", None) or ())
-
-
-def _has_convolutions(parameters: Any) -> bool:
-    return isinstance(parameters, Mapping) and any(".conv." in str(name) for name in parameters)
 
 
 _NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")

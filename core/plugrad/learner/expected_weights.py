@@ -3,12 +3,14 @@
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.networks import Network
+from plugrad.networks.conv_filters import channels_first, is_image
 from plugrad.rl_module import check_same_arrays
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
 
@@ -81,3 +83,52 @@ def _dtype(found: Any, name: str) -> Any:
     """That of the saved weight if it is a float: backends may save another precision than float32."""
     dtype = getattr(found.get(name) if isinstance(found, Mapping) else None, "dtype", np.dtype(np.float32))
     return dtype if dtype.kind == "f" else np.dtype(np.float32)
+
+
+_DENSE: Mapping[str, Any] = {"conv_filters": []}
+
+
+def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
+    """Write `conv_filters = []` into the config of a checkpoint whose modules of images have no convolutions.
+
+    Versions before convolutions made dense layers for images, by the settings that make convolutions today.
+
+    Args:
+        config: of the checkpoint.
+        state: of the checkpoint: a learner's, or an algorithm's with one in it.
+
+    Returns:
+        The config, changed if need be.
+    """
+    learner = state.get("learner", state)
+    modules = learner.get("rl_module") if isinstance(learner, Mapping) else None
+    if not isinstance(modules, Mapping) or any(_has_convolutions(each) for each in modules.values()):
+        return config
+    spec = config.rl_module_spec
+    if isinstance(spec, MultiRLModuleSpec):
+        specs = {module_id: _dense_spec(each, config) for module_id, each in spec.rl_module_specs.items()}
+        config = config.rl_module(rl_module_spec=replace(spec, rl_module_specs=specs))
+    elif isinstance(spec, RLModuleSpec):
+        config = config.rl_module(rl_module_spec=_dense_spec(spec, config))
+    if _had_no_convolutions(config.observation_space, config.model_config):
+        config = config.rl_module(model_config={**config.model_config, **_DENSE})
+    return config
+
+
+def _dense_spec(spec: Any, config: Any) -> Any:
+    if spec is None or spec.module_class is not None:
+        return spec
+    settings = spec.model_config or config.model_config
+    if not _had_no_convolutions(spec.observation_space, settings):
+        return spec
+    return replace(spec, model_config={**settings, **_DENSE})
+
+
+def _had_no_convolutions(space: Any, model_config: Mapping[str, Any]) -> bool:
+    if model_config.get("conv_filters") is not None:
+        return False
+    return is_image(space) or channels_first(getattr(space, "shape", None) or ())
+
+
+def _has_convolutions(parameters: Any) -> bool:
+    return isinstance(parameters, Mapping) and any(".conv." in str(name) for name in parameters)

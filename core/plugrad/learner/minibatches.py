@@ -121,11 +121,11 @@ def minibatch_indices(
         ceil(spec.num_epochs * samples[module_id].count / size) for module_id, size in sizes.items()
     )
     count = ceil(count / parts) * parts
-    walks = {
+    rows = {
         module_id: _draw_rows(samples[module_id].count, count, size, spec.shuffle, streams[module_id])
         for module_id, size in sizes.items()
     }
-    return {module_id: _interleaved(walk, parts) for module_id, walk in walks.items()}
+    return {module_id: _interleaved(each, parts) for module_id, each in rows.items()}
 
 
 def _whole(rows: int, num_steps: int, parts: int) -> Array:
@@ -134,10 +134,12 @@ def _whole(rows: int, num_steps: int, parts: int) -> Array:
     return np.tile(numbers if rows >= parts else np.repeat(numbers, parts), (num_steps, 1))
 
 
-def _interleaved(walk: Array, parts: int) -> Array:
+def _interleaved(minibatches: Array, parts: int) -> Array:
     """[minibatches, size] as [steps, parts * size], the minibatches of a step interleaved."""
-    count, size = walk.shape
-    return walk.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
+    count, size = minibatches.shape
+    return (
+        minibatches.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
+    )
 
 
 def _size(samples: SampleCount, minibatch_size: int) -> int:

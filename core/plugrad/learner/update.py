@@ -104,9 +104,8 @@ class UpdateRun:
             clock.lap("results")
             results = self._results(rows, columns, clock)
             learner.notify("update_ended", results=results)
-            barrier(
-                learner
-            )  # last: a learner of a group that raises anywhere before it undoes the update on all
+            # Last: if a learner of a group raises anywhere before, the update is undone on all.
+            barrier(learner)
         except BaseException:
             snapshot.restore()
             learner.weights_version += 1

@@ -1,0 +1,90 @@
+"""Modules of users' own classes, which are called with the spaces and settings that their signature names."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from plugrad.errors import ConfigError
+from plugrad.importing.names import resolve_name
+from plugrad.learner.internals import LearnerInternals
+from plugrad.module_spec import RLModuleSpec
+from plugrad.rl_module import RLModule
+from plugrad.types import ModuleID
+
+GIVEN = ("observation_space", "action_space", "model_config")
+"""What the class of a model may ask for, by these names."""
+
+
+def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+    """Build the module that `spec.module_class` makes.
+
+    Args:
+        learner: whose backend wraps a model that is no `RLModule`.
+        module_id: of the module.
+        spec: with spaces and `module_class`: a class, a function, or the name of one.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: it cannot be imported or called with what is known, or makes no model of this backend.
+    """
+    chosen = spec.module_class
+    make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
+    if inspect.isclass(make) and issubclass(make, RLModule):
+        built: RLModule = make(
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            model_config=spec.model_config,
+            inference_only=spec.inference_only,
+        )
+        return built
+    model = make(**_arguments(module_id, make, spec))
+    if isinstance(model, RLModule):
+        return model
+    module: RLModule = learner._wrap_module(module_id=module_id, module=model, module_spec=spec)
+    module._made_by = chosen
+    return module
+
+
+def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec) -> dict[str, Any]:
+    """Those of `GIVEN` that the signature of a model's class names.
+
+    Raises:
+        ConfigError: it is no class or function, or needs another argument.
+    """
+    if not callable(make) or not (inspect.isclass(make) or inspect.isroutine(make)):
+        raise ConfigError(
+            f'module {module_id!r}: module_class is a class, or its name "package.module:Name", found '
+            f"{type(make).__name__}; a finished model is given to Learner(module=...)",
+            module_id=module_id,
+        )
+    named = _parameters(make)
+    unknown = [name for name, each in named.items() if each.default is each.empty and name not in GIVEN]
+    unknown += [
+        name for name in GIVEN if name in named and named[name].kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
+    if unknown:
+        raise ConfigError(
+            f"module {module_id!r}: {_name(make)} needs {', '.join(unknown)}, which is not known here. A model's "
+            f"class is called with those of {', '.join(GIVEN)} that it names: take {unknown[0]} from "
+            "model_config, or give it a default",
+            module_id=module_id,
+            expected=list(GIVEN),
+            found=unknown,
+        )
+    return {name: getattr(spec, name) for name in GIVEN if name in named}
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The named parameters of a function; none of a class whose signature Python does not know."""
+    try:
+        signature = inspect.signature(make)
+    except ValueError:
+        return {}
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: each for name, each in signature.parameters.items() if each.kind not in several}
+
+
+def _name(make: Any) -> str:
+    return str(getattr(make, "__qualname__", make))
