@@ -9,6 +9,8 @@ from learning import flat, largest_difference, ppo_batch, ppo_config
 
 from plugrad import Columns, MultiRLModuleSpec, RLModuleSpec
 
+pytestmark = pytest.mark.cross_product
+
 LSTM = RLModuleSpec(
     model_config={"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5}
 )

@@ -6,6 +6,8 @@ from learning import ppo_batch, value_config, weights
 
 from plugrad import DEFAULT_MODULE_ID
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 SETTINGS = {"lr": 0.01, "num_epochs": 2, "shuffle_batch_per_epoch": True, "grad_clip": 0.5}
 

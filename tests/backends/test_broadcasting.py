@@ -14,6 +14,8 @@ from learning import ValueLearner, digest, ppo_batch, value_config
 from plugrad import DEFAULT_MODULE_ID, Columns
 from plugrad.errors import LossError
 
+pytestmark = pytest.mark.cross_product
+
 Loss = Callable[[Any, Any, Any, Any, Any], Any]
 ROWS = 12
 

@@ -13,6 +13,8 @@ from plugrad.errors import NonFiniteError, RestoreMismatchError
 from plugrad_listeners import GradientNoiseScale
 from plugrad_ppo import PPOLearner
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 MODES = ["none", "forward_train", "complete_update", "auto"]
 OBS = ppo_batch(8, seed=7)[Columns.OBS]

@@ -12,6 +12,8 @@ from plugrad import Learner, hookimpl
 from plugrad.errors import NonFiniteError
 from plugrad_ppo import PPOConfig
 
+pytestmark = pytest.mark.cross_product
+
 MODES = ["none", "complete_update"]
 OBSERVATIONS = gym.spaces.Box(-1.0, 1.0, (4,), np.float32)
 

@@ -106,6 +106,7 @@ def check_warm_start(lines):
     assert losses([apart])[0] < 1e-5
 
 
+@pytest.mark.cross_product("example")
 @pytest.mark.parametrize("example", NEUTRAL)
 def test_an_example_does_what_it_says(example, backend, run):
     if example in NEEDS:

@@ -22,6 +22,8 @@ from learning import (
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad.errors import MissingColumnError, NonFiniteError, OptimizerError
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 
 

@@ -8,6 +8,8 @@ from statistics_models import normed
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad_ppo import PPOLearner
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 OBS = ppo_batch(8, seed=7)[Columns.OBS]
 

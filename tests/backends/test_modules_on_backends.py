@@ -9,6 +9,8 @@ from learning import digest, ppo_batch, ppo_config, with_modules
 
 from plugrad import Learner, RLModuleSpec
 
+pytestmark = pytest.mark.cross_product
+
 MODES = ["none", "complete_update"]
 SPEC = RLModuleSpec(
     observation_space=gym.spaces.Box(-1.0, 1.0, (2,)),

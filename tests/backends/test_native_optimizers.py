@@ -10,6 +10,8 @@ from plugrad.errors import NonFiniteError, OptimizerError, RestoreMismatchError
 from plugrad.hooks.backend_spec import Capability
 from plugrad.optimizers import SGD
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 MODES = ["none", "forward_train", "complete_update"]
 

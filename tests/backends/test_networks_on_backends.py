@@ -13,6 +13,8 @@ from plugrad.networks import Network, initializers
 from plugrad.networks.layers import Parameter
 from plugrad_ppo import PPOConfig
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 ROWS = 32
 SPACE = gym.spaces.Box(0, 255, (40, 40, 1), np.uint8)

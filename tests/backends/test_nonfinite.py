@@ -10,6 +10,8 @@ from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
 from plugrad_ppo import PPOLearner
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 MODES = ["none", "complete_update"]
 ROWS, SIZE, BAD_ROW = 32, 8, 9

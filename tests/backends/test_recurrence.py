@@ -14,6 +14,8 @@ from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.errors import BatchError
 from plugrad_ppo import PPOConfig
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 CELLS = 4
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)

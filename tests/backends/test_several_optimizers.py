@@ -9,6 +9,8 @@ from plugrad import ALL_MODULES, Columns, MultiRLModuleSpec, RLModuleSpec
 from plugrad.errors import OptimizerError
 from plugrad.optimizers import SGD
 
+pytestmark = pytest.mark.cross_product
+
 MODES = ["none", "complete_update"]
 HALFWAY = {"num_env_steps_sampled_lifetime": 50}
 

@@ -9,6 +9,8 @@ from target_learning import BootstrappingLearner, bootstrapping
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 
 

@@ -9,6 +9,8 @@ from plugrad import DEFAULT_MODULE_ID, Columns, MultiRLModule
 from plugrad.errors import ConfigError
 from plugrad_ppo import PPOLearner
 
+pytestmark = pytest.mark.cross_product
+
 P = DEFAULT_MODULE_ID
 
 
