@@ -9,6 +9,7 @@ from plugrad_listeners.early_stopping import EarlyStopping
 from plugrad_listeners.entropy_bonus import EntropyBonus
 from plugrad_listeners.gradient_noise_scale import GradientNoiseScale
 from plugrad_listeners.mlflow_logger import MlflowLogger
+from plugrad_listeners.run_logger import RunLogger
 from plugrad_listeners.tensorboard_logger import TensorboardLogger
 from plugrad_listeners.wandb_logger import WandbLogger
 
@@ -17,6 +18,7 @@ __all__ = [
     "EntropyBonus",
     "GradientNoiseScale",
     "MlflowLogger",
+    "RunLogger",
     "TensorboardLogger",
     "WandbLogger",
 ]

@@ -1,4 +1,4 @@
-"""How large a minibatch pays: a listener that measures inside the traced step and reports at its edge.
+"""The gradient noise scale: a listener that measures inside the traced step and reports after the update.
 
 Source: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162: the simple noise scale
 `B = tr(Sigma) / |G|^2` (equation 2.9), by its unbiased estimates from two batch sizes (appendix A.1).
@@ -21,14 +21,14 @@ RESULT = "gradient_noise_scale"
 
 
 class GradientNoiseScale:
-    """Reports `gradient_noise_scale` of each module, in rows: minibatches much larger than that are wasted.
+    """Reports `gradient_noise_scale` of each module, in rows. Minibatches that are much larger gain little.
 
-    Each step also takes the gradient of every second row of its minibatch, which costs about half a step more. Of the
-    two estimates the means over the update, and moving averages over updates, are taken before they are divided.
-    One learner only: gradients of others are not looked at.
+    Each step also computes the gradient of every second row of its minibatch, which costs about half a step more. Both
+    estimates are averaged over the steps of an update, and by moving averages over updates, before they are divided.
+    Only this learner's gradients are measured.
 
     Args:
-        decay: of the moving averages; 0 looks at one update alone.
+        decay: of the moving averages, from 0 to 1; 0 uses the last update alone.
     """
 
     def __init__(self, decay: float = 0.9) -> None:
@@ -41,7 +41,7 @@ class GradientNoiseScale:
         half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
         kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
         gradients = _gradients(learner, half)
-        for variable, value in kept:  # statistics of a user's model are not moved by who measures
+        for variable, value in kept:  # measuring must not change the statistics of a user's model
             variable.assign(value)
         for module_id in batch:
             learner.register_metric(module_id, _SMALL, _squared_norm(learner, module_id, gradients))
@@ -60,7 +60,7 @@ class GradientNoiseScale:
 
     @hookimpl(wrapper=True)
     def after_gradient_based_update(self, learner: LearnerProtocol) -> Generator[None, None, None]:
-        """Divide the averages; while the estimated gradient is lost in the noise there is nothing to report."""
+        """Report the scale, unless the estimate of the gradient is lost in the noise."""
         yield
         averages = self._averages.setdefault(learner, {})
         for module_id, found in learner.metrics.results.items():

@@ -1,18 +1,16 @@
-"""Iterations as a run of MLflow: a template for a logger. Its package is imported when a run begins."""
+"""Iterations as a run of MLflow: a template for a logger of your own."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from plugrad import hookimpl
-from plugrad_listeners.numbers import TIMESTEPS, numbers_of, required
+from plugrad_listeners.run_logger import RunLogger, required
 
-_MOST_LETTERS = 500
-"""Of a parameter's value, by MLflow's own limit in older servers."""
+_MAX_PARAM_LENGTH = 500
+"""Characters of a parameter's value, by the limit of older MLflow servers."""
 
 
-class MlflowLogger:
+class MlflowLogger(RunLogger):
     """Logs every number of every iteration at its timestep, and the settings as parameters.
 
     Server and experiment come from MLflow's own variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...).
@@ -24,35 +22,26 @@ class MlflowLogger:
         MissingFrameworkError: at the first iteration, if mlflow is not installed.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        self._settings = settings
-        self._runs: WeakKeyDictionary[Any, tuple[Any, str]] = WeakKeyDictionary()
-
-    @hookimpl
-    def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Log one iteration. See `ListenerSpec.iteration_ended`."""
-        if algorithm not in self._runs:
-            self._runs[algorithm] = self._begin(algorithm)
-        client, run_id = self._runs[algorithm]
-        step = int(results[TIMESTEPS])
-        for name, value in numbers_of(results).items():
-            client.log_metric(run_id, name, value, step=step)
-
-    def _begin(self, algorithm: Any) -> tuple[Any, str]:
+    def begin(self, algorithm: Any) -> tuple[Any, str]:
+        """Create a run, and return MLflow's client and the run's id."""
         mlflow = required("mlflow")
         client = mlflow.MlflowClient()
         experiment = mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "plugrad"))
         run_id = client.create_run(experiment.experiment_id, **self._settings).info.run_id
         for name, value in algorithm.config.to_dict().items():
-            client.log_param(run_id, name, str(value)[:_MOST_LETTERS])
+            client.log_param(run_id, name, str(value)[:_MAX_PARAM_LENGTH])
         return client, run_id
 
-    @hookimpl
-    def algorithm_stopped(self, algorithm: Any) -> None:
-        """End the run."""
-        if algorithm in self._runs:
-            client, run_id = self._runs.pop(algorithm)
-            client.set_terminated(run_id)
+    def log(self, run: tuple[Any, str], numbers: Mapping[str, float], step: int) -> None:
+        """Log one metric per number. See `RunLogger.log`."""
+        client, run_id = run
+        for name, value in numbers.items():
+            client.log_metric(run_id, name, value, step=step)
+
+    def end(self, run: tuple[Any, str]) -> None:
+        """Mark the run as finished."""
+        client, run_id = run
+        client.set_terminated(run_id)
 
 
 listener = MlflowLogger()

@@ -1,18 +1,16 @@
-"""TensorBoard events of a run, written by tensorboardX: what `plugrad train --tensorboard` uses."""
+"""Iterations as TensorBoard events, written by tensorboardX: what `plugrad train --tensorboard` uses."""
 
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from plugrad import hookimpl
-from plugrad_listeners.numbers import TIMESTEPS, numbers_of, required
+from plugrad_listeners.run_logger import RunLogger, required
 
 
-class TensorboardLogger:
+class TensorboardLogger(RunLogger):
     """Logs every number of every iteration at its timestep.
 
-    `plugrad train` gets its event file in the run directory. An Algorithm that you train yourself has none: there
-    tensorboardX chooses `runs/<time>_<host>`, unless you give a `logdir`.
+    `plugrad train` gets its event file in the run directory. For an Algorithm that you train yourself, tensorboardX
+    chooses `runs/<time>_<host>`, unless you give a `logdir`.
 
     Args:
         **settings: of `tensorboardX.SummaryWriter`, such as `logdir="events"`.
@@ -21,24 +19,19 @@ class TensorboardLogger:
         MissingFrameworkError: at the first iteration, if tensorboardX is not installed.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        self._settings = settings
-        self._writers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+    def begin(self, algorithm: Any) -> Any:
+        """Create the event file."""
+        settings = {"logdir": algorithm.run_directory, **self._settings}
+        return required("tensorboardX", extra="tensorboard").SummaryWriter(**settings)
 
-    @hookimpl
-    def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """Log one iteration. See `ListenerSpec.iteration_ended`."""
-        if algorithm not in self._writers:
-            writer = required("tensorboardX", extra="tensorboard").SummaryWriter
-            self._writers[algorithm] = writer(**{"logdir": algorithm.run_directory, **self._settings})
-        for name, value in numbers_of(results).items():
-            self._writers[algorithm].add_scalar(name, value, int(results[TIMESTEPS]))
+    def log(self, run: Any, numbers: Mapping[str, float], step: int) -> None:
+        """Write one event per number. See `RunLogger.log`."""
+        for name, value in numbers.items():
+            run.add_scalar(name, value, step)
 
-    @hookimpl
-    def algorithm_stopped(self, algorithm: Any) -> None:
+    def end(self, run: Any) -> None:
         """Write what is still in memory and close the file."""
-        if algorithm in self._writers:
-            self._writers.pop(algorithm).close()
+        run.close()
 
 
 listener = TensorboardLogger()

@@ -20,6 +20,7 @@ from plugrad_listeners import (
     EntropyBonus,
     GradientNoiseScale,
     MlflowLogger,
+    RunLogger,
     TensorboardLogger,
     WandbLogger,
 )
@@ -246,7 +247,7 @@ def test_runs_that_share_a_listener_do_not_share_what_was_best():
 )
 def test_a_logger_without_its_package_says_what_to_install(name, package, logger, monkeypatch):
     if find_spec(package):  # as where it is not installed
-        monkeypatch.setattr("plugrad_listeners.numbers.find_spec", lambda name: None)
+        monkeypatch.setattr("plugrad_listeners.run_logger.find_spec", lambda name: None)
     trained, asked = algorithm(), rf'needs {package}: pip install "plugrad\[{name}\]"'
     results = trained.train()
     with pytest.raises(MissingFrameworkError, match=asked):
@@ -277,6 +278,29 @@ def test_tensorboard_events_go_where_the_run_is_or_where_one_says(tmp_path):
     for place in ("events", "run"):
         (file,) = (tmp_path / place).glob("events.out.tfevents.*")
         assert b"num_env_steps_sampled_lifetime" in file.read_bytes()
+
+
+class Diary(RunLogger):
+    """A logger into a list."""
+
+    def begin(self, algorithm):
+        return self._settings["diary"]
+
+    def log(self, run, numbers, step):
+        run.append((step, numbers["training_iteration"]))
+
+    def end(self, run):
+        run.append("end")
+
+
+def test_a_logger_of_ones_own_says_how_to_begin_log_and_end():
+    diary, trained = [], algorithm()
+    logger = Diary(diary=diary)
+    for _ in range(2):
+        logger.iteration_ended(trained, trained.train())
+    logger.algorithm_stopped(trained)
+    logger.algorithm_stopped(trained)
+    assert diary == [(2, 1.0), (4, 2.0), "end"]
 
 
 # --- by name ---
