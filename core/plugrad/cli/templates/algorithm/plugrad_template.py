@@ -12,6 +12,7 @@ from plugrad import AlgorithmConfig, Columns, LearnerProtocol, hookimpl
 from plugrad.config import field
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
+from plugrad.types import Tensor
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
 
 
@@ -39,9 +40,9 @@ def compute_loss_for_module(
     learner: LearnerProtocol,
     module_id: str,
     config: ConfigView,
-    batch: Mapping[str, Any],
-    fwd_out: Mapping[str, Any],
-) -> Any:
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
     """The loss, a scalar tensor: `-mean(A log pi(a|s)) + vf_loss_coeff * mean((V(s) - R)^2)`.
 
     See `AlgorithmSpec.compute_loss_for_module` for the arguments. In a compiled update this function runs once, while
