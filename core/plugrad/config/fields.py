@@ -13,13 +13,13 @@ from typing import Any
 
 SECTIONS: Mapping[str, str] = types.MappingProxyType(
     {
-        "environment": "what is learned in",
-        "framework": "which backend runs the update, and how",
+        "environment": "the environment",
+        "framework": "the backend that runs the update, and how",
         "training": "the update: batch, optimizer, gradients, and the algorithm's own settings",
-        "learners": "who runs the update: this process, or remote learners",
+        "learners": "the processes that run the update: this one, or remote learners",
         "rl_module": "the networks",
         "multi_agent": "which agents use which modules, and which modules learn",
-        "env_runners": "how experience is collected",
+        "env_runners": "how experience is sampled",
         "evaluation": "when and how long the policy is evaluated",
         "debugging": "reproducibility",
         "plugins": "listeners to load",
