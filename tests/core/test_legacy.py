@@ -13,7 +13,7 @@ from target_learning import BootstrappingLearner
 import plugrad
 from plugrad import ALL_MODULES, Columns, Learner, hookimpl
 from plugrad import DEFAULT_MODULE_ID as P
-from plugrad.deprecation import Adaptable, adapt_subclasses
+from plugrad.deprecation.adapters import Adaptable, adapt_subclasses
 from plugrad.errors import ConfigError, RestoreMismatchError, UnknownModuleError
 from plugrad.legacy import NAMES
 from plugrad.testing.numpy_module import NumpyRLModule

@@ -1,8 +1,8 @@
 """RLlib's older names, in one place: what its documents of Ray 2.6 to 2.44 call things that have other names here.
 
 They work, each with a `DeprecationWarning` that names the new one; `docs/from-rllib.md` is the list. `plugrad/__init__`
-imports this package, which registers everything at the seams of `plugrad.deprecation`. The rest of plugrad works
-without it. `find` finds names of `plugrad` itself (`plugrad.LearnerSpec`), and loads them when they are asked for.
+imports this package, which registers everything in `plugrad.deprecation.adapters`. The rest of plugrad works without
+it. `find` finds names of `plugrad` itself (`plugrad.LearnerSpec`), and loads them when they are asked for.
 
 - `learner`, `additional`, `saving`, `group`, `rl_module`, `settings`: older methods, added to the classes of today.
 - `overrides`: calls a subclass's override of an older name in place of the new one.
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from plugrad.config import Config
-from plugrad.deprecation import adapt_calls, adapt_subclasses, add_hints, add_names
+from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_hints, add_names
 from plugrad.group import LearnerGroup
 from plugrad.learner import Learner
 from plugrad.legacy import arguments, group, learner, rl_module, settings

@@ -24,11 +24,8 @@ Results = dict[ModuleID, dict[str, Any]]
 class OlderUpdates:
     """The older methods of a Learner."""
 
-    config: Any
-    module: Any
-
     def additional_update(
-        self, *, timestep: int, module_ids_to_update: Collection[ModuleID] | None = None, **kw: Any
+        self: Any, *, timestep: int, module_ids_to_update: Collection[ModuleID] | None = None, **kw: Any
     ) -> Results:
         """Move the schedules and coefficients of these modules; `update(timesteps=...)` does it by itself.
 
@@ -49,7 +46,7 @@ class OlderUpdates:
         return {module_id: self._additional_update_of(module_id, timestep, kw) for module_id in ids}
 
     def additional_update_for_module(
-        self, *, module_id: ModuleID, config: Any = None, timestep: int, **kw: Any
+        self: Any, *, module_id: ModuleID, config: Any = None, timestep: int, **kw: Any
     ) -> dict[str, Any]:
         """`additional_update` of one module; returns its results."""
         after = newer(self, AFTER, "additional_update_for_module", "update(timesteps=...), which does it")
@@ -61,7 +58,9 @@ class OlderUpdates:
             after(timesteps=given if timestep == _timestep(learner, given) else {TIMESTEP: timestep})
         return _rates_and_coefficients(learner, module_id)
 
-    def _additional_update_of(self, module_id: ModuleID, timestep: int, kw: dict[str, Any]) -> dict[str, Any]:
+    def _additional_update_of(
+        self: Any, module_id: ModuleID, timestep: int, kw: dict[str, Any]
+    ) -> dict[str, Any]:
         method = older(self, "additional_update_for_module")
         config = self.config.get_config_for_module(module_id)
         given = {"module_id": module_id, "config": config, "timestep": timestep, **kw}

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
-from plugrad.deprecation import adapt_calls, adaptable, is_adaptable
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.deprecation.adapters import adapt_calls, adaptable, is_adaptable
 from plugrad.learner import Learner
 from plugrad.legacy.instead import refuse
 from plugrad.legacy.minibatches import results_of_minibatches
@@ -30,8 +31,18 @@ _NOT_GIVEN: Any = object()
 class ConvertsToConfig:
     """Base of `LearnerHyperparameters` and its siblings, which are loaded only when they are asked for."""
 
+    _instead: ClassVar[str]
+    """The method of `AlgorithmConfig` that has these settings."""
+
+    def __post_init__(self) -> None:
+        warn_older(type(self).__name__, f"AlgorithmConfig().{self._instead}(...)")
+
     def to_config(self, config: Any = None) -> Any:
-        """The config with these settings over it."""
+        """A config with these settings over those of `config`; default: over `AlgorithmConfig()`."""
+        return self.over(AlgorithmConfig() if config is None else config)
+
+    def over(self, config: Any) -> Any:
+        """The config with these settings."""
         raise NotImplementedError
 
 
@@ -55,7 +66,7 @@ class Hyperparameters:
         return Hyperparameters(self.config.get_config_for_module(module_id))
 
 
-# --- calls: registered with `plugrad.deprecation.adapt_calls` -------------------------------------------------------
+# --- adapters of calls ----------------------------------------------------------------------------------------------
 
 
 def call_with_config(method: Callable[..., Any], learner: Learner, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +113,7 @@ def _reduction(reduce_fn: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     return reduce_fn or (lambda results: results)
 
 
-# --- overrides: registered with `plugrad.deprecation.adapt_subclasses` ----------------------------------------------
+# --- adapter of subclasses ------------------------------------------------------------------------------------------
 
 
 def translate_overrides(cls: type[Any]) -> None:

@@ -8,7 +8,7 @@ from plugrad.learner import Learner, checkpointing
 from plugrad.legacy.overrides import Bridge, newer, older, older_method, same_arguments
 from plugrad.legacy.saving import cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
-from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
+from plugrad.types import COMPONENT_RL_MODULE, ModuleID
 
 ResultsList = list[dict[str, Any]]
 
@@ -36,11 +36,6 @@ def init_group(init: Callable[..., None], group: Any, *specs: Any, **settings: A
 class OlderLearnerGroup:
     """What a LearnerGroup was called with before Ray 2.44."""
 
-    __len__: Callable[[], int]
-    _change: Callable[..., Any]
-    get_weights: Callable[..., dict[ModuleID, dict[str, Array]]]
-    set_weights: Callable[[Mapping[ModuleID, Mapping[str, Array]]], None]
-
     update_from_batch = older_method("update_from_batch", "update")
 
     def update_from_episodes(self, episodes: Sequence[Any], **settings: Any) -> ResultsList:
@@ -65,14 +60,14 @@ class OlderLearnerGroup:
         }
         return {**stats, **older}
 
-    def additional_update(self, *, reduce_fn: Any = None, **kw: Any) -> Any:
+    def additional_update(self: Any, *, reduce_fn: Any = None, **kw: Any) -> Any:
         """`Learner.additional_update` on every learner; a list of results, or what `reduce_fn` makes of it."""
         warn_older("LearnerGroup.additional_update()", "update(timesteps=...), which does it")
         results = [self._change("additional_update", **kw)] * len(self)
         return results if reduce_fn is None else reduce_fn(results)
 
     def load_module_state(
-        self,
+        self: Any,
         *,
         multi_rl_module_ckpt_dir: checkpointing.StrPath | None = None,
         modules_to_load: Collection[ModuleID] | None = None,
@@ -102,7 +97,7 @@ class OlderLearnerGroup:
         self.set_weights(weights)
 
     def set_is_module_trainable(
-        self, is_module_trainable: Callable[..., Any] | Collection[ModuleID] | None
+        self: Any, is_module_trainable: Callable[..., Any] | Collection[ModuleID] | None
     ) -> None:
         """Set `policies_to_train` of every learner.
 

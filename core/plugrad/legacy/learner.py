@@ -3,7 +3,7 @@
 `additional_update` is in `additional`, `save_state` in `saving`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,7 @@ OPTIMIZER_FOLDER = "optimizer_state"
 class OlderLearner:
     """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
 
-    config: Any
-    module: Any
-    _given: tuple[Any, Any, Sequence[Any]]
-    get_state: Callable[..., dict[str, Any]]
-    restore_from_path: Callable[..., None]
-    get_metadata: Callable[[], dict[str, Any]]
-
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self: Any, name: str) -> Any:
         if name not in INSTEAD_ON_LEARNERS:
             return object.__getattribute__(self, name)  # Python's error, or the one of a property
         raise AttributeError(
@@ -59,13 +52,13 @@ class OlderLearner:
         )
 
     @property
-    def _module(self) -> Any:
+    def _module(self: Any) -> Any:
         """`learner.module`."""
         warn_older("Learner._module", "Learner.module")
         return self.module
 
     @property
-    def hps(self) -> Hyperparameters:
+    def hps(self: Any) -> Hyperparameters:
         """`learner.config`, read as hyperparameters."""
         warn_older("Learner.hps", "Learner.config")
         return Hyperparameters(self.config)
@@ -89,21 +82,21 @@ class OlderLearner:
     set_optimizer_state = older_method("set_optimizer_state", "_set_optimizer_state")
     _get_metadata = older_method("_get_metadata", "get_metadata")
 
-    def _save_optimizers(self, path: StrPath) -> None:
+    def _save_optimizers(self: Any, path: StrPath) -> None:
         """A checkpoint of the optimizers' states alone."""
         warn_older("Learner._save_optimizers()", "save_to_path(), which saves the optimizers too")
         checkpointing.save(path, self.get_state(COMPONENT_OPTIMIZER), self.get_metadata(), keep=1)
 
-    def _load_optimizers(self, path: StrPath) -> None:
+    def _load_optimizers(self: Any, path: StrPath) -> None:
         """Load what `_save_optimizers` wrote, or the optimizers of any checkpoint."""
         warn_older("Learner._load_optimizers()", "restore_from_path(path, component='optimizer')")
         self.restore_from_path(path, component=COMPONENT_OPTIMIZER)
 
-    def _reset(self) -> None:
+    def _reset(self: Any) -> None:
         """As before `build()`: modules, optimizers, counters and random streams are gone."""
         warn_older("Learner._reset()", "a new Learner(config=...)")
         module_spec, module, plugins = self._given
-        self.__init__(config=self.config, module_spec=module_spec, module=module, plugins=plugins)  # type: ignore[misc]
+        self.__init__(config=self.config, module_spec=module_spec, module=module, plugins=plugins)
 
 
 # --- overrides, called by the methods of today ---------------------------------------------------------------------
@@ -168,9 +161,6 @@ BRIDGES = (
     Bridge("set_state", ("set_module_state",), _cross_set_state),
     same_arguments("get_weights", "get_module_state"),
     same_arguments("set_weights", "set_module_state"),
-    same_arguments("_get_optimizer_state", "get_optimizer_state"),
-    same_arguments("_set_optimizer_state", "set_optimizer_state"),
     Bridge("save_to_path", ("save_state", "_save_optimizers"), _cross_save),
     Bridge("restore_from_path", ("load_state", "_load_optimizers"), _cross_restore),
-    same_arguments("get_metadata", "_get_metadata"),
 )

@@ -15,7 +15,6 @@ from inspect import getattr_static
 from types import MethodType
 from typing import Any
 
-from plugrad.deprecation import renamed
 from plugrad.legacy.warning import warn_older
 
 _BENEATH = "_beneath_bridges"
@@ -57,6 +56,7 @@ def older_method(old: str, new: str, instead: str | None = None) -> Callable[...
         return newer(self, new, old, instead)(*args, **kwargs)
 
     method.__name__, method.__doc__ = old, f"`{new}`, by its older name."
+    vars(method).update(old=old, new=new)
     return method
 
 
@@ -65,11 +65,11 @@ def honour_overrides(base: type[Any], bridges: Sequence[Bridge], cls: type[Any])
 
     Args:
         base: who has the older names' own methods.
-        bridges: those that do more than call a `renamed` attribute by its other name.
+        bridges: those that do more than call a method by its other name.
         cls: the class.
     """
     found: dict[str, list[str]] = {}
-    for bridge in (*bridges, *_of_renamed(base, bridges)):
+    for bridge in (*bridges, *_other_names(base, bridges)):
         for old in bridge.olds:
             if is_overridden(cls, base, old) and not _is_inherited(cls, base, old):
                 found.setdefault(old, []).append(_honour(cls, bridge, old))
@@ -77,10 +77,10 @@ def honour_overrides(base: type[Any], bridges: Sequence[Bridge], cls: type[Any])
         warn_older(f"{cls.__name__}.{old}, an override,", "; ".join(news))
 
 
-def _of_renamed(base: type[Any], others: Sequence[Bridge]) -> list[Bridge]:
-    """A bridge for each `renamed` attribute of a class that the others do not serve."""
+def _other_names(base: type[Any], others: Sequence[Bridge]) -> list[Bridge]:
+    """A bridge for each `renamed` attribute and `older_method` of a class that the others do not serve."""
     served = {old for bridge in others for old in bridge.olds}
-    found = [each for owner in base.__mro__ for each in vars(owner).values() if isinstance(each, renamed)]
+    found = [each for owner in base.__mro__ for each in vars(owner).values() if hasattr(each, "old")]
     return [same_arguments(each.new, each.old) for each in found if each.old not in served]
 
 

@@ -13,9 +13,7 @@ from plugrad.types import Tensor
 class OlderRLModule:
     """Methods of one module and of several."""
 
-    as_multi_rl_module: Any
-
-    def as_multi_agent(self) -> MultiRLModule:
+    def as_multi_agent(self: Any) -> MultiRLModule:
         """`as_multi_rl_module()`, as it was called before Ray 2.35."""
         warn_older(f"{type(self).__name__}.as_multi_agent()", "as_multi_rl_module()")
         modules: MultiRLModule = self.as_multi_rl_module()

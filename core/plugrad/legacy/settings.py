@@ -1,7 +1,7 @@
 """Older settings of a config, translated to those of today."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from plugrad.legacy.warning import warn_older
 
@@ -22,9 +22,7 @@ RESOURCES = {
 class OlderConfig:
     """An older method of a config."""
 
-    learners: Callable[..., Self]
-
-    def resources(self, **settings: Any) -> Self:
+    def resources(self: Any, **settings: Any) -> Any:
         """`.learners(...)` with the names of Ray 2.6 to 2.23."""
         warn_older("AlgorithmConfig.resources()", "AlgorithmConfig.learners()")
         return self.learners(**{RESOURCES.get(name, name): value for name, value in settings.items()})

@@ -5,8 +5,8 @@ They stand above configs and learners, and are loaded only when they are asked f
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.config import field as setting
@@ -38,24 +38,21 @@ class LearnerHyperparameters(ConvertsToConfig):
     grad_clip_by: str | None = None
     seed: int | None = None
     _per_module_overrides: dict[ModuleID, Any] | None = None
+    _instead: ClassVar[str] = "training"
 
-    def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().training(...)")
-
-    def get_hps_for_module(self, module_id: ModuleID) -> "LearnerHyperparameters":
+    def get_hps_for_module(self, module_id: ModuleID) -> Any:
         """Those of one module: its override, or these."""
-        override = (self._per_module_overrides or {}).get(module_id, self)
+        overrides = self._per_module_overrides or {}
+        override: Any = overrides.get(module_id, self)
         if isinstance(override, Mapping):
-            assert self._per_module_overrides is not None
             override = dataclasses.replace(self, **{"_per_module_overrides": None, **override})
-            self._per_module_overrides[module_id] = override
-        hps: LearnerHyperparameters = override
-        return hps
+            overrides[module_id] = override
+        return override
 
-    def to_config(self, config: Any = None) -> Any:
-        """A config with these settings over those of `config` (default: `AlgorithmConfig()`)."""
+    def over(self, config: Any) -> Any:
+        """The config with these settings."""
         settings = dict(self._settings())
-        config = _with_fields(AlgorithmConfig() if config is None else config, settings)
+        config = _with_fields(config, settings)
         overrides = {
             module_id: _differences(settings, dict(self.get_hps_for_module(module_id)._settings()))
             for module_id in self._per_module_overrides or {}
@@ -100,9 +97,7 @@ class FrameworkHyperparameters(ConvertsToConfig):
     torch_compile: bool = False
     what_to_compile: str = TorchCompileWhatToCompile.FORWARD_TRAIN
     torch_compile_cfg: Any = None
-
-    def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().framework(...)")
+    _instead: ClassVar[str] = "framework"
 
     def validate(self) -> None:
         """Check the settings.
@@ -115,10 +110,9 @@ class FrameworkHyperparameters(ConvertsToConfig):
             hint = did_you_mean(str(self.what_to_compile), known)
             raise ConfigError(f"what_to_compile={self.what_to_compile!r}: one of {', '.join(known)}.{hint}")
 
-    def to_config(self, config: Any = None) -> Any:
-        """A config with these settings over those of `config` (default: `AlgorithmConfig()`)."""
+    def over(self, config: Any) -> Any:
+        """The config with these settings."""
         self.validate()
-        config = AlgorithmConfig() if config is None else config
         if self.torch_compile:
             return config.changed(compile=str(self.what_to_compile))
         return config.changed(compile="auto" if self.eager_tracing else "none")
@@ -132,13 +126,11 @@ class LearnerGroupScalingConfig(ConvertsToConfig):
     num_cpus_per_worker: float = 1
     num_gpus_per_worker: float = 0
     local_gpu_idx: int = 0
+    _instead: ClassVar[str] = "learners"
 
-    def __post_init__(self) -> None:
-        warn_older(type(self).__name__, "AlgorithmConfig().learners(...)")
-
-    def to_config(self, config: Any = None) -> Any:
-        """A config with these settings over those of `config` (default: `AlgorithmConfig()`)."""
-        return (AlgorithmConfig() if config is None else config).changed(
+    def over(self, config: Any) -> Any:
+        """The config with these settings."""
+        return config.changed(
             num_learners=self.num_workers,
             num_cpus_per_learner=self.num_cpus_per_worker,
             num_gpus_per_learner=self.num_gpus_per_worker,
@@ -165,10 +157,10 @@ class LearnerSpec:
     learner_group_scaling_config: LearnerGroupScalingConfig | None = None
     learner_hyperparameters: LearnerHyperparameters | None = None
     framework_hyperparameters: FrameworkHyperparameters | None = None
-    _parts: tuple[str, ...] = field(
-        default=("learner_group_scaling_config", "learner_hyperparameters", "framework_hyperparameters"),
-        init=False,
-        repr=False,
+    _parts: ClassVar = (
+        "learner_group_scaling_config",
+        "learner_hyperparameters",
+        "framework_hyperparameters",
     )
 
     def __post_init__(self) -> None:

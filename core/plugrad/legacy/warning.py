@@ -1,6 +1,6 @@
 """The one sentence with which an older name works."""
 
-from plugrad.deprecation import warn_deprecated
+from plugrad.deprecation.renaming import warn_deprecated
 
 
 def warn_older(old: str, new: str) -> None:
