@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.deprecation import renamed
 from plugrad.errors import CollectiveError, LearnerTimeoutError, PlugradError
 from plugrad.types import Array
 
@@ -81,6 +82,8 @@ class Collective(ABC):
     @abstractmethod
     def leave(self) -> None:
         """Abort, and tell the other processes not to wait for this one."""
+
+    give_up = renamed("leave")
 
     @abstractmethod
     def close(self) -> None:
