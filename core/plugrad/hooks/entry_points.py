@@ -1,7 +1,4 @@
-"""What installed distributions say of themselves: entry points and extras. Nothing of theirs is imported.
-
-Knows no plugin and no hook.
-"""
+"""What installed distributions say of themselves: entry points and extras. Nothing of theirs is imported."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Errors that say which plugin raised them. Knows functions of plugins; no learner.
+"""Errors that say which plugin raised them.
 
 A wrapper or a listener is somebody's code around the user's own, so an error that it raises gets a note with its name
 and the hook. An error from below that only passes through a wrapper gets none.

@@ -2,7 +2,6 @@
 
 Providers stand in tiers: core default < backend < algorithm < the learner's class. For each `firstresult` hook one
 provider is chosen here, at build; wrappers go around the learner's method, listeners are called beside it.
-Knows pluggy and the specifications, no learner and no framework.
 """
 
 import inspect

@@ -2,7 +2,7 @@
 
 Calls within a call are indented, and the outer one ends with a line of its own. A learner looks for the variable once,
 when it is built; without it nothing is added to any call. pluggy's own tracing would show chains of wrappers alone: a
-hook that nobody wraps is asked without pluggy. Knows functions; no plugin, no learner, no framework.
+hook that nobody wraps is asked without pluggy.
 """
 
 import os
