@@ -1,17 +1,23 @@
 """The TensorFlow 2 backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
-from plugrad.errors import ConfigError, OptimizerError
+from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program
+from plugrad.hooks.backend_helpers import (
+    check_is_optimizer,
+    check_params,
+    find_param_ref,
+    functional_call_by_ref,
+)
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -22,7 +28,7 @@ from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import differentiation, framework_optimizer, op_recorder, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
-from plugrad_tf2.variables import FlatParameters, FunctionalCall, TensorVariable
+from plugrad_tf2.variables import FlatParameters, TensorVariable
 
 
 @hookimpl
@@ -47,7 +53,7 @@ def ops() -> Ops:
 
 @hookimpl
 def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool) -> Variable:
-    """A `tf.Variable` on the learner's device."""
+    """See `BackendSpec.get_tensor_variable`: a `tf.Variable` on the learner's device."""
     return TensorVariable(value, dtype, learner.device, trainable)
 
 
@@ -55,7 +61,7 @@ def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None,
 def build_module(
     learner: LearnerProtocol, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
 ) -> RLModule:
-    """The neutral network as a TensorFlow module."""
+    """See `BackendSpec.build_module`: the neutral network as a TensorFlow module."""
     return Tf2Network(module_spec, network, weights, learner.device)
 
 
@@ -63,7 +69,11 @@ def build_module(
 def wrap_module(
     learner: LearnerProtocol, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
 ) -> RLModule:
-    """Any Keras model or layer, or `tf.Module` with a `__call__`, that is called with observations."""
+    """See `BackendSpec.wrap_module`: any Keras model or layer, or `tf.Module` with a `__call__`.
+
+    Raises:
+        ConfigError: it is none.
+    """
     if not (isinstance(module, tf.Module | tf.keras.layers.Layer) and callable(module)):
         raise ConfigError(
             f"module {module_id!r}: expected a Tf2RLModule, a Keras model or a tf.Module that can be called, "
@@ -93,45 +103,23 @@ def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
-    """`<module id>/<name>`."""
-    for module_id in learner.trainable_module_ids:
-        for name, own in _weights_of(learner, module_id).items():
-            if own is param:
-                return f"{module_id}/{name}"
-    raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
-
-
-def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, tf.Variable]:
-    return cast("Tf2RLModule", learner.module[module_id]).named_weights()
+    """See `BackendSpec.get_param_ref`."""
+    return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
-    """One vector, lent in slices to the modules if all of them are built-in networks."""
+    """See `BackendSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
-    return FlatParameters(refs, params, _functional_call_of(learner, refs))
-
-
-def _functional_call_of(learner: LearnerProtocol, refs: Sequence[ParamRef]) -> FunctionalCall | None:
-    module_ids = sorted({ref.split("/", 1)[0] for ref in refs})
-    if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in module_ids):
-        return None
-
-    @contextmanager
-    def functional_call(tensors: Mapping[ParamRef, Any]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for module_id in module_ids:
-                prefix = f"{module_id}/"
-                own = {ref.removeprefix(prefix): t for ref, t in tensors.items() if ref.startswith(prefix)}
-                stack.enter_context(learner.module[module_id].functional_call(own))
-            yield
-
-    return functional_call
+    owners = {ref.split("/", 1)[0] for ref in refs}
+    if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in owners):
+        return FlatParameters(refs, params, None)
+    return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
 
 @hookimpl
 def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Floats become float32; everything goes to the learner's device."""
+    """See `BackendSpec.convert_batch_type`."""
     with tf.device(learner.device):
         return {
             key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value)
@@ -162,7 +150,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `plugrad_tf2.differentiation`."""
+    """See `BackendSpec.differentiate` and `plugrad_tf2.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
 
 
@@ -170,33 +158,24 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `plugrad_tf2.differentiation`."""
+    """See `BackendSpec.compute_gradients` and `plugrad_tf2.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `plugrad_tf2.reduction`."""
+    """See `BackendSpec.reduce_gradients` and `plugrad_tf2.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """An optimizer of plugrad or of Keras, and a list of TensorFlow variables."""
-    if (
-        not isinstance(params, list)
-        or not all(isinstance(param, tf.Variable) for param in params)
-        or not params
-    ):
-        raise OptimizerError(
-            f"params must be a list of tf.Variable, found {type(params).__name__}: {params!r:.80}"
-        )
+    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad or of Keras, and a list of variables."""
+    check_params(params, tf.Variable, "tf.Variable")
     if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
         framework_optimizer.check(optimizer, params)
-    elif not isinstance(optimizer, Optimizer):
-        raise OptimizerError(
-            f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no tf.keras.optimizers.Optimizer"
-        )
+    else:
+        check_is_optimizer(optimizer, "tf.keras.optimizers.Optimizer")
 
 
 @hookimpl
@@ -217,16 +196,14 @@ def watch_operations() -> AbstractContextManager[list[Operation]]:
 @hookimpl
 def get_optimizer_lr(optimizer: Any) -> float:
     """Read the variable."""
-    return (
-        float(optimizer.lr.numpy())
-        if isinstance(optimizer, Optimizer)
-        else framework_optimizer.get_lr(optimizer)
-    )
+    if isinstance(optimizer, Optimizer):
+        return float(optimizer.lr.numpy())
+    return framework_optimizer.get_lr(optimizer)
 
 
 @hookimpl
 def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """Assign the variable."""
+    """See `BackendSpec.set_optimizer_lr`: a variable, so that nothing is traced anew."""
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:
@@ -234,8 +211,6 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(
-    learner: LearnerProtocol, step: program.Step, variables: Sequence[Variable], mode: str
-) -> Program:
-    """See `plugrad_tf2.program`."""
+def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+    """See `BackendSpec.compile_update` and `plugrad_tf2.program`."""
     return program.compile_update(learner, step, variables, mode)

@@ -36,7 +36,7 @@ class FrameworkOptimizer(Optimizer):
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
-        """Take the parameters and build the optimizer; its slots get the names by which Keras asks for them."""
+        """See `Optimizer.bind`: it builds the optimizer; slots get the names by which Keras asks for them."""
         assert isinstance(parameters, FlatParameters)
         self.parameters = parameters
         parameters.stay_in_variables()
@@ -59,7 +59,7 @@ class FrameworkOptimizer(Optimizer):
         return [self.parameters, *slots, *self._single.values(), self.lr]
 
     def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
-        """Apply the gradients, traced; where a step must not count, every variable gets its old value back."""
+        """See `Optimizer.step`: traced. Where a step must not count, every variable gets its old value back."""
         flat = self.parameters
         assert isinstance(flat, FlatParameters)
         slopes = flat.layout.split(ops, gradient)
@@ -113,10 +113,14 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def check(optimizer: Any, params: Sequence[Any]) -> None:
-    """Refuse what cannot be stepped here.
+    """Check that an optimizer of Keras can be stepped here.
+
+    Args:
+        optimizer: the user's.
+        params: what it is registered with.
 
     Raises:
-        OptimizerError: it was built for other variables, or has a schedule of its own.
+        OptimizerError: it is built already, scales losses, or has a schedule of its own.
     """
     name = f"tf.keras.optimizers.{type(optimizer).__name__}"
     if optimizer.built:
@@ -133,10 +137,15 @@ def check(optimizer: Any, params: Sequence[Any]) -> None:
 
 
 def get_lr(optimizer: Any) -> float:
-    """Read its variable."""
+    """The value of the variable of the learning rate."""
     return float(np.asarray(optimizer.learning_rate.value))
 
 
 def set_lr(optimizer: Any, lr: float) -> None:
-    """Assign its variable: no trace."""
+    """Assign the variable of the learning rate: no trace.
+
+    Args:
+        optimizer: the user's.
+        lr: the learning rate.
+    """
     optimizer.learning_rate.assign(lr)

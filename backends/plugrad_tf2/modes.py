@@ -30,7 +30,18 @@ def _around() -> _Around:
 
 
 def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
-    """`work()`, in which Keras layers that are called without `training=` have this one."""
+    """Call a function in which Keras layers called without `training=` have this one.
+
+    Args:
+        training: the mode.
+        work: a function without arguments.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        BaseException: what it raises, as it is.
+    """
     results: list[Any] = []
     errors: list[BaseException] = []
 

@@ -143,12 +143,7 @@ class Tf2Network(Tf2RLModule, has_modes=False):
     def __init__(
         self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
     ) -> None:
-        super().__init__(
-            observation_space=spec.observation_space,
-            action_space=spec.action_space,
-            model_config=spec.model_config,
-            inference_only=spec.inference_only,
-        )
+        super().__init__(**spec.arguments())
         self.network = network
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
@@ -169,17 +164,17 @@ class Tf2Network(Tf2RLModule, has_modes=False):
         return {}
 
     def forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """See `RLModule`; one traced call outside of updates."""
+        """See `RLModule.forward_inference`: one traced call outside of updates."""
         outputs: dict[str, Any] = (self._act if self._is_alone else self._forward_inference)(batch)
         return outputs
 
     def forward_exploration(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """See `RLModule`; one traced call outside of updates."""
+        """See `RLModule.forward_exploration`: one traced call outside of updates."""
         outputs: dict[str, Any] = (self._explore if self._is_alone else self._forward_exploration)(batch)
         return outputs
 
     def compute_values(self, batch: Mapping[str, Any]) -> Any:
-        """See `RLModule`; one traced call outside of updates."""
+        """See `RLModule.compute_values`: one traced call outside of updates."""
         return self.forward_exploration(batch)[Columns.VF_PREDS]
 
     @property

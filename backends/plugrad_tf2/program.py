@@ -1,7 +1,7 @@
 """An update as a program: every minibatch in one `tf.function`, compiled by XLA where it can be."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -11,14 +11,14 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
-from plugrad.hooks.backend_spec import Program
+from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
 from plugrad_tf2.xla_clusters import APPLY, DIFFERENTIATE, clusters
 
-Step = Callable[[ModuleBatches], dict[str, Any]]
 Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
 
@@ -27,7 +27,7 @@ MOST_WIDTHS = 3
 
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """The whole update with XLA for "auto" and "complete_update"; one traced function per minibatch otherwise."""
+    """See `BackendSpec.compile_update`: XLA for "auto" and "complete_update", else a traced function per minibatch."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     if mode in ("auto", "complete_update"):
         run_in_order_on_one_thread()
@@ -105,7 +105,7 @@ class PerMinibatch(Program):
         self._flats = flats
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
-        """See `Program`."""
+        """See `Program.run`."""
         with _resident(self._flats):
             for flat in self._flats:
                 flat.load()
@@ -170,7 +170,7 @@ class WholeUpdate(Program):
             self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
-        """See `Program`."""
+        """See `Program.run`."""
         self._look_at(indices)
         steps = tf.constant(num_steps)
         with _resident(self._flats):
@@ -180,7 +180,7 @@ class WholeUpdate(Program):
                 failed = self._collective is not None and self._collective.failure is not None
                 if failed or self._program is self._graph:
                     raise
-                self._leave_xla(f"XLA refuses it: {str(error).strip().splitlines()[0]}")
+                self._leave_xla(f"XLA refuses it: {first_line(error)}")
                 vector = self._program(columns, indices, steps)
         return self._traced.named(vector)
 
@@ -199,8 +199,7 @@ class WholeUpdate(Program):
         # Learners whose shares have other sizes go on in XLA: what is applied must be the same bits on all.
         self._traced.keep_clusters(keep)
         but = " but for the optimizers" if self._traced.clusters else ""
-        self.reason = f"the whole update as one graph without XLA{but}, because {why}"
-        log.warning("update mode %s: %s", self.mode, self.reason)
+        self.fall_back(self.mode, f"the whole update as one graph without XLA{but}, because {why}")
 
     def _loop(self, columns: ModuleBatches, indices: Indices, num_steps: Any) -> Any:
         first = {module_id: rows[0] for module_id, rows in indices.items()}

@@ -1,17 +1,16 @@
 """Variables of TensorFlow: a `tf.Variable`, and the flat vector behind a module's variables."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from plugrad.gradients import Layout
+from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef
 from plugrad_tf2 import ops
-
-FunctionalCall = Callable[[Mapping[ParamRef, Any]], AbstractContextManager[None]]
 
 
 class TensorVariable:
@@ -58,12 +57,14 @@ class FlatParameters:
     """One flat vector for the variables of one optimizer.
 
     Outside a program the module's own variables hold the values, and the vector is joined and split on demand. Inside
-    one the vector is *resident*: steps read and assign it alone, and the modules are lent slices of it.
+    one the vector is *resident*: steps read and assign it alone, and the modules compute with
+    slices of it.
 
     Args:
         refs: names of the variables.
         params: the variables, float32.
-        functional_call: lets the modules compute with the tensors given; None: they always use `params`.
+        functional_call: has the modules compute with other tensors than these variables. None: they cannot, and
+            always use the variables.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class FlatParameters:
 
     @contextmanager
     def resident(self) -> Iterator[None]:
-        """While it lasts, `read` and `assign` mean the vector; only for modules that can be lent to."""
+        """While it lasts, `read` and `assign` mean the vector; only for modules that can compute with slices."""
         self._resident = self._functional_call is not None
         try:
             yield
@@ -157,9 +158,3 @@ class FlatParameters:
 
 def _dense(gradient: Any) -> Any:
     return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def default_dtype(value: Any) -> str:
-    """float32 for floats, int32 for ints, bool for booleans."""
-    kind = np.asarray(value).dtype.kind
-    return {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}[kind]

@@ -19,7 +19,12 @@ DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"
 
 @contextmanager
 def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]:
-    """What is traced meanwhile has these parts compiled: `DIFFERENTIATE`, `APPLY`."""
+    """While it lasts, XLA compiles these parts of a step as they are traced.
+
+    Args:
+        learner: whose methods they are.
+        parts: of `DIFFERENTIATE`, `APPLY`.
+    """
     wrapped = {name: vars(learner)[name] for name in parts if name in vars(learner)}
     compiled: dict[str, Callable[..., Any]] = {
         DIFFERENTIATE: partial(_differentiate, learner),

@@ -1,17 +1,23 @@
 """The torch backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import torch
 
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
-from plugrad.errors import ConfigError, OptimizerError
+from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program
+from plugrad.hooks.backend_helpers import (
+    check_is_optimizer,
+    check_params,
+    find_param_ref,
+    functional_call_by_ref,
+)
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -29,7 +35,7 @@ from plugrad_torch import (
 )
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
-from plugrad_torch.variables import BufferVariable, FlatParameters, FunctionalCall, TensorVariable, places_of
+from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_of
 
 
 @hookimpl
@@ -54,7 +60,7 @@ def ops(learner: LearnerProtocol) -> Ops:
 
 @hookimpl
 def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None, trainable: bool) -> Variable:
-    """A tensor on the learner's device."""
+    """See `BackendSpec.get_tensor_variable`: a tensor on the learner's device."""
     return TensorVariable(value, dtype, learner.device, trainable)
 
 
@@ -62,7 +68,7 @@ def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None,
 def build_module(
     learner: LearnerProtocol, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
 ) -> RLModule:
-    """The neutral network as a torch module."""
+    """See `BackendSpec.build_module`: the neutral network as a torch module."""
     return TorchNetwork(module_spec, network, weights, learner.device)
 
 
@@ -70,7 +76,11 @@ def build_module(
 def wrap_module(
     learner: LearnerProtocol, module_id: ModuleID, module: Any, module_spec: RLModuleSpec
 ) -> RLModule:
-    """Any `torch.nn.Module` that is called with observations."""
+    """See `BackendSpec.wrap_module`: any `torch.nn.Module` that is called with observations.
+
+    Raises:
+        ConfigError: it is none.
+    """
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"module {module_id!r}: expected a TorchRLModule or a torch.nn.Module, found {type(module).__name__}"
@@ -102,50 +112,20 @@ def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: torch.nn.Parameter) -> ParamRef:
-    """`<module id>/<name>`."""
-    for module_id in learner.trainable_module_ids:
-        for name, own in _weights_of(learner, module_id).items():
-            if own is param:
-                return f"{module_id}/{name}"
-    raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
-
-
-def _weights_of(learner: LearnerProtocol, module_id: ModuleID) -> Mapping[str, torch.nn.Parameter]:
-    return cast("TorchRLModule", learner.module[module_id]).named_weights()
+    """See `BackendSpec.get_param_ref`."""
+    return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
-    """One vector; the parameters become views of it."""
+    """See `BackendSpec.flatten_parameters`: the parameters become views of the vector."""
     refs = [learner.get_param_ref(param) for param in params]
-    return FlatParameters(refs, params, _functional_call_of(learner, refs, params))
-
-
-def _functional_call_of(
-    learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[torch.nn.Parameter]
-) -> FunctionalCall:
-    known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
-    places = {  # a parameter that modules share is lent to each of them
-        module_id: {
-            name: known[id(own)] for name, own in _weights_of(learner, module_id).items() if id(own) in known
-        }
-        for module_id in learner.trainable_module_ids
-    }
-
-    @contextmanager
-    def functional_call(tensors: Mapping[ParamRef, torch.Tensor]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for module_id, names in places.items():
-                own = {name: tensors[ref] for name, ref in names.items()}
-                stack.enter_context(learner.module[module_id].functional_call(own))
-            yield
-
-    return functional_call
+    return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
 
 @hookimpl
 def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Floats become float32; everything goes to the learner's device."""
+    """See `BackendSpec.convert_batch_type`."""
     return {
         key: convert_batch_type(learner, value)
         if isinstance(value, Mapping)
@@ -184,7 +164,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `plugrad_torch.differentiation`."""
+    """See `BackendSpec.differentiate` and `plugrad_torch.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
 
 
@@ -192,39 +172,30 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `plugrad_torch.differentiation`."""
+    """See `BackendSpec.compute_gradients` and `plugrad_torch.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `plugrad_torch.reduction`."""
+    """See `BackendSpec.reduce_gradients` and `plugrad_torch.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl
 def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
-    """See `plugrad_torch.fused_optimizer`."""
+    """See `LearnerSpec.apply_gradients` and `plugrad_torch.fused_optimizer`."""
     fused_optimizer.apply_gradients(learner, gradients_dict)
 
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """An optimizer of plugrad or of torch, and a list of torch parameters."""
-    if (
-        not isinstance(params, list)
-        or not all(isinstance(param, torch.Tensor) for param in params)
-        or not params
-    ):
-        raise OptimizerError(
-            f"params must be a list of torch parameters, found {type(params).__name__}: {params!r:.80}"
-        )
+    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad or of torch, and a list of parameters."""
+    check_params(params, torch.Tensor, "torch parameters")
     if isinstance(optimizer, torch.optim.Optimizer):
         framework_optimizer.check(optimizer, params)
-    elif not isinstance(optimizer, Optimizer):
-        raise OptimizerError(
-            f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers and no torch.optim.Optimizer"
-        )
+    else:
+        check_is_optimizer(optimizer, "torch.optim.Optimizer")
 
 
 @hookimpl
@@ -245,16 +216,14 @@ def watch_operations() -> AbstractContextManager[list[Operation]]:
 @hookimpl
 def get_optimizer_lr(optimizer: Any) -> float:
     """Read the variable, or the first param group."""
-    return (
-        float(optimizer.lr.numpy())
-        if isinstance(optimizer, Optimizer)
-        else framework_optimizer.get_lr(optimizer)
-    )
+    if isinstance(optimizer, Optimizer):
+        return float(optimizer.lr.numpy())
+    return framework_optimizer.get_lr(optimizer)
 
 
 @hookimpl
 def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """Assign the variable, or all param groups."""
+    """See `BackendSpec.set_optimizer_lr`: all param groups."""
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:
@@ -262,8 +231,6 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
 
 
 @hookimpl
-def compile_update(
-    learner: LearnerProtocol, step: program.Step, variables: Sequence[Variable], mode: str
-) -> Program:
-    """See `plugrad_torch.program`."""
+def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+    """See `BackendSpec.compile_update` and `plugrad_torch.program`."""
     return program.compile_update(learner, step, variables, mode)

@@ -69,7 +69,15 @@ class CudaGraphStep:
         torch.cuda.current_stream().wait_stream(stream)
 
     def fits(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> bool:
-        """Whether this graph serves a batch of these shapes."""
+        """Whether this graph serves a batch.
+
+        Args:
+            columns: the whole columns.
+            indices: rows of the minibatches.
+
+        Returns:
+            True if shapes of columns and sizes of minibatches are those of the capture.
+        """
         return all(
             columns[mid][column].shape == mine.shape for (mid, column), mine in self._columns.items()
         ) and all(indices[module_id].shape[1:] == rows.shape for module_id, rows in self._rows.items())
@@ -81,7 +89,17 @@ class CudaGraphStep:
         indices: Mapping[ModuleID, Tensor],
         num_steps: int,
     ) -> tuple[list[Tensor], Tensor]:
-        """All minibatches; returns the new values of all variables and the sums of the metrics."""
+        """Step through all minibatches.
+
+        Args:
+            state: values of all variables.
+            columns: the whole columns.
+            indices: rows of the minibatches, `{module_id: [num_steps, minibatch size]}`.
+            num_steps: how many.
+
+        Returns:
+            The new values of all variables, and the sums of the metrics.
+        """
         for mine, value in zip(self._state, state, strict=True):
             mine.copy_(value)
         for (module_id, column), mine in self._columns.items():

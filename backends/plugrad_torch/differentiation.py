@@ -19,7 +19,7 @@ Losses = dict[ModuleID, Tensor]
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
-    """Run the losses under autograd and take their gradients; the losses come back detached."""
+    """See `BackendSpec.differentiate`: under autograd; the losses come back detached."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     with torch.enable_grad(), ExitStack() as lent:
         leaves = None
@@ -34,10 +34,10 @@ def differentiate(
 
 
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """Go backward once, from all losses: the gradient of their sum.
+    """See `BackendSpec.compute_gradients`: one pass backward, from the sum of all losses.
 
-    Inside an eager step the result is the live buffer, inside a traced one (`leaves`) a tracer; called by a user it
-    is a copy, over all parameters.
+    The result is the live buffer in an eager step, a tracer in a traced one (`leaves`). Called by a user it is a copy,
+    over all parameters.
     """
     flats: Sequence[FlatParameters] | None = kwargs.get("variables")
     leaves = kwargs.get("leaves")

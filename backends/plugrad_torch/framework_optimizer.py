@@ -59,7 +59,7 @@ class FrameworkOptimizer(Optimizer):
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
-        """Take the parameters, and the names of the optimizer's own in its order, which a state dict counts by."""
+        """See `Optimizer.bind`: it notes the parameters' names in the order by which a state dict counts."""
         assert isinstance(parameters, FlatParameters)
         self.parameters = parameters
         names = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
@@ -71,7 +71,7 @@ class FrameworkOptimizer(Optimizer):
         return [self.parameters, NativeState(self.native)]
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Hand over the gradient and step, in place: a step that must not count is not made, which asks the device."""
+        """See `Optimizer.step`: in place. A step that must not count is not made, which asks the device."""
         flat = self.parameters
         assert isinstance(flat, FlatParameters)
         if not bool(guard(ops.ones(()), ops.zeros(()))):
@@ -148,7 +148,11 @@ def _flat_copy(param: Tensor) -> Tensor:
 
 
 def check(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> None:
-    """Refuse what cannot be stepped here.
+    """Check that an optimizer of torch can be stepped here.
+
+    Args:
+        optimizer: the user's.
+        params: what it is registered with.
 
     Raises:
         OptimizerError: its param groups are not exactly `params`, or it needs more than gradients.
@@ -166,12 +170,17 @@ def check(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> None:
 
 
 def get_lr(optimizer: torch.optim.Optimizer) -> float:
-    """Of the first param group."""
+    """The learning rate of the first param group."""
     return float(optimizer.param_groups[0]["lr"])
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Of every param group; a tensor stays the tensor that it is."""
+    """Set the learning rate of every param group; a tensor stays the tensor that it is.
+
+    Args:
+        optimizer: the user's.
+        lr: the learning rate.
+    """
     for group in optimizer.param_groups:
         _set_rate(group, lr)
 

@@ -16,7 +16,7 @@ from plugrad_torch.variables import FlatParameters
 
 
 def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
-    """Step every optimizer of which there is a gradient."""
+    """See `LearnerSpec.apply_gradients`: the fused kernel for Adam where it can be, else the neutral formula."""
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
             gradient = flat_of(ops, gradients_dict, each.layout)
@@ -34,7 +34,12 @@ def _can_fuse(optimizer: Optimizer, learner: LearnerProtocol) -> TypeGuard[Adam]
 
 
 def fused_adam(adam: Adam, gradient: Tensor) -> None:
-    """One kernel for moments and parameters, in place."""
+    """Step Adam with one kernel for moments and parameters, in place.
+
+    Args:
+        adam: registered, so that it has its variables.
+        gradient: flat, [size].
+    """
     slots = {name: slot.read() for name, slot in adam.slots.items()}
     slots["count"] += 1.0
     torch._fused_adam_(

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from plugrad.hooks.backend_helpers import first_line
+
 ON_CPU = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
 """A step is some 90 small kernels, and calling them from C++ spares a fifth of its time. Headers that are compiled
 beforehand cost more than they save, since there is one program."""
@@ -15,12 +17,15 @@ class NotCompiled(Exception):
 
 
 def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], device: str) -> Any:
-    """The graph as a compiled function.
+    """Compile a graph with inductor.
 
     Args:
         graph: what to compile.
         inputs: examples of its arguments.
         device: the type of device that it runs on.
+
+    Returns:
+        A function of tensors.
 
     Raises:
         NotCompiled: inductor refuses.
@@ -44,8 +49,7 @@ def why_not(error: BaseException) -> str:
 
     if any(isinstance(each, InvalidCxxCompiler) for each in _causes(error)):
         return f'no C++ compiler was found (inductor looked for {_compiler()}): install g++ or set compile="none"'
-    first_line = (str(error).strip() or "no message").splitlines()[0]
-    return f"torch's inductor does not compile it here: {type(error).__name__}: {first_line}"
+    return f"torch's inductor does not compile it here: {type(error).__name__}: {first_line(error)}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

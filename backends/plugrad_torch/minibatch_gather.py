@@ -19,6 +19,9 @@ def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> I
     Args:
         columns: `{module_id: {column: tensor [rows, ...]}}`.
         indices: `{module_id: int32 [num_steps, minibatch size]}`.
+
+    Returns:
+        An iterator of `{module_id: rows}`.
     """
     walks = {module_id: _rows(module_id, columns[module_id], rows) for module_id, rows in indices.items()}
     for rows in zip(*walks.values(), strict=True):
@@ -28,7 +31,16 @@ def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> I
 def tuples(
     columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], places: Sequence[tuple[ModuleID, str]]
 ) -> Iterator[tuple[Tensor, ...]]:
-    """The minibatches in order, as tuples of the columns at `places`, `(module_id, column)`."""
+    """The minibatches in order, as tuples of columns.
+
+    Args:
+        columns: `{module_id: {column: tensor [rows, ...]}}`.
+        indices: `{module_id: int32 [num_steps, minibatch size]}`.
+        places: `(module_id, column)` of each element.
+
+    Returns:
+        An iterator of tuples.
+    """
     walks = [_tensors(columns[module_id][column], indices[module_id]) for module_id, column in places]
     return zip(*walks, strict=True)
 

@@ -116,12 +116,7 @@ class TorchNetwork(TorchRLModule, has_modes=False):
     def __init__(
         self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
     ) -> None:
-        super().__init__(
-            observation_space=spec.observation_space,
-            action_space=spec.action_space,
-            model_config=spec.model_config,
-            inference_only=spec.inference_only,
-        )
+        super().__init__(**spec.arguments())
         self.network = network
         self._keys = {name: name.replace(".", "/") for name in weights}  # torch wants no dots in a name
         for name, weight in weights.items():

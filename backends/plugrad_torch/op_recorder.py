@@ -1,6 +1,5 @@
 """The operations of torch code while it runs, below autograd: also while it is traced, on tracers."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import Operation, Shape
 
 
@@ -32,18 +32,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
         inputs = _shapes((args, kwargs))
-        self.operations.append(Operation(func.overloadpacket.__name__, inputs, _shapes(answer), _lines()))
+        self.operations.append(
+            Operation(func.overloadpacket.__name__, inputs, _shapes(answer), calling_lines())
+        )
         return answer
 
 
 def _shapes(tree: Any) -> tuple[Shape, ...]:
     return tuple(tuple(leaf.shape) for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
-
-
-def _lines() -> list[tuple[str, int]]:
-    """Where Python is now, innermost first."""
-    lines, frame = [], sys._getframe(2)
-    while frame is not None:
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
-    return lines

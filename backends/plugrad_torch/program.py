@@ -11,7 +11,8 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
-from plugrad.hooks.backend_spec import Program
+from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
@@ -19,7 +20,6 @@ from plugrad_torch.inductor import NotCompiled, why_not
 from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.tracing import CompiledStep, signature
 
-Step = Callable[[ModuleBatches], dict[str, Tensor]]
 log = logging.getLogger("plugrad")
 
 STEPS_PER_SUM = 64
@@ -27,7 +27,7 @@ STEPS_PER_SUM = 64
 
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """The eager loop for "none" and "auto"; one compiled function per step for "complete_update"."""
+    """See `BackendSpec.compile_update`: an eager loop for "none" and "auto", a compiled step for "complete_update"."""
     natives = [
         name
         for name, each in learner.registered_optimizers.items()
@@ -56,7 +56,7 @@ class EagerUpdate(Program):
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
-        """See `Program`."""
+        """See `Program.run`."""
         sums: Tensor | None = None
         walk = minibatches(columns, indices)
         while some := [self._step(minibatch) for minibatch in islice(walk, STEPS_PER_SUM)]:
@@ -84,7 +84,7 @@ class CompiledUpdate(Program):
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
-        """See `Program`."""
+        """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
         compiled = self._step_for(next(minibatches(columns, indices)))
@@ -107,15 +107,13 @@ class CompiledUpdate(Program):
 
     def _fall_back(self, error: Exception) -> None:
         self._eager = EagerUpdate(self._step)
-        self.mode, self.reason = "none", f"eager, because {self._why(error)}"
-        log.warning("update mode %s: %s", self.mode, self.reason)
+        self.fall_back("none", f"eager, because {self._why(error)}")
 
     def _why(self, error: Exception) -> str:
         if isinstance(error, NotCompiled):  # it was traced, so the loss is not to blame
             return str(error)
         loss = f"the loss of {type(self._learner).__name__} with {type(self._learner.config).__name__}"
-        first_line = (str(error).strip() or "no message").splitlines()[0]
-        return f"{loss} cannot be compiled: {type(error).__name__}: {first_line}"
+        return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
 
 
 class CompiledForward(EagerUpdate):
@@ -132,7 +130,7 @@ class CompiledForward(EagerUpdate):
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
-        """See `Program`."""
+        """See `Program.run`."""
         if self.mode == "none":
             return super().run(columns, indices, num_steps)
         for module, forward in zip(self._modules, self._forwards, strict=True):
@@ -160,11 +158,7 @@ class CompiledForward(EagerUpdate):
             try:
                 return compiled({column: batch[column] for column in read})
             except torch._dynamo.exc.BackendCompilerFailed as error:
-                self._fall_back(error)
+                self.fall_back("none", f"eager, because {why_not(error)}")
                 return forward_train(batch)
 
         return forward_train
-
-    def _fall_back(self, error: Exception) -> None:
-        self.mode, self.reason = "none", f"eager, because {why_not(error)}"
-        log.warning("update mode %s: %s", self.mode, self.reason)

@@ -5,7 +5,7 @@ tensors: nothing runs while tracing) and the graph is given to inductor. Both do
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from plugrad.batch import Rows
+from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_spec import Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.cuda_graph import CudaGraphStep
@@ -40,7 +42,7 @@ class CompiledStep:
 
     def __init__(
         self,
-        step: Callable[[ModuleBatches], dict[str, Tensor]],
+        step: Step,
         variables: Sequence[Variable],
         minibatch: ModuleBatches,
     ) -> None:
@@ -77,12 +79,15 @@ class CompiledStep:
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> dict[str, Tensor]:
-        """Step through all minibatches, put the new values into the variables, return the mean metrics.
+        """Step through all minibatches and put the new values into the variables.
 
         Args:
             columns: the whole columns.
             indices: rows of each minibatch.
             num_steps: how many.
+
+        Returns:
+            The means of the metrics.
         """
         state = [variable.read().detach() for variable in self._variables]
         with torch.no_grad():
@@ -120,7 +125,7 @@ class CompiledStep:
             self._captured = CudaGraphStep(*parts, state, columns, indices)
         except RuntimeError as error:
             self._can_capture = False
-            log.warning("the compiled step runs without a CUDA graph: %s", str(error).splitlines()[0])
+            log.warning("the compiled step runs without a CUDA graph: %s", first_line(error))
         return self._captured
 
 

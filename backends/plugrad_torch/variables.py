@@ -4,28 +4,21 @@ While a program is traced a variable is *replaced*: `read` gives the tracer and 
 core's stateful step becomes a function from old values to new ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from plugrad.gradients import Layout
+from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef
 from plugrad_torch import ops
 
 Place = tuple[Any, str]
 """A dict of parameters or buffers of a module, and a key of it."""
-
-
-class FunctionalCall(Protocol):
-    """Lets the modules compute with other tensors than their parameters, for a while."""
-
-    def __call__(self, tensors: Mapping[ParamRef, Tensor]) -> AbstractContextManager[None]:
-        """`with functional_call({param ref: tensor}): ...`."""
-        ...
 
 
 class TensorVariable:
@@ -120,7 +113,15 @@ class BufferVariable:
 
 
 def places_of(module: torch.nn.Module, tensor_id: int) -> list[Place]:
-    """Where a module and those in it keep the parameter or buffer with this `id`."""
+    """Where a module and those in it keep a parameter or buffer.
+
+    Args:
+        module: searched with its submodules.
+        tensor_id: the `id` of the tensor.
+
+    Returns:
+        `[(dict, key)]`.
+    """
     return [
         (kept, key)
         for each in module.modules()
@@ -145,7 +146,7 @@ class FlatParameters:
     Args:
         refs: names of the parameters.
         params: the parameters, float32, on one device.
-        functional_call: lets the modules compute with tracers in place of these parameters.
+        functional_call: has the modules compute with other tensors than these parameters; see `leaf`.
     """
 
     def __init__(
@@ -219,9 +220,3 @@ def _as_tensor(value: Any) -> Tensor:
     """Torch shares memory with numpy and warns about read-only arrays, such as those of Ray: such are copied."""
     is_shared = isinstance(value, np.ndarray) and not value.flags.writeable
     return torch.as_tensor(value.copy() if is_shared else value)
-
-
-def default_dtype(value: Any) -> str:
-    """float32 for floats, int32 for ints, bool for booleans."""
-    kind = np.asarray(value).dtype.kind
-    return {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}[kind]

@@ -104,12 +104,16 @@ class RLModuleSpec:
                 "RLModuleSpec.build() makes modules of an RLModule class; what another spec describes depends on the "
                 "backend: PPOConfig().framework('torch').rl_module(rl_module_spec=spec).build_learner().module"
             )
-        return self.module_class(
-            observation_space=self.observation_space,
-            action_space=self.action_space,
-            model_config=self.model_config,
-            inference_only=self.inference_only,
-        )
+        return self.module_class(**self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of an RLModule's constructor: all but `module_class`."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "model_config": self.model_config,
+            "inference_only": self.inference_only,
+        }
 
     def network_config(self) -> dict[str, Any]:
         """All settings of a built-in network: `model_config` merged over `MODEL_CONFIG`.

@@ -1,15 +1,17 @@
-"""The loss of behaviour cloning and MARWIL, written once over ops.
+"""The loss of behaviour cloning and MARWIL, over ops: `-mean(w log pi(a|s))`, and a value error.
 
-Sources: Pomerleau 1991, doi:10.1162/neco.1991.3.1.88 (cloning); Wang et al. 2018, "Exponentially Weighted Imitation
-Learning for Batched Historical Data", NeurIPS 31, algorithm 1 (the weights).
+References:
+    Pomerleau 1991, "Efficient Training of Artificial Neural Networks for Autonomous Navigation",
+        doi:10.1162/neco.1991.3.1.88.
+    Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data", NeurIPS 31, algorithm 1.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
@@ -52,7 +54,7 @@ def bc_loss(
     check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
     advantages = ops.cast(batch[returns], "float32") - fwd_out[Columns.VF_PREDS]
     squared = mean_over_rows(ops, ops.square(advantages), batch)
-    policy_loss = -mean_over_rows(ops, _weights(ops, advantages, config) * logp, batch)
+    policy_loss = -mean_over_rows(ops, _marwil_weights(ops, advantages, config) * logp, batch)
     vf_loss = 0.5 * squared
     metrics = {"policy_loss": policy_loss, "vf_loss": vf_loss, SQUARED_ADVANTAGE: squared}
     learner.register_metrics(module_id, metrics)
@@ -66,7 +68,7 @@ def _returns_column(batch: Mapping[str, Tensor]) -> str:
     return Columns.RETURNS_TO_GO
 
 
-def _weights(ops: Any, advantages: Tensor, config: ConfigView) -> Tensor:
-    """exp(beta A / c), without gradient, where `c ** 2` is a moving average of `A ** 2` (section 4 of the paper)."""
-    norm = ops.sqrt(getattr(config, NORM))
-    return ops.stop_gradient(ops.exp(config.beta * advantages / (norm + 1e-8)))
+def _marwil_weights(ops: Ops, advantages: Tensor, config: ConfigView) -> Tensor:
+    """`exp(beta A / c)` without a gradient; `c^2` is a moving average of `A^2` (Wang et al. 2018, section 4)."""
+    c = ops.sqrt(getattr(config, NORM))
+    return ops.stop_gradient(ops.exp(config.beta * advantages / (c + 1e-8)))

@@ -1,11 +1,19 @@
-"""The loss of DQN, written once over ops."""
+"""The loss of DQN, over ops: `huber(Q(s, a) - (r + gamma^n Q'(s', a')))`.
+
+References:
+    Mnih et al. 2015, "Human-level control through deep reinforcement learning", doi:10.1038/nature14236, algorithm 1.
+    van Hasselt et al. 2016, "Deep Reinforcement Learning with Double Q-learning", arXiv:1509.06461, equation 4.
+    Schaul et al. 2016, "Prioritized Experience Replay", arXiv:1511.05952, section 3.4.
+    Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learning", arXiv:1710.02298, section
+        "Multi-step learning".
+"""
 
 from collections.abc import Mapping
-from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_dqn.network import QF_PREDS
@@ -24,8 +32,8 @@ def dqn_loss(
 ) -> Tensor:
     """The mean Huber loss of the TD errors, each times its row's importance.
 
-    Sources: Mnih et al. 2015, doi:10.1038/nature14236, "Training algorithm" (clipped errors are the Huber loss); Schaul
-    et al. 2016, arXiv:1511.05952, section 3.4 (importance).
+    Errors are clipped in the paper (doi:10.1038/nature14236, "Training algorithm"), whose integral is the Huber loss.
+    Importance is that of prioritised replay (arXiv:1511.05952, section 3.4).
 
     Args:
         learner: gives ops and takes metrics.
@@ -41,23 +49,23 @@ def dqn_loss(
         BatchError: a column has not one number per row, and would broadcast.
     """
     ops = learner.ops
-    chosen, targets = _chosen_and_targets(learner, module_id, config, batch, fwd_out)
-    errors = chosen - targets
+    q_values, targets = _q_values_and_targets(learner, module_id, config, batch, fwd_out)
+    errors = q_values - targets
     losses = ops.huber(errors, config.huber_delta)
     if Columns.WEIGHTS in batch:
         check_one_per_row(ops, module_id, batch, Columns.WEIGHTS, like=errors)
         losses = losses * ops.cast(batch[Columns.WEIGHTS], "float32")
     learner.register_metric(module_id, TD_ERROR, mean_over_rows(ops, ops.abs(errors), batch))
-    learner.register_metrics(module_id, _of_values(ops, ops.stop_gradient(chosen), batch))
+    learner.register_metrics(module_id, _q_value_metrics(ops, ops.stop_gradient(q_values), batch))
     return mean_over_rows(ops, losses, batch)
 
 
-def _of_values(ops: Any, chosen: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _q_value_metrics(ops: Ops, q_values: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Mean, least and largest value of the actions that were taken."""
-    mean = mean_over_rows(ops, chosen, batch)
+    mean = mean_over_rows(ops, q_values, batch)
     if Columns.LOSS_MASK in batch:
-        chosen = ops.where(ops.cast(batch[Columns.LOSS_MASK], "float32") > 0.0, chosen, mean)
-    return {"qf_mean": mean, "qf_min": ops.min(chosen), "qf_max": ops.max(chosen)}
+        q_values = ops.where(ops.cast(batch[Columns.LOSS_MASK], "float32") > 0.0, q_values, mean)
+    return {"qf_mean": mean, "qf_min": ops.min(q_values), "qf_max": ops.max(q_values)}
 
 
 def td_errors(
@@ -67,10 +75,10 @@ def td_errors(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """`Q(s, a) - (r + gamma^n Q'(s', a'))` [B], without the second part where the episode terminated.
+    """`Q(s, a) - (r + gamma^n Q'(s', a'))`, without the last term where the episode terminated.
 
-    `a'` is the target network's best action, or with `double_q` the present network's (van Hasselt et al. 2016,
-    arXiv:1509.06461, equation 4). No gradient flows through the target.
+    `a'` is the best action by the target network Q', or with `double_q` by the present network Q (arXiv:1509.06461,
+    equation 4). No gradient flows through the target.
 
     Args:
         learner: gives ops, the module and its target network.
@@ -80,35 +88,40 @@ def td_errors(
         fwd_out: qf_preds [B, actions].
 
     Returns:
-        float32 [B].
+        The errors [B].
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
     """
-    chosen, targets = _chosen_and_targets(learner, module_id, config, batch, fwd_out)
-    return chosen - targets
+    q_values, targets = _q_values_and_targets(learner, module_id, config, batch, fwd_out)
+    return q_values - targets
 
 
-def _chosen_and_targets(
+def _q_values_and_targets(
     learner: LearnerProtocol,
     module_id: ModuleID,
     config: ConfigView,
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """The values of the actions that were taken, and what they should be [B]; arguments as `td_errors`."""
+    """`Q(s, a)` and `r + gamma^n Q'(s', a')`, both [B]; arguments as `td_errors`."""
     ops = learner.ops
-    chosen = _of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
-    counted = (N_STEP,) if N_STEP in batch else ()
-    check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *counted, like=chosen)
-    following = {Columns.OBS: batch[Columns.NEXT_OBS]}
-    values = learner.targets[module_id].forward(following)[QF_PREDS]
-    judge = learner.module[module_id].forward_train(following)[QF_PREDS] if config.double_q else values
-    value = _of_actions(ops, values, ops.argmax(judge, axis=-1))
+    q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
+    has_n_step = (N_STEP,) if N_STEP in batch else ()
+    check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *has_n_step, like=q_values)
+    next_obs = {Columns.OBS: batch[Columns.NEXT_OBS]}
+    target_values = learner.targets[module_id].forward(next_obs)[QF_PREDS]
+    chooses = (
+        learner.module[module_id].forward_train(next_obs)[QF_PREDS] if config.double_q else target_values
+    )
+    next_q_values = _values_of_actions(ops, target_values, ops.argmax(chooses, axis=-1))
     goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
-    discount = ops.power(config.gamma, ops.cast(batch[N_STEP], "float32")) if counted else config.gamma
-    target = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * value
-    return chosen, ops.stop_gradient(target)
+    discount = ops.power(config.gamma, ops.cast(batch[N_STEP], "float32")) if has_n_step else config.gamma
+    targets = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * next_q_values
+    return q_values, ops.stop_gradient(targets)
 
 
-def _of_actions(ops: Any, values: Tensor, actions: Tensor) -> Tensor:
+def _values_of_actions(ops: Ops, values: Tensor, actions: Tensor) -> Tensor:
     """The values [B] of one action each, of [B, actions]."""
     indices = ops.expand_dims(ops.cast(actions, "int64"), -1)
     return ops.take_along_axis(values, indices)[..., 0]

@@ -1,4 +1,8 @@
-"""The loss of PPO, written once over ops. Equation numbers are of Schulman et al. 2017, arXiv:1707.06347."""
+"""The loss of PPO, over ops. Equations are those of the paper.
+
+References:
+    Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.06347.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +10,7 @@ from typing import Any
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
 from plugrad.losses import check_one_per_row, mean_over_rows
+from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 
@@ -19,8 +24,9 @@ def ppo_loss(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """Clipped surrogate (eq. 7) + value error + KL penalty (eq. 8) - entropy bonus, as combined in eq. 9 of
-    arXiv:1707.06347.
+    """Equation 9, negated to be minimised: the clipped surrogate (7), the value error, the entropy bonus.
+
+    With `use_kl_loss` also the KL penalty (8), as in RLlib.
 
     Args:
         learner: gives ops and takes metrics.
@@ -37,31 +43,37 @@ def ppo_loss(
     """
     ops = learner.ops
     dist_class = learner.module[module_id].get_train_action_dist_cls()
-    present = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
-    logp = present.logp(batch[Columns.ACTIONS])
-    past_logp, advantages, targets = _checked(ops, module_id, batch, fwd_out, logp)
-    surrogate = _surrogate(ops, ops.exp(logp - past_logp), advantages, config.clip_param)
-    value_error = ops.square(fwd_out[Columns.VF_PREDS] - targets)
+    policy = dist_class.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+    logp = policy.logp(batch[Columns.ACTIONS])
+    old_logp, advantages, value_targets = _float_columns(ops, module_id, batch, fwd_out, logp)
+    ratio = ops.exp(logp - old_logp)
+    value_error = ops.square(fwd_out[Columns.VF_PREDS] - value_targets)
     rows = {
-        "policy_loss": -surrogate,
+        "policy_loss": -_clipped_surrogate(ops, ratio, advantages, config.clip_param),
         "vf_loss": ops.minimum(value_error, config.vf_clip_param),
         "vf_loss_unclipped": value_error,
-        "entropy": present.entropy(),
+        "entropy": policy.entropy(),
     }
     loss = (
         rows["policy_loss"] + config.vf_loss_coeff * rows["vf_loss"] - config.entropy_coeff * rows["entropy"]
     )
     if config.use_kl_loss:
-        past = dist_class.from_logits(batch[Columns.ACTION_DIST_INPUTS])
-        rows[KL_KEY] = past.kl(present)
+        old_policy = dist_class.from_logits(batch[Columns.ACTION_DIST_INPUTS])
+        rows[KL_KEY] = old_policy.kl(policy)
         loss = loss + config.kl_coeff * rows[KL_KEY]
     for name, values in rows.items():
         learner.register_metric(module_id, name, mean_over_rows(ops, ops.stop_gradient(values), batch))
     return mean_over_rows(ops, loss, batch)
 
 
-def _checked(
-    ops: Any, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor], logp: Tensor
+def _clipped_surrogate(ops: Ops, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
+    """Equation 7 without the expectation: `min(r A, clip(r, 1 - eps, 1 + eps) A)`."""
+    clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
+    return ops.minimum(ratio * advantages, clipped * advantages)
+
+
+def _float_columns(
+    ops: Ops, module_id: ModuleID, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor], logp: Tensor
 ) -> list[Tensor]:
     """Log-probability, advantage and value target of each row, as floats even where the batch has integers."""
     read = (Columns.ACTION_LOGP, Columns.ADVANTAGES, Columns.VALUE_TARGETS)
@@ -69,9 +81,3 @@ def _checked(
     check_one_per_row(ops, module_id, batch, *read, *mask, like=logp)
     check_one_per_row(ops, module_id, fwd_out, Columns.VF_PREDS, like=logp)
     return [ops.cast(batch[column], "float32") for column in read]
-
-
-def _surrogate(ops: Any, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
-    """Eq. 7 without the expectation: min(r A, clip(r, 1 - eps, 1 + eps) A)."""
-    clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
-    return ops.minimum(ratio * advantages, clipped * advantages)

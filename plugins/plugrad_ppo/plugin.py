@@ -57,13 +57,13 @@ def after_gradient_based_update(
             continue
         coefficient = learner.coefficients[module_id]["kl_coeff"]
         target = learner.config.get_config_for_module(module_id).kl_target
-        value = float(coefficient.numpy()) * _factor(float(results[KL_KEY]), target)
+        value = float(coefficient.numpy()) * _kl_factor(float(results[KL_KEY]), target)
         coefficient.assign(value)
         learner.register_metric(module_id, "curr_kl_coeff", value)
 
 
-def _factor(kl: float, target: float) -> float:
-    """The paper divides by 1.5 for the bounds and multiplies by 2; RLlib, and so this, the other way round."""
+def _kl_factor(kl: float, target: float) -> float:
+    """The paper has bounds of 1.5 times the target and factors of 2; RLlib, and so this, the other way round."""
     if kl > 2.0 * target:
         return 1.5
     return 0.5 if kl < 0.5 * target else 1.0

@@ -24,6 +24,7 @@ ROOMS = (
     "plugrad.episodes",
     "plugrad.errors",
     "plugrad.gradients",
+    "plugrad.hooks.backend_helpers",
     "plugrad.hooks.backend_spec",
     "plugrad.layers",
     "plugrad.networks.layers",

@@ -11,20 +11,20 @@ Every hook takes the learner first and may leave out arguments that it does not 
 plain Python once, while a program is traced, and then never again until the next trace.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from plugrad.hooks.backend_types import BackendInfo, Capability, Operation, Program, Shape
+from plugrad.hooks.backend_types import BackendInfo, Capability, Operation, Program, Shape, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec, learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
-from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleID
 
-__all__ = ["BackendInfo", "BackendSpec", "Capability", "Operation", "Program", "Shape"]
+__all__ = ["BackendInfo", "BackendSpec", "Capability", "Operation", "Program", "Shape", "Step"]
 
 
 class BackendSpec:
@@ -272,7 +272,7 @@ class BackendSpec:
     def compile_update(
         self,
         learner: LearnerProtocol,
-        step: Callable[[ModuleBatches], dict[str, Tensor]],
+        step: Step,
         variables: Sequence[Variable],
         mode: str,
     ) -> Program:

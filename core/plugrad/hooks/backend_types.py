@@ -1,12 +1,15 @@
 """What a backend gives the core: who it is, the programs of its updates, the operations that it saw."""
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+log = logging.getLogger("plugrad")
 
 
 class Capability(StrEnum):
@@ -74,6 +77,8 @@ class BackendInfo:
 
 
 Shape = tuple[int | None, ...]
+Step = Callable[[ModuleBatches], dict[str, Tensor]]
+"""The core's step: it trains on a minibatch and returns `{metric name: float32 scalar tensor}`."""
 
 
 class Operation(NamedTuple):
@@ -83,7 +88,7 @@ class Operation(NamedTuple):
         name: as the framework calls it.
         inputs: shapes of the tensors that went in; None where a traced program does not know a size.
         outputs: shapes of those that came out.
-        lines: where in Python it was asked for, `(file, line)`, base_implementations first.
+        lines: where in Python it was asked for, `(file, line)`, innermost first.
     """
 
     name: str
@@ -110,6 +115,16 @@ class Program:
         self.reason = reason
         self.static_shapes = static_shapes
         self.static_minibatches = static_minibatches or static_shapes
+
+    def fall_back(self, mode: str, reason: str) -> None:
+        """Say what runs from now on, and log it as a warning.
+
+        Args:
+            mode: as in the constructor.
+            reason: why not the mode of before.
+        """
+        self.mode, self.reason = mode, reason
+        log.warning("update mode %s: %s", mode, reason)
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int

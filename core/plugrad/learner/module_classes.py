@@ -32,12 +32,7 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
     chosen = spec.module_class
     make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
     if inspect.isclass(make) and issubclass(make, RLModule):
-        built: RLModule = make(
-            observation_space=spec.observation_space,
-            action_space=spec.action_space,
-            model_config=spec.model_config,
-            inference_only=spec.inference_only,
-        )
+        built: RLModule = make(**spec.arguments())
         return built
     model = make(**_arguments(module_id, make, spec))
     if isinstance(model, RLModule):

@@ -10,6 +10,7 @@ from typing import Any
 from plugrad.batch import Rows
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import LossError
+from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.learner.buffers import buffers_unchanged
 from plugrad.learner.internals import LearnerInternals
@@ -56,7 +57,7 @@ class _WatchedOps:
         return call
 
     def _record(self, name: str, inputs: list[Any], outputs: list[Any]) -> None:
-        lines = _lines()
+        lines = calling_lines()
         for tensor in inputs:
             if id(tensor) not in self._known:
                 self.operations.append(Operation(ARITHMETIC, (), (_shape(tensor),), lines))
@@ -78,15 +79,6 @@ def _tensors(tree: Any) -> Iterator[Any]:
 
 def _shape(tensor: Any) -> Shape:
     return tuple(tensor.shape)
-
-
-def _lines() -> list[tuple[str, int]]:
-    """The file and line of each frame of the present call, innermost first."""
-    lines, frame = [], sys._getframe(2)
-    while frame is not None:
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
-    return lines
 
 
 _PRIMES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127)

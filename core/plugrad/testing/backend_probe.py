@@ -52,7 +52,7 @@ class FunctionNetwork(Network):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """Every tensor of the result under its number, and their weighted sum as the loss."""
+        """See `Network.forward`: each tensor of the result under its number, and their weighted sum as the loss."""
         tensors = [
             weights[self._names[n]] if n in self._names else ops.asarray(array)
             for n, array in enumerate(self._arrays)
@@ -67,7 +67,16 @@ def _given(array: Array, rng: np.random.Generator, shape: Any, scale: float) -> 
 
 
 def weighted_sum(ops: Ops, results: Sequence[Tensor], dtype: str) -> Tensor:
-    """A scalar that weighs every entry of the results differently, so that no gradient cancels unseen."""
+    """A scalar that weighs every entry of the results differently, so that no gradient cancels unseen.
+
+    Args:
+        ops: tensor functions.
+        results: tensors of any shapes.
+        dtype: in which they are added.
+
+    Returns:
+        The sum of all entries times `cos(1 + number of the tensor + number of the entry)`.
+    """
     total = ops.zeros((), dtype)
     for n, part in enumerate(results):
         size = int(np.prod(ops.shape(part), dtype=int))
@@ -83,7 +92,16 @@ class BackendProbe(Learner):
 
     @classmethod
     def of(cls, backend: str, function: Function, arrays: Sequence[Array]) -> "BackendProbe":
-        """A built one."""
+        """A learner that is built.
+
+        Args:
+            backend: short name.
+            function: `function(ops, *tensors)` to tensors, in any nested structure.
+            arrays: its arguments; floats are parameters.
+
+        Returns:
+            The learner.
+        """
         probe = cls(config=tiny_config(backend))
         probe.network = FunctionNetwork(function, arrays)
         probe.build()
@@ -95,7 +113,7 @@ class BackendProbe(Learner):
         return self.network
 
     def compute_loss_for_module(self, *, fwd_out: Mapping[str, Tensor], **arguments: Any) -> Tensor:
-        """What `weighted_sum` made of the function's results."""
+        """See `AlgorithmSpec.compute_loss_for_module`: the `weighted_sum` of the function's results."""
         return fwd_out[_LOSS]
 
     def values(self) -> list[Array]:

@@ -20,11 +20,20 @@ _STEP = float(np.cbrt(np.finfo(np.float64).eps))
 
 
 def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
-    """`sum(f(x + h) - f(x - h)) / 2h` for each entry of `x` [size], float64; f has one number per module.
+    """Gradients by central differences, `sum(f(x + h) - f(x - h)) / 2h` for each entry.
 
     Summed last, so that a module whose loss does not move adds exactly nothing. The step h is the cube root of the
-    machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next term of the series (Press et al.
-    2007, "Numerical Recipes", section 5.7).
+    machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next term of the series.
+
+    Args:
+        function: gives one number per module.
+        x: float64 [size].
+
+    Returns:
+        The gradient of the sum of the numbers, float64 [size].
+
+    References:
+        Press et al. (2007), "Numerical Recipes", section 5.7.
     """
     slopes = np.empty(x.size)
     for n, step in enumerate(_STEP * np.maximum(1.0, np.abs(x))):
@@ -38,14 +47,14 @@ def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
-    """The losses and their gradients."""
+    """See `BackendSpec.differentiate`: the losses, and their gradients by finite differences."""
     losses, aux = loss_fn()
     gradients = learner.compute_gradients(losses, leaves=variables, loss_fn=lambda: loss_fn()[0])
     return losses, aux, gradients
 
 
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """Gradients of the sum of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
+    """See `BackendSpec.compute_gradients`: of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
 
     Raises:
         LossError: there is no `loss_fn=`, or it computes other losses than those given: a number says nothing about

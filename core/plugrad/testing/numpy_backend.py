@@ -10,14 +10,15 @@ those of the frameworks. A gradient costs two evaluations of the loss for each p
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from plugrad.batch import Rows
-from plugrad.errors import ConfigError, OptimizerError
+from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.backend_helpers import check_is_optimizer, check_params, find_param_ref
+from plugrad.hooks.backend_spec import BackendInfo, Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
@@ -29,8 +30,6 @@ from plugrad.testing import finite_differences, numpy_loss_ops
 from plugrad.testing.numpy_module import NumpyNetwork, NumpyRLModule
 from plugrad.testing.numpy_variables import ArrayVariable, FlatParameters
 from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
-
-Step = Callable[[ModuleBatches], dict[str, Tensor]]
 
 
 @hookimpl
@@ -47,19 +46,23 @@ def ops() -> Ops:
 
 @hookimpl
 def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
-    """An array."""
+    """See `BackendSpec.get_tensor_variable`: an array."""
     return ArrayVariable(value, dtype)
 
 
 @hookimpl
 def build_module(module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> RLModule:
-    """The neutral network as a numpy module."""
+    """See `BackendSpec.build_module`: the neutral network as a numpy module."""
     return NumpyNetwork(module_spec, network, weights)
 
 
 @hookimpl
 def wrap_module(module_id: ModuleID, module: Any) -> RLModule:
-    """numpy has no models of its own."""
+    """See `BackendSpec.wrap_module`: numpy has no models of its own.
+
+    Raises:
+        ConfigError: always.
+    """
     raise ConfigError(f"module {module_id!r}: expected a NumpyRLModule, found {type(module).__name__}")
 
 
@@ -77,18 +80,13 @@ def get_parameters(module: NumpyRLModule) -> list[ArrayVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: ArrayVariable) -> ParamRef:
-    """`<module id>/<name>`."""
-    for module_id in learner.trainable_module_ids:
-        module = cast("NumpyRLModule", learner.module[module_id])
-        for name, own in module.named_weights().items():
-            if own is param:
-                return f"{module_id}/{name}"
-    raise OptimizerError(f"a parameter of shape {param.shape} belongs to no module of this learner")
+    """See `BackendSpec.get_param_ref`."""
+    return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[ArrayVariable]) -> FlatVariable:
-    """One vector, joined and cut on demand."""
+    """See `BackendSpec.flatten_parameters`: one vector, joined and split on demand."""
     return FlatParameters([learner.get_param_ref(param) for param in params], params)
 
 
@@ -122,7 +120,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `plugrad.testing.finite_differences`."""
+    """See `BackendSpec.differentiate` and `plugrad.testing.finite_differences`."""
     return finite_differences.differentiate(learner, variables, loss_fn)
 
 
@@ -130,23 +128,15 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `plugrad.testing.finite_differences`."""
+    """See `BackendSpec.compute_gradients` and `plugrad.testing.finite_differences`."""
     return finite_differences.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """An optimizer of plugrad and a list of `ArrayVariable`s."""
-    if (
-        not isinstance(params, list)
-        or not all(isinstance(param, ArrayVariable) for param in params)
-        or not params
-    ):
-        raise OptimizerError(
-            f"params must be a list of ArrayVariable, found {type(params).__name__}: {params!r:.80}"
-        )
-    if not isinstance(optimizer, Optimizer):
-        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers")
+    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad and a list of `ArrayVariable`s."""
+    check_params(params, ArrayVariable, "ArrayVariable")
+    check_is_optimizer(optimizer)
 
 
 @hookimpl
@@ -157,7 +147,7 @@ def get_optimizer_lr(optimizer: Optimizer) -> float:
 
 @hookimpl
 def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
-    """Assign the variable."""
+    """See `BackendSpec.set_optimizer_lr`: assign the variable."""
     optimizer.lr.assign(lr)
 
 
@@ -177,7 +167,7 @@ class Loop(Program):
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
-        """See `Program`."""
+        """See `Program.run`."""
         with np.errstate(all="ignore"):  # the learner finds what is not finite, and says so in its own words
             metrics = [self._step(_minibatch(columns, indices, n)) for n in range(num_steps)]
             return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}

@@ -57,12 +57,7 @@ class NumpyNetwork(NumpyRLModule):
     network: Network
 
     def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
-        super().__init__(
-            observation_space=spec.observation_space,
-            action_space=spec.action_space,
-            model_config=spec.model_config,
-            inference_only=spec.inference_only,
-        )
+        super().__init__(**spec.arguments())
         self.network = network
         self._weights = {name: ArrayVariable(weight) for name, weight in weights.items()}
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from plugrad.gradients import Layout
+from plugrad.hooks.backend_helpers import default_dtype
 from plugrad.types import Array, ParamRef
-
-_STORED = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 
 
 class ArrayVariable:
@@ -23,7 +22,7 @@ class ArrayVariable:
     """
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
-        self.dtype = np.dtype(dtype or _STORED[np.asarray(value).dtype.kind])
+        self.dtype = np.dtype(dtype or default_dtype(value))
         self.shape = np.shape(value)
         self.assign(value)
 
@@ -67,7 +66,7 @@ class FlatParameters:
         return np.concatenate([param.read().reshape(-1) for param in self._params])
 
     def assign(self, value: Any) -> None:
-        """MinibatchSpec a flat vector into the parameters."""
+        """Split a flat vector into the parameters."""
         for param, part in zip(self._params, np.split(np.asarray(value), self._ends), strict=True):
             param.assign(part.reshape(param.shape))
 

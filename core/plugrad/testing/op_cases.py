@@ -39,12 +39,30 @@ class Case:
 
 
 def smooth(name: str, kinds: str, call: Function) -> Case:
-    """A case with a gradient."""
+    """A case with a gradient.
+
+    Args:
+        name: an op, and perhaps words behind it.
+        kinds: of its arguments, as in `inputs`.
+        call: `call(ops, *tensors)`.
+
+    Returns:
+        The case.
+    """
     return Case(name, call, kinds)
 
 
 def constant(name: str, kinds: str, call: Function) -> Case:
-    """A case without."""
+    """A case without a gradient.
+
+    Args:
+        name: an op, and perhaps words behind it.
+        kinds: of its arguments, as in `inputs`.
+        call: `call(ops, *tensors)`.
+
+    Returns:
+        The case.
+    """
     return Case(name, call, kinds, differentiable=False)
 
 
@@ -145,10 +163,18 @@ def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 
 
 def inputs(kinds: str, rows: int, columns: int, seed: int) -> list[Array]:
-    """Float64 and integer arrays, one per letter of `kinds`.
+    """Arguments of a case.
 
-    x, y: reals [rows, columns]; p: positive ones; s: [rows, 2, columns]; v: [columns]; w: [columns, 3]; k: [3];
-    c, f: images and a kernel that fits; b: bool; i: int64 below `columns`; r: four int64 below `rows`.
+    Args:
+        kinds: a letter each. x, y: reals [rows, columns]; p: positive ones; s: [rows, 2, columns]; v: [columns];
+            w: [columns, 3]; k: [3]; c, f: images and a kernel that fits; b: bool; i: int64 below `columns`; r: four
+            int64 below `rows`.
+        rows: a size.
+        columns: a size.
+        seed: of the numbers.
+
+    Returns:
+        Float64, bool and int64 arrays.
     """
     rng = np.random.default_rng(seed)
     shapes = {"s": (rows, 2, columns), "w": (columns, 3), "v": (columns,), "k": (3,)}
@@ -189,7 +215,16 @@ KINKS: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
 
 
 def extremes(ops: Any, x: Tensor, logits: Tensor) -> list[Tensor]:
-    """What must survive NaN, infinity and large numbers: all in `x`; in `logits` the last two."""
+    """What must survive NaN, infinity and large numbers.
+
+    Args:
+        ops: tensor functions.
+        x: for element-wise ops and reductions.
+        logits: [rows, 3], for ops on logits.
+
+    Returns:
+        float32 tensors.
+    """
     one_by_one = [ops.minimum(x, 0.5), ops.maximum(x, 0.5), ops.clip(x, -1.0, 1.0), ops.abs(x), ops.relu(x)]
     smooth = [ops.softplus(x), ops.sigmoid(x), ops.tanh(x), ops.exp(x), ops.huber(x), ops.isfinite(x)]
     swapped = [ops.minimum(0.0 * x, x), ops.maximum(0.0 * x, x), ops.where(ops.isfinite(x), x, 0.0)]

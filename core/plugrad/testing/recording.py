@@ -43,7 +43,7 @@ class GradientRecorder:
     def postprocess_gradients(
         self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
-        """Before they are clipped."""
+        """See `LearnerSpec.postprocess_gradients`: before they are clipped."""
         self.gradients = learner._convert_to_numpy(dict(gradients_dict))
         return (yield)
 
@@ -60,6 +60,14 @@ class ReadColumns(dict[str, Any]):
         return super().__getitem__(column)
 
     def get(self, column: str, default: Any = None) -> Any:
-        """As of a dict."""
+        """As of a dict.
+
+        Args:
+            column: which counts as read.
+            default: where there is none.
+
+        Returns:
+            The column or the default.
+        """
         self.read.add(column)
         return super().get(column, default)

@@ -31,7 +31,7 @@ class ActorCriticLearner(Learner):
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
-        """A scalar; reports its three parts."""
+        """See `AlgorithmSpec.compute_loss_for_module`: a scalar; reports its three parts."""
         ops = self.ops
         policy = self.module[module_id].get_train_action_dist_cls().from_logits(fwd_out["action_dist_inputs"])
         ratio = ops.exp(policy.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
@@ -55,7 +55,18 @@ def tiny_config(
     rl_module_spec: RLModuleSpec | None = None,
     **training: Any,
 ) -> TinyConfig:
-    """Three observations, two actions, one hidden layer of four: 47 parameters in each module."""
+    """Three observations, two actions, one hidden layer of four: 47 parameters in each module.
+
+    Args:
+        backend: short name.
+        compile: mode of the update.
+        modules: ids, for several modules alike.
+        rl_module_spec: of the only module.
+        **training: arguments of `config.training`.
+
+    Returns:
+        The config of an algorithm without a loss.
+    """
     settings = {
         "lr": 0.01,
         "minibatch_size": 8,
@@ -75,14 +86,32 @@ def tiny_config(
 def tiny_learner(
     backend: str, cls: type[Learner] = ActorCriticLearner, plugins: Sequence[Any] = (), **settings: Any
 ) -> Learner:
-    """A built one; settings as in `tiny_config`."""
+    """A learner that is built.
+
+    Args:
+        backend: short name.
+        cls: the learner's class.
+        plugins: of the learner.
+        **settings: as in `tiny_config`.
+
+    Returns:
+        The learner.
+    """
     learner = cls(config=tiny_config(backend, **settings), plugins=plugins)
     learner.build()
     return learner
 
 
 def tiny_batch(rows: int = 16, seed: int = 0) -> dict[str, Array]:
-    """What an old policy would have left; not of any learner's own weights."""
+    """A batch as an older policy would have left it; its log-probabilities are of no learner's weights.
+
+    Args:
+        rows: how many.
+        seed: of the numbers.
+
+    Returns:
+        `{column: array}`, columns `[rows]`, observations `[rows, 3]`.
+    """
     rng = np.random.default_rng(seed)
     actions = rng.integers(2, size=rows)
     return {
@@ -95,7 +124,15 @@ def tiny_batch(rows: int = 16, seed: int = 0) -> dict[str, Array]:
 
 
 def flat(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A nested dict by path."""
+    """A nested dict by path.
+
+    Args:
+        tree: the dict.
+        path: put before each path.
+
+    Returns:
+        `{"outer/inner": value}`.
+    """
     found: dict[str, Any] = {}
     for name, value in tree.items():
         where = f"{path}/{name}" if path else name
@@ -112,5 +149,13 @@ def digest(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights_of(learner: Learner, module_id: ModuleID = DEFAULT_MODULE_ID) -> Array:
-    """All weights of one module in one vector."""
+    """All weights of one module in one vector.
+
+    Args:
+        learner: whose.
+        module_id: of the module.
+
+    Returns:
+        float32 `[size]`.
+    """
     return np.concatenate([np.ravel(each) for each in learner.get_weights()[module_id].values()])

@@ -20,7 +20,15 @@ class RightOrLeft(gym.Env[Array, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """A new episode."""
+        """Begin an episode.
+
+        Args:
+            seed: as in Gymnasium.
+            options: not used.
+
+        Returns:
+            `(observation, info)`.
+        """
         super().reset(seed=seed)
         self._steps = 0
         return self._look(), {}

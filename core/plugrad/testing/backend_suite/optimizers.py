@@ -104,7 +104,7 @@ class TwoOptimizers(ActorCriticLearner):
     """One for the policy, one for the values, with learning rates of their own."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Plain gradient descent, so that a step is minus rate times gradient."""
+        """See `AlgorithmSpec.configure_optimizers_for_module`: one for the policy, one for the values."""
         params = self.get_parameters(self.module[module_id])
         for name, rate in (("pi", 0.5), ("vf", 0.25)):
             own = [each for each in params if self.get_param_ref(each).startswith(f"{module_id}/{name}.")]

@@ -180,7 +180,7 @@ class WrongBroadcast(ActorCriticLearner):
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
-        """A scalar of pairs of rows."""
+        """See `AlgorithmSpec.compute_loss_for_module`: a scalar of pairs of rows."""
         targets = self.ops.reshape(batch[Columns.VALUE_TARGETS], (-1, 1))
         return self.ops.mean(self.ops.square(fwd_out[Columns.VF_PREDS] - targets))
 
@@ -191,7 +191,7 @@ class PairsThatAreMeant(ActorCriticLearner):
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Any, batch: Mapping[str, Tensor], fwd_out: Mapping[str, Tensor]
     ) -> Tensor:
-        """A scalar of pairs of rows."""
+        """See `AlgorithmSpec.compute_loss_for_module`: a scalar of pairs of rows."""
         values = self.ops.expand_dims(fwd_out[Columns.VF_PREDS], 0)
         targets = self.ops.expand_dims(batch[Columns.VALUE_TARGETS], 1)
         return self.ops.mean(self.ops.square(values - targets))

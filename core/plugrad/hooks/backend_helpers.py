@@ -1,0 +1,128 @@
+"""Parts of answers that backends have in common."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import OptimizerError
+from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.optimizers import Optimizer
+from plugrad.types import ModuleID, ParamRef, Tensor
+
+FunctionalCall = Callable[[Mapping[ParamRef, Tensor]], AbstractContextManager[None]]
+
+_DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
+
+
+def default_dtype(value: Any) -> str:
+    """The dtype of a variable that is made without one: float32 for floats, int32 for ints, bool for booleans."""
+    return _DTYPES[np.asarray(value).dtype.kind]
+
+
+def find_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
+    """The answer to `get_param_ref` of a backend whose modules have `named_weights() -> {name: parameter}`.
+
+    Args:
+        learner: whose modules are searched.
+        param: one of their parameters, the same object.
+
+    Returns:
+        `<module id>/<name>`.
+
+    Raises:
+        OptimizerError: no module of the learner has it.
+    """
+    for module_id in learner.trainable_module_ids:
+        for name, own in _named_weights(learner, module_id):
+            if own is param:
+                return f"{module_id}/{name}"
+    raise OptimizerError(f"a parameter of shape {tuple(param.shape)} belongs to no module of this learner")
+
+
+def functional_call_by_ref(
+    learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[Any]
+) -> FunctionalCall:
+    """`RLModule.functional_call` of all modules at once, by names of parameters across modules.
+
+    Args:
+        learner: whose trainable modules have `named_weights() -> {name: parameter}`.
+        refs: names of the parameters that are replaced.
+        params: the parameters themselves; one that modules share is replaced in each of them.
+
+    Returns:
+        `functional_call({param ref: tensor})`, a context manager.
+    """
+    known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
+    places = {
+        module_id: {
+            name: known[id(own)] for name, own in _named_weights(learner, module_id) if id(own) in known
+        }
+        for module_id in learner.trainable_module_ids
+    }
+
+    @contextmanager
+    def functional_call(tensors: Mapping[ParamRef, Tensor]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for module_id, names in places.items():
+                own = {name: tensors[ref] for name, ref in names.items()}
+                stack.enter_context(learner.module[module_id].functional_call(own))
+            yield
+
+    return functional_call
+
+
+def _named_weights(learner: LearnerProtocol, module_id: ModuleID) -> Iterable[tuple[str, Any]]:
+    module: Any = learner.module[module_id]
+    named: Mapping[str, Any] = module.named_weights()
+    return named.items()
+
+
+def check_params(params: Sequence[Any], param_class: type[Any], words: str) -> None:
+    """Check what `register_optimizer` was given as `params`.
+
+    Args:
+        params: must be a list with an element.
+        param_class: the framework's class of parameters.
+        words: what the elements must be, for the error.
+
+    Raises:
+        OptimizerError: it is anything else.
+    """
+    is_list = isinstance(params, list) and all(isinstance(param, param_class) for param in params)
+    if not is_list or not params:
+        raise OptimizerError(
+            f"params must be a list of {words}, found {type(params).__name__}: {params!r:.80}"
+        )
+
+
+def check_is_optimizer(optimizer: Any, framework_class: str | None = None) -> None:
+    """Check that an optimizer is one of plugrad's, after the backend found that it is none of the framework's.
+
+    Args:
+        optimizer: what was registered.
+        framework_class: the framework's own class, for the error; None: the backend takes none.
+
+    Raises:
+        OptimizerError: it is none.
+    """
+    if not isinstance(optimizer, Optimizer):
+        others = f" and no {framework_class}" if framework_class else ""
+        raise OptimizerError(f"{type(optimizer).__name__} is no optimizer of plugrad.optimizers{others}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, "no message" if it has none."""
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def calling_lines() -> list[tuple[str, int]]:
+    """`(file, line)` of the frames around the caller's, innermost first; the caller's own is left out."""
+    lines: list[tuple[str, int]] = []
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return lines
