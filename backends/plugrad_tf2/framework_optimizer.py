@@ -1,4 +1,4 @@
-"""The user's own Keras optimizer, with the face of plugrad's: it steps the module's variables inside the program.
+"""The user's own Keras optimizer as an optimizer of plugrad: it steps the module's variables inside the program.
 
 All that it keeps are `tf.Variable`s, so it is traced like everything else, XLA included. Its parameters stay in the
 module's variables: their flat vector is never resident.
@@ -25,11 +25,11 @@ class FrameworkOptimizer(Optimizer):
     """An optimizer of Keras as one of plugrad.
 
     Args:
-        native: the user's object, not built.
+        optimizer: the user's object, not built.
     """
 
-    def __init__(self, native: Any) -> None:
-        self.native = native
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
         self._by_ref: dict[str, dict[ParamRef, TensorVariable]] = {}
         self._single: dict[str, TensorVariable] = {}
 
@@ -41,16 +41,16 @@ class FrameworkOptimizer(Optimizer):
         self.parameters = parameters
         parameters.stay_in_variables()
         refs = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
-        known = {id(self.native.learning_rate)}
-        with tf.device(parameters.params[0].device), _slots_of(self.native) as made:
-            self.native.build(parameters.params)
+        known = {id(self.optimizer.learning_rate)}
+        with tf.device(parameters.params[0].device), _record_slots(self.optimizer) as made:
+            self.optimizer.build(parameters.params)
         for slot, param, each in made:
             self._by_ref.setdefault(slot, {})[refs[id(param)]] = TensorVariable.around(each.value)
             known.add(id(each))
-        for each in self.native.variables:
+        for each in self.optimizer.variables:
             if id(each) not in known:
-                self._single[_free(each.name, self._single)] = TensorVariable.around(each.value)
-        self.lr = TensorVariable.around(self.native.learning_rate.value)
+                self._single[_unique_name(each.name, self._single)] = TensorVariable.around(each.value)
+        self.lr = TensorVariable.around(self.optimizer.learning_rate.value)
 
     @property
     def variables(self) -> list[Variable]:
@@ -66,7 +66,7 @@ class FrameworkOptimizer(Optimizer):
         counts = ops.ones(())
         can_fail = guard(counts, ops.zeros(())) is not counts
         old = [(variable, variable.read()) for variable in self.variables if can_fail]
-        self.native.apply([slopes[ref] for ref in flat.layout.refs], flat.params)
+        self.optimizer.apply([slopes[ref] for ref in flat.layout.refs], flat.params)
         for variable, before in old:
             variable.assign(guard(variable.read(), before))
 
@@ -89,10 +89,10 @@ class FrameworkOptimizer(Optimizer):
 
 
 @contextmanager
-def _slots_of(native: Any) -> Iterator[list[tuple[str, Any, Any]]]:
+def _record_slots(optimizer: Any) -> Iterator[list[tuple[str, Any, Any]]]:
     """`[(slot name, parameter, variable)]` of what a build makes: Keras itself keeps no such list."""
     made: list[tuple[str, Any, Any]] = []
-    make = native.add_variable_from_reference
+    make = optimizer.add_variable_from_reference
 
     def add_variable_from_reference(
         reference_variable: Any, name: Any = None, initializer: Any = "zeros"
@@ -101,14 +101,14 @@ def _slots_of(native: Any) -> Iterator[list[tuple[str, Any, Any]]]:
         made.append((name or "var", reference_variable, variable))
         return variable
 
-    object.__setattr__(native, "add_variable_from_reference", add_variable_from_reference)
+    object.__setattr__(optimizer, "add_variable_from_reference", add_variable_from_reference)
     try:
         yield made
     finally:
-        object.__delattr__(native, "add_variable_from_reference")
+        object.__delattr__(optimizer, "add_variable_from_reference")
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
+def _unique_name(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else f"{name}_{sum(each.startswith(name) for each in taken)}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 
-class _Around(tf.keras.layers.Layer):  # type: ignore[misc]
+class _ModeLayer(tf.keras.layers.Layer):  # type: ignore[misc]
     """Calls what it is given."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class _Around(tf.keras.layers.Layer):  # type: ignore[misc]
 
 
 @cache
-def _around() -> _Around:
-    return _Around()
+def _mode_layer() -> _ModeLayer:
+    return _ModeLayer()
 
 
 def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
@@ -51,7 +51,7 @@ def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
         except BaseException as error:  # Keras would make another one of it
             errors.append(error)
 
-    _around()(work=noting, training=training)
+    _mode_layer()(work=noting, training=training)
     if errors:
         raise errors[0]
     return results[0]

@@ -147,7 +147,7 @@ class Tf2Network(Tf2RLModule, has_modes=False):
         self.network = network
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
-        self._lent: Mapping[str, Any] = self._weights
+        self._tensors: Mapping[str, Any] = self._weights
         self._act = traced(self._forward_inference)
         self._explore = traced(self._forward_exploration)
 
@@ -180,23 +180,23 @@ class Tf2Network(Tf2RLModule, has_modes=False):
     @property
     def _is_alone(self) -> bool:
         """Whether it computes with its own variables, in no program that is being traced."""
-        return self._lent is self._weights and tf.executing_eagerly()
+        return self._tensors is self._weights and tf.executing_eagerly()
 
     @contextmanager
     def functional_call(self, tensors: Mapping[str, Any]) -> Iterator[None]:
         """See `RLModule.functional_call`: no variable is touched."""
-        former = self._lent
-        self._lent = {**former, **tensors}
+        former = self._tensors
+        self._tensors = {**former, **tensors}
         try:
             yield
         finally:
-            self._lent = former
+            self._tensors = former
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._lent, batch, value=True)
+        return self.network.forward(ops, self._tensors, batch, value=True)
 
     def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._lent, batch, value=False)
+        return self.network.forward(ops, self._tensors, batch, value=False)
 
 
 def _variables_of(layer: Any) -> list[Any]:

@@ -58,7 +58,7 @@ class TracedStep:
             module_id: Rows(module_id, columns[module_id], partial(take, rows))
             for module_id, rows in indices.items()
         }
-        with _naming(self._learner), clusters(self._learner, self.clusters):
+        with _note_tracing(self._learner), clusters(self._learner, self.clusters):
             metrics = self._step(minibatch)
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
@@ -68,13 +68,13 @@ class TracedStep:
         self.clusters = [each for each in self.clusters if each in parts]
         self.function = tf.function(self._vector, autograph=False)
 
-    def named(self, vector: Any) -> dict[str, Any]:
+    def by_name(self, vector: Any) -> dict[str, Any]:
         """`{metric: scalar}` of a vector."""
         return dict(zip(self.names, tf.unstack(vector, len(self.names)), strict=True))
 
 
 @contextmanager
-def _naming(learner: LearnerProtocol) -> Iterator[None]:
+def _note_tracing(learner: LearnerProtocol) -> Iterator[None]:
     """Add to an error of the user's code where it was met and what tracing asks for."""
     try:
         yield
@@ -115,7 +115,7 @@ class PerMinibatch(Program):
             ]
             for flat in self._flats:
                 flat.store()
-        return self._traced.named(tf.reduce_mean(tf.stack(vectors), 0))
+        return self._traced.by_name(tf.reduce_mean(tf.stack(vectors), 0))
 
 
 class CompiledForward(PerMinibatch):
@@ -146,7 +146,7 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         column
     ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
         batch[column]
-    # Made anew for each trace: it captures the tensors that the module is lent in that trace.
+    # Made anew for each trace: it captures the tensors that the module computes with in that trace.
     forward = tf.function(partial(module._forward_train, batch), autograph=False, jit_compile=True)
     outputs: dict[str, Any] = module.in_mode(True, forward)
     return outputs
@@ -171,7 +171,7 @@ class WholeUpdate(Program):
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
-        self._look_at(indices)
+        self._count_sizes(indices)
         steps = tf.constant(num_steps)
         with _resident(self._flats):
             try:
@@ -182,9 +182,9 @@ class WholeUpdate(Program):
                     raise
                 self._leave_xla(f"XLA refuses it: {first_line(error)}")
                 vector = self._program(columns, indices, steps)
-        return self._traced.named(vector)
+        return self._traced.by_name(vector)
 
-    def _look_at(self, indices: Indices) -> None:
+    def _count_sizes(self, indices: Indices) -> None:
         width = tuple(rows.shape[1] for rows in indices.values())
         if width in self._widths or self._program is self._graph:
             return

@@ -21,10 +21,10 @@ def differentiate(
 ) -> tuple[Losses, Any, Gradients]:
     """See `BackendSpec.differentiate`: under autograd; the losses come back detached."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
-    with torch.enable_grad(), ExitStack() as lent:
+    with torch.enable_grad(), ExitStack() as stack:
         leaves = None
         if any(flat.tracer is not None for flat in flats):
-            leaves = [lent.enter_context(flat.leaf()) for flat in flats]
+            leaves = [stack.enter_context(flat.leaf()) for flat in flats]
         else:
             for flat in flats:
                 flat.attach()

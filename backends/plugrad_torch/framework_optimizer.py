@@ -1,6 +1,6 @@
-"""The user's own `torch.optim.Optimizer`, with the face of plugrad's: it steps the module's parameters in place.
+"""The user's own `torch.optim.Optimizer` as an optimizer of plugrad: it steps the module's parameters in place.
 
-Its state comes into being in its first step, so it is taken and put back as a whole (`NativeState`).
+Its state comes into being in its first step, so it is taken and put back as a whole (`FrameworkOptimizerState`).
 """
 
 from collections import OrderedDict, defaultdict
@@ -23,23 +23,23 @@ GROUP_RATES = "learning_rates"
 _CANNOT = (torch.optim.LBFGS, torch.optim.SparseAdam)
 
 
-class NativeState:
+class FrameworkOptimizerState:
     """All that a torch optimizer keeps, learning rates included, as one value."""
 
-    def __init__(self, native: torch.optim.Optimizer) -> None:
-        self._native = native
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
 
     def read(self) -> Any:
         """The live state dict."""
-        return self._native.state_dict()
+        return self._optimizer.state_dict()
 
     def assign(self, value: Any) -> None:
         """Put a state dict back, also one without state."""
-        self._native.load_state_dict(deepcopy(value))
+        self._optimizer.load_state_dict(deepcopy(value))
 
     def snapshot(self) -> Any:
         """A copy."""
-        return deepcopy(self._native.state_dict())
+        return deepcopy(self._optimizer.state_dict())
 
     def numpy(self) -> Any:
         """A copy; it is no array."""
@@ -50,11 +50,11 @@ class FrameworkOptimizer(Optimizer):
     """An optimizer of torch as one of plugrad.
 
     Args:
-        native: the user's object.
+        optimizer: the user's object.
     """
 
-    def __init__(self, native: torch.optim.Optimizer) -> None:
-        self.native = native
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
 
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
@@ -63,12 +63,12 @@ class FrameworkOptimizer(Optimizer):
         assert isinstance(parameters, FlatParameters)
         self.parameters = parameters
         names = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
-        self._refs = [names[id(param)] for param in _params(self.native)]
+        self._refs = [names[id(param)] for param in _params(self.optimizer)]
 
     @property
     def variables(self) -> list[Variable]:
         """See `Optimizer`."""
-        return [self.parameters, NativeState(self.native)]
+        return [self.parameters, FrameworkOptimizerState(self.optimizer)]
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
         """See `Optimizer.step`: in place. A step that must not count is not made, which asks the device."""
@@ -79,17 +79,17 @@ class FrameworkOptimizer(Optimizer):
         flat.attach()
         if gradient is not flat.gradient:
             flat.gradient.copy_(gradient)
-        self.native.step()
+        self.optimizer.step()
 
     def get_slots(self) -> dict[str, Any]:
         """See `Optimizer`; before the first step only the learning rates."""
-        return self._by_slot(self.native)
+        return self._by_slot(self.optimizer)
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
         """See `Optimizer`: a state from before the first step fits at any time, else one as it is after a step."""
         has_stepped = any(slot != GROUP_RATES for slot in saved)
         like = self._by_slot(
-            _stepped_copy(self.native) if has_stepped and not self.native.state else self.native
+            _stepped_copy(self.optimizer) if has_stepped and not self.optimizer.state else self.optimizer
         )
         return like if has_stepped else {GROUP_RATES: like[GROUP_RATES]}
 
@@ -97,51 +97,54 @@ class FrameworkOptimizer(Optimizer):
         """See `Optimizer`."""
         slots = {slot: values for slot, values in saved.items() if slot != GROUP_RATES}
         by_parameter = {
-            n: {slot: _tensor(values[ref]) for slot, values in slots.items()}
+            n: {slot: _to_tensor(values[ref]) for slot, values in slots.items()}
             for n, ref in enumerate(self._refs)
             if slots
         }
-        groups = self.native.state_dict()["param_groups"]
-        self.native.load_state_dict({"state": by_parameter, "param_groups": groups})
-        for group, rate in zip(self.native.param_groups, saved[GROUP_RATES], strict=True):
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": by_parameter, "param_groups": groups})
+        for group, rate in zip(self.optimizer.param_groups, saved[GROUP_RATES], strict=True):
             _set_rate(group, float(rate))
 
-    def _by_slot(self, native: torch.optim.Optimizer) -> dict[str, Any]:
-        slots: dict[str, Any] = {GROUP_RATES: np.array([float(group["lr"]) for group in native.param_groups])}
-        for ref, param in zip(self._refs, _params(native), strict=True):
-            for slot, value in native.state.get(param, {}).items():
+    def _by_slot(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        slots: dict[str, Any] = {
+            GROUP_RATES: np.array([float(group["lr"]) for group in optimizer.param_groups])
+        }
+        for ref, param in zip(self._refs, _params(optimizer), strict=True):
+            for slot, value in optimizer.state.get(param, {}).items():
                 if value is not None:
-                    slots.setdefault(slot, {})[ref] = _plain(value)
+                    slots.setdefault(slot, {})[ref] = _to_numpy(value)
         return slots
 
 
-def _params(native: torch.optim.Optimizer) -> list[Tensor]:
-    return [param for group in native.param_groups for param in group["params"]]
+def _params(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [param for group in optimizer.param_groups for param in group["params"]]
 
 
-def _plain(value: Any) -> Any:
+def _to_numpy(value: Any) -> Any:
     return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else value
 
 
-def _tensor(value: Any) -> Any:
+def _to_tensor(value: Any) -> Any:
     return torch.tensor(np.array(value)) if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _stepped_copy(native: torch.optim.Optimizer) -> torch.optim.Optimizer:
+def _stepped_copy(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """A twin over copies of the parameters after a step without a slope: it has the state that the first step makes."""
-    twin: Any = object.__new__(type(native))
-    vars(twin).update(vars(native))
+    twin: Any = object.__new__(type(optimizer))
+    vars(twin).update(vars(optimizer))
     twin._optimizer_step_pre_hooks, twin._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
     twin.state = defaultdict(dict)
     twin.param_groups = [
-        {**group, "params": [_flat_copy(param) for param in group["params"]]} for group in native.param_groups
+        {**group, "params": [_copy_with_zero_gradient(param) for param in group["params"]]}
+        for group in optimizer.param_groups
     ]
     twin.step()
     copied: torch.optim.Optimizer = twin
     return copied
 
 
-def _flat_copy(param: Tensor) -> Tensor:
+def _copy_with_zero_gradient(param: Tensor) -> Tensor:
     copied = param.detach().clone().requires_grad_(True)
     copied.grad = torch.zeros_like(copied)
     return copied

@@ -28,7 +28,7 @@ def minibatches(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> I
         yield dict(zip(walks, rows, strict=True))
 
 
-def tuples(
+def minibatch_tuples(
     columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], places: Sequence[tuple[ModuleID, str]]
 ) -> Iterator[tuple[Tensor, ...]]:
     """The minibatches in order, as tuples of columns.
@@ -62,19 +62,19 @@ def _tensors(column: Tensor, indices: Tensor) -> Iterator[Tensor]:
 
 def _rows(module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> Iterator[Rows]:
     for some in _passes(len(next(iter(columns.values()))), indices):
-        cuts = _Cuts(some)
+        gathered = _GatheredPass(some)
         for n in range(len(some)):
-            yield Rows(module_id, columns, cuts.taker(n))
+            yield Rows(module_id, columns, gathered.minibatch_taker(n))
 
 
-class _Cuts:
+class _GatheredPass:
     """The minibatches of one pass, gathered together column by column when first asked for."""
 
     def __init__(self, indices: Tensor) -> None:
         self._indices = indices
         self._gathered: dict[int, tuple[Tensor, ...]] = {}
 
-    def taker(self, n: int) -> Callable[[Tensor], Tensor]:
+    def minibatch_taker(self, n: int) -> Callable[[Tensor], Tensor]:
         """What takes the n-th minibatch of a column."""
         return lambda column: self._gather_once(column)[n]
 

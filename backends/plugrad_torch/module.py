@@ -61,10 +61,10 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         """See `RLModule.functional_call`: the tensors stand in the dicts that torch reads its parameters from."""
         state = self.named_state()
-        lent = {id(state[name]): tensor for name, tensor in tensors.items()}
-        slots = [(owner, key, owner[key]) for own in lent for owner, key in places_of(self, own)]
+        replacing = {id(state[name]): tensor for name, tensor in tensors.items()}
+        slots = [(owner, key, owner[key]) for own in replacing for owner, key in places_of(self, own)]
         for owner, key, own in slots:
-            owner[key] = lent[id(own)]
+            owner[key] = replacing[id(own)]
         try:
             yield
         finally:

@@ -28,29 +28,28 @@ STEPS_PER_SUM = 64
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """See `BackendSpec.compile_update`: an eager loop for "none" and "auto", a compiled step for "complete_update"."""
-    natives = [
-        name
-        for name, each in learner.registered_optimizers.items()
-        if isinstance(each.optimizer_adapter, FrameworkOptimizer)
-    ]
-    if mode == "complete_update" and natives:
-        why = (
-            f"eager, because torch's own optimizers step in place, which is not traced: {', '.join(natives)}"
-        )
-        log.warning("update mode none: %s", why)
-        return EagerUpdate(step, why)
     if mode == "complete_update":
-        return CompiledUpdate(learner, step, variables)
-    if mode == "forward_train":
-        return CompiledForward(learner, step)
-    return EagerUpdate(step)
+        own = [
+            name
+            for name, each in learner.registered_optimizers.items()
+            if isinstance(each.optimizer_adapter, FrameworkOptimizer)
+        ]
+        if not own:
+            return CompiledUpdate(learner, step, variables)
+        program = EagerUpdate(step)
+        names = ", ".join(own)
+        program.fall_back(
+            "none", f"eager, because torch's own optimizers step in place, which is not traced: {names}"
+        )
+        return program
+    return CompiledForward(learner, step) if mode == "forward_train" else EagerUpdate(step)
 
 
 class EagerUpdate(Program):
     """No host synchronisation between the first minibatch and the metrics at the end."""
 
-    def __init__(self, step: Step, reason: str = "eager torch, one step per minibatch") -> None:
-        super().__init__("none", reason)
+    def __init__(self, step: Step) -> None:
+        super().__init__("none", "eager torch, one step per minibatch")
         self._step = step
 
     def run(

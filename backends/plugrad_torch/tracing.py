@@ -20,7 +20,7 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.cuda_graph import CudaGraphStep
 from plugrad_torch.inductor import compile_graph
-from plugrad_torch.minibatch_gather import tuples
+from plugrad_torch.minibatch_gather import minibatch_tuples
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
 log = logging.getLogger("plugrad")
@@ -105,7 +105,7 @@ class CompiledStep:
     ) -> tuple[list[Tensor], Tensor]:
         """The new values of all variables, and the sums of the metrics."""
         sums: Tensor | None = None
-        for minibatch in tuples(columns, indices, self._used_places):
+        for minibatch in minibatch_tuples(columns, indices, self._used_places):
             *new, vector = self._function(*[state[n] for n in self._used_state], *minibatch)
             for n, value in zip(self._changed, new, strict=True):
                 state[n] = value

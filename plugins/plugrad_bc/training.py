@@ -31,7 +31,7 @@ class OfflineTraining(Training):
         data = load_episodes(self.config.input_)
         _check_spaces(data, self.config)
         self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
-            _columns_of, data.episodes
+            _make_columns, data.episodes
         )[0]
         self._rows = {
             module_id: ShuffledRows(len(next(iter(columns.values()))), self.config.seed, module_id)
@@ -65,7 +65,7 @@ class OfflineTraining(Training):
             self._rows[module_id].taken = taken
 
 
-def _columns_of(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
+def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
     """The columns that the learner's connectors make of episodes.
 
     Raises:
@@ -77,10 +77,10 @@ def _columns_of(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[M
                 f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
                 "learner whole episodes with learner.update(episodes=...)"
             )
-    return run_pipeline(learner.connectors, learner, {}, _of_the_only_module(learner, episodes))
+    return run_pipeline(learner.connectors, learner, {}, _rename_to_only_module(learner, episodes))
 
 
-def _of_the_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
+def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
     """The only module learns from episodes of one module, whatever it was called when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):
@@ -95,10 +95,10 @@ def _of_the_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -
 def _check_spaces(data: EpisodeData, config: Any) -> None:
     for name in ("observation_space", "action_space"):
         expected, found = getattr(config, name), getattr(data, name)
-        if expected is not None and _kind(expected) != _kind(found):
+        if expected is not None and _comparable(expected) != _comparable(found):
             raise ConfigError(f"input_: expected episodes of the {name} {expected}, found {found}")
 
 
-def _kind(space: gym.Space[Any]) -> tuple[Any, ...]:
+def _comparable(space: gym.Space[Any]) -> tuple[Any, ...]:
     """What must agree: bounds may differ, and do between an environment and a recording of it."""
     return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))

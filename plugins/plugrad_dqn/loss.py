@@ -32,7 +32,7 @@ def dqn_loss(
 ) -> Tensor:
     """The mean Huber loss of the TD errors, each times its row's importance.
 
-    Errors are clipped in the paper (doi:10.1038/nature14236, "Training algorithm"), whose integral is the Huber loss.
+    The paper clips errors to [-1, 1] (doi:10.1038/nature14236, "Training algorithm"): the gradient of the Huber loss.
     Importance is that of prioritised replay (arXiv:1511.05952, section 3.4).
 
     Args:

@@ -59,12 +59,16 @@ class NStepTransitions:
         rows, waiting = [], {}
         for chunk in chunks:
             id_ = str(chunk.id_)
-            whole = concat_chunks([self._waiting[id_], _plain(chunk)]) if id_ in self._waiting else chunk
+            whole = (
+                concat_chunks([self._waiting[id_], _without_extra_outputs(chunk)])
+                if id_ in self._waiting
+                else chunk
+            )
             rows.append(transitions(whole, self._n, self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
                 rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
-                waiting[id_] = _after(whole, ready)
+                waiting[id_] = _from_step(whole, ready)
         self._waiting = waiting
         return {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
 
@@ -80,12 +84,12 @@ class NStepTransitions:
         self._waiting = {id_: SingleAgentEpisode(**columns, id_=id_) for id_, columns in state.items()}
 
 
-def _plain(episode: SingleAgentEpisode) -> SingleAgentEpisode:
+def _without_extra_outputs(episode: SingleAgentEpisode) -> SingleAgentEpisode:
     """Without the columns that no transition has, which those that wait do not have either."""
     return replace(episode, extra_model_outputs={})
 
 
-def _after(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
+def _from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
     return SingleAgentEpisode(
         observations=episode.observations[first:].copy(),  # not a view that keeps the fragment alive
         actions=episode.actions[first:].copy(),

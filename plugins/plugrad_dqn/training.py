@@ -33,7 +33,7 @@ class ReplayTraining(Training):
         """See `Training`."""
         before = self.num_env_steps
         for module_id, chunks in episodes_by_module(self.algorithm.sample()).items():
-            self._remember(module_id)
+            self._ensure_buffer(module_id)
             self._buffers[module_id].add(self._transitions[module_id](chunks))
         if self.num_env_steps < self.config.num_steps_sampled_before_learning_starts:
             return {}
@@ -58,12 +58,12 @@ class ReplayTraining(Training):
         size = config.minibatch_size or 1
         return int(max(1, round(wanted / size)) * size)
 
-    def _remember(self, module_id: ModuleID) -> None:
+    def _ensure_buffer(self, module_id: ModuleID) -> None:
         if module_id in self._buffers:
             return
         config = self.config.get_config_for_module(module_id)
         self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma)
-        self._buffers[module_id] = _buffer(config, module_id)
+        self._buffers[module_id] = _make_buffer(config, module_id)
 
     def _prioritize(self, batch: Mapping[ModuleID, Rows], places: Mapping[ModuleID, Array]) -> None:
         buffers = {
@@ -94,12 +94,12 @@ class ReplayTraining(Training):
         """See `Training`."""
         self._buffers, self._transitions = {}, {}
         for module_id, each in state.items():
-            self._remember(module_id)
+            self._ensure_buffer(module_id)
             self._buffers[module_id].set_state(each["replay"])
             self._transitions[module_id].set_state(each["waiting"])
 
 
-def _buffer(config: Any, module_id: ModuleID) -> ReplayBuffer:
+def _make_buffer(config: Any, module_id: ModuleID) -> ReplayBuffer:
     settings = config.replay_buffer_config
     rng = stream(config.seed, "replay", module_id)
     if settings["type"] == "uniform":

@@ -63,7 +63,7 @@ def after_gradient_based_update(
 
 
 def _kl_factor(kl: float, target: float) -> float:
-    """The paper has bounds of 1.5 times the target and factors of 2; RLlib, and so this, the other way round."""
+    """RLlib's numbers; the paper has bounds of 1.5 times and 1 / 1.5 of the target, and factors of 2 and 1 / 2."""
     if kl > 2.0 * target:
         return 1.5
     return 0.5 if kl < 0.5 * target else 1.0
