@@ -103,13 +103,13 @@ def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
-    """See `BackendSpec.get_param_ref`."""
+    """See `GradientSpec.get_param_ref`."""
     return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
-    """See `BackendSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
+    """See `GradientSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
     owners = {ref.split("/", 1)[0] for ref in refs}
     if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in owners):
@@ -150,7 +150,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `BackendSpec.differentiate` and `plugrad_tf2.differentiation`."""
+    """See `GradientSpec.differentiate` and `plugrad_tf2.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
 
 
@@ -158,19 +158,19 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `BackendSpec.compute_gradients` and `plugrad_tf2.differentiation`."""
+    """See `GradientSpec.compute_gradients` and `plugrad_tf2.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `BackendSpec.reduce_gradients` and `plugrad_tf2.reduction`."""
+    """See `GradientSpec.reduce_gradients` and `plugrad_tf2.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad or of Keras, and a list of variables."""
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of Keras, and a list of variables."""
     check_params(params, tf.Variable, "tf.Variable")
     if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
         framework_optimizer.check(optimizer, params)
@@ -203,7 +203,7 @@ def get_optimizer_lr(optimizer: Any) -> float:
 
 @hookimpl
 def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """See `BackendSpec.set_optimizer_lr`: a variable, so that nothing is traced anew."""
+    """See `GradientSpec.set_optimizer_lr`: a variable, so that nothing is traced anew."""
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:

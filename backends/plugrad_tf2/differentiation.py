@@ -18,7 +18,7 @@ Losses = dict[ModuleID, Any]
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
-    """See `BackendSpec.differentiate`: under a tape."""
+    """See `GradientSpec.differentiate`: under a tape."""
     leaves: list[tuple[FlatParameters, list[Any]]] = []
     with ExitStack() as stack:
         tape = stack.enter_context(tf.GradientTape(watch_accessed_variables=False))
@@ -31,7 +31,7 @@ def differentiate(
 
 
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """See `BackendSpec.compute_gradients`: of the sum of the losses, by the tape that watched them.
+    """See `GradientSpec.compute_gradients`: of the sum of the losses, by the tape that watched them.
 
     A user who calls it gives `gradient_tape=`; the result then covers all parameters.
     """

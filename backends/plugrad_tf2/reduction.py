@@ -15,7 +15,7 @@ from plugrad_tf2 import ops
 
 
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `BackendSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
+    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:
         return gradients
 

@@ -112,13 +112,13 @@ def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: torch.nn.Parameter) -> ParamRef:
-    """See `BackendSpec.get_param_ref`."""
+    """See `GradientSpec.get_param_ref`."""
     return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
-    """See `BackendSpec.flatten_parameters`: the parameters become views of the vector."""
+    """See `GradientSpec.flatten_parameters`: the parameters become views of the vector."""
     refs = [learner.get_param_ref(param) for param in params]
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
@@ -164,7 +164,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `BackendSpec.differentiate` and `plugrad_torch.differentiation`."""
+    """See `GradientSpec.differentiate` and `plugrad_torch.differentiation`."""
     return differentiation.differentiate(learner, variables, loss_fn)
 
 
@@ -172,13 +172,13 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `BackendSpec.compute_gradients` and `plugrad_torch.differentiation`."""
+    """See `GradientSpec.compute_gradients` and `plugrad_torch.differentiation`."""
     return differentiation.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `BackendSpec.reduce_gradients` and `plugrad_torch.reduction`."""
+    """See `GradientSpec.reduce_gradients` and `plugrad_torch.reduction`."""
     return reduction.reduce_gradients(learner, gradients)
 
 
@@ -190,7 +190,7 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad or of torch, and a list of parameters."""
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of torch, and a list of parameters."""
     check_params(params, torch.Tensor, "torch parameters")
     if isinstance(optimizer, torch.optim.Optimizer):
         framework_optimizer.check(optimizer, params)
@@ -223,7 +223,7 @@ def get_optimizer_lr(optimizer: Any) -> float:
 
 @hookimpl
 def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """See `BackendSpec.set_optimizer_lr`: all param groups."""
+    """See `GradientSpec.set_optimizer_lr`: all param groups."""
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:

@@ -19,7 +19,7 @@ Losses = dict[ModuleID, Tensor]
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
-    """See `BackendSpec.differentiate`: under autograd; the losses come back detached."""
+    """See `GradientSpec.differentiate`: under autograd; the losses come back detached."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     with torch.enable_grad(), ExitStack() as stack:
         leaves = None
@@ -34,7 +34,7 @@ def differentiate(
 
 
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """See `BackendSpec.compute_gradients`: one pass backward, from the sum of all losses.
+    """See `GradientSpec.compute_gradients`: one pass backward, from the sum of all losses.
 
     The result is the live buffer in an eager step, a tracer in a traced one (`leaves`). Called by a user it is a copy,
     over all parameters.

@@ -20,7 +20,7 @@ _LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 
 
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `BackendSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
+    """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:
         return gradients
     if not _is_traced(learner):

@@ -47,14 +47,14 @@ def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
-    """See `BackendSpec.differentiate`: the losses, and their gradients by finite differences."""
+    """See `GradientSpec.differentiate`: the losses, and their gradients by finite differences."""
     losses, aux = loss_fn()
     gradients = learner.compute_gradients(losses, leaves=variables, loss_fn=lambda: loss_fn()[0])
     return losses, aux, gradients
 
 
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """See `BackendSpec.compute_gradients`: of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
+    """See `GradientSpec.compute_gradients`: of the losses that `loss_fn=` computes, by `leaves=` or by all parameters.
 
     Raises:
         LossError: there is no `loss_fn=`, or it computes other losses than those given: a number says nothing about

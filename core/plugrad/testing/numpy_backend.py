@@ -80,13 +80,13 @@ def get_parameters(module: NumpyRLModule) -> list[ArrayVariable]:
 
 @hookimpl
 def get_param_ref(learner: LearnerProtocol, param: ArrayVariable) -> ParamRef:
-    """See `BackendSpec.get_param_ref`."""
+    """See `GradientSpec.get_param_ref`."""
     return find_param_ref(learner, param)
 
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[ArrayVariable]) -> FlatVariable:
-    """See `BackendSpec.flatten_parameters`: one vector, joined and split on demand."""
+    """See `GradientSpec.flatten_parameters`: one vector, joined and split on demand."""
     return FlatParameters([learner.get_param_ref(param) for param in params], params)
 
 
@@ -120,7 +120,7 @@ def differentiate(
     variables: Sequence[FlatVariable],
     loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
 ) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `BackendSpec.differentiate` and `plugrad.testing.finite_differences`."""
+    """See `GradientSpec.differentiate` and `plugrad.testing.finite_differences`."""
     return finite_differences.differentiate(learner, variables, loss_fn)
 
 
@@ -128,13 +128,13 @@ def differentiate(
 def compute_gradients(
     learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
 ) -> Gradients:
-    """See `BackendSpec.compute_gradients` and `plugrad.testing.finite_differences`."""
+    """See `GradientSpec.compute_gradients` and `plugrad.testing.finite_differences`."""
     return finite_differences.compute_gradients(learner, loss_per_module, kwargs)
 
 
 @hookimpl
 def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """See `BackendSpec.check_registered_optimizer`: an optimizer of plugrad and a list of `ArrayVariable`s."""
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad and a list of `ArrayVariable`s."""
     check_params(params, ArrayVariable, "ArrayVariable")
     check_is_optimizer(optimizer)
 
@@ -147,7 +147,7 @@ def get_optimizer_lr(optimizer: Optimizer) -> float:
 
 @hookimpl
 def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
-    """See `BackendSpec.set_optimizer_lr`: assign the variable."""
+    """See `GradientSpec.set_optimizer_lr`: assign the variable."""
     optimizer.lr.assign(lr)
 
 
