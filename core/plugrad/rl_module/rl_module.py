@@ -99,7 +99,12 @@ class RLModule(SavesWeights, Adaptable):
     def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for acting while data is collected, in inference mode. Override `_forward_exploration`.
 
-        See `RLModule.forward_inference` for arguments and result.
+        Args:
+            batch: `{column: tensor}`, at least OBS [B, ...].
+            **kwargs: `rng`, a numpy generator, for a module that draws its actions in numpy.
+
+        Returns:
+            `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
         """
         return self._forward_exploration(batch, **kwargs)
 
