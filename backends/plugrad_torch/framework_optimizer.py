@@ -16,6 +16,7 @@ from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
+from plugrad.types import Array
 from plugrad_torch.variables import FlatParameters
 
 GROUP_RATES = "learning_rates"
@@ -41,9 +42,17 @@ class FrameworkOptimizerState:
         """A copy."""
         return deepcopy(self._optimizer.state_dict())
 
-    def numpy(self) -> Any:
-        """A copy; it is no array."""
-        return self.snapshot()
+    def numpy(self) -> Array:
+        """Learning rates and state of all parameters as bytes, uint8 [n]: equal for equal states only."""
+        state, groups = self._optimizer.state_dict()["state"], self._optimizer.param_groups
+        values = [group["lr"] for group in groups] + [
+            value
+            for _, slots in sorted(state.items())
+            for _, value in sorted(slots.items())
+            if value is not None
+        ]
+        found = [np.atleast_1d(np.asarray(_to_numpy(value))).ravel().view(np.uint8) for value in values]
+        return np.concatenate(found)
 
 
 class FrameworkOptimizer(Optimizer):

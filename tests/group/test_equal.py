@@ -102,6 +102,41 @@ def test_modules_that_are_in_some_shares_only(size: int) -> None:
     assert largest_difference(learners[0].get_weights(), one.get_weights()) < 1e-6
 
 
+class OwnOptimizer(Learner):
+    """Steps by an optimizer of the framework's own, one with a state."""
+
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        if self.config.backend == "torch":
+            import torch
+
+            optimizer = torch.optim.Adam(params, 0.01)
+        else:
+            import tensorflow as tf
+
+            optimizer = tf.keras.optimizers.Adam(0.01)
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params)
+
+
+def test_remote_learners_step_by_an_optimizer_of_the_framework(backend: str) -> None:
+    config = group_config(backend).learners(learner_class=OwnOptimizer)
+    group, one = config.learners(num_learners=2).build_learner_group(), config.build_learner()
+    try:
+        assert digest_of(one) == group.foreach_learner(digest_of)[0]
+        digests = set()
+        for n in range(3):
+            results, expected = group.update(ppo_batch(64, seed=n)), one.update(ppo_batch(64, seed=n))
+            for found in results:
+                close(found, expected)
+            ours = set(group.foreach_learner(digest_of))
+            assert len(ours) == 1
+            digests |= ours
+        assert len(digests) == 3, "what has moved has another digest"
+        assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
+    finally:
+        group.shutdown()
+
+
 class InfiniteOnOne(Learner):
     """Its loss is infinite on one learner only, and its gradients are what they were."""
 
