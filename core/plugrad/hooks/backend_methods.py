@@ -3,16 +3,16 @@
 Written by `python tests/core/hook_texts.py`: change the specifications, not this file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from plugrad.hooks.backend_types import Program
+from plugrad.hooks.backend_types import Program, Step
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
-from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleID
 
 
 class BackendMethods(HookCaller, Protocol):
@@ -143,9 +143,7 @@ class BackendMethods(HookCaller, Protocol):
         """
         return self._provide("convert_to_numpy", tensors=tensors)
 
-    def _compile_update(
-        self, step: Callable[[ModuleBatches], dict[str, Tensor]], variables: Sequence[Variable], mode: str
-    ) -> Program:
+    def _compile_update(self, step: Step, variables: Sequence[Variable], mode: str) -> Program:
         """Make the fastest program that the framework can of the core's step on a minibatch.
 
         Args:
