@@ -270,7 +270,6 @@ def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) ->
     assert run.files() == straight.files()
 
 
-@pytest.mark.cross_product("how")
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])
 def test_remote_learners_leave_with_the_run(backend: str, how: signal.Signals, tmp_path: Path) -> None:
     run = Run(tmp_path / "run", "--backend", backend, *SETTINGS, "--learners=1")

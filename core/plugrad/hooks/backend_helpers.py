@@ -56,12 +56,11 @@ def functional_call_by_ref(
         `functional_call({param ref: tensor})`, a context manager.
     """
     known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
-    places = {
-        module_id: {
-            name: known[id(own)] for name, own in _named_weights(learner, module_id) if id(own) in known
-        }
-        for module_id in learner.trainable_module_ids
-    }
+    places: dict[ModuleID, dict[str, ParamRef]] = {}  # of the modules that have any: others may be removed
+    for module_id in learner.trainable_module_ids:
+        for name, own in _named_weights(learner, module_id):
+            if id(own) in known:
+                places.setdefault(module_id, {})[name] = known[id(own)]
 
     @contextmanager
     def functional_call(tensors: Mapping[ParamRef, Tensor]) -> Iterator[None]:
