@@ -40,6 +40,7 @@ def close(found, expected):
             np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.cross_product
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) -> None:
     group, one = groups.get(backend, size), group_config(backend).build_learner()
