@@ -102,6 +102,14 @@ def tanh(x: Tensor) -> Tensor:
     return tf.tanh(x)
 
 
+def atanh(x: Tensor) -> Tensor:
+    return tf.atanh(x)
+
+
+def erf(x: Tensor) -> Tensor:
+    return tf.math.erf(x)
+
+
 def relu(x: Tensor) -> Tensor:
     return tf.nn.relu(x)
 
@@ -244,6 +252,10 @@ def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return tf.transpose(x, axes)
 
 
+def flip(x: Tensor, axis: int) -> Tensor:
+    return tf.reverse(x, [axis])
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return tf.expand_dims(x, axis)
 
@@ -302,9 +314,11 @@ def stop_gradient(x: Tensor) -> Tensor:
     return tf.stop_gradient(x)
 
 
-def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False
+) -> tuple[Any, Any]:
     # tf.scan wants to know what f returns before the loop: one call on the first entry tells the shapes of y.
     _, y = f(init, tf.nest.map_structure(lambda x: x[0], xs))
     blank = tf.nest.map_structure(tf.zeros_like, y)
-    carries, ys = tf.scan(lambda before, x: f(before[0], x), xs, (init, blank))
-    return tf.nest.map_structure(lambda carry: carry[-1], carries), ys
+    carries, ys = tf.scan(lambda before, x: f(before[0], x), xs, (init, blank), reverse=reverse)
+    return tf.nest.map_structure(lambda carry: carry[0 if reverse else -1], carries), ys

@@ -99,6 +99,14 @@ def tanh(x: Tensor) -> Tensor:
     return torch.tanh(x)
 
 
+def atanh(x: Tensor) -> Tensor:
+    return torch.atanh(x)
+
+
+def erf(x: Tensor) -> Tensor:
+    return torch.erf(x)
+
+
 def relu(x: Tensor) -> Tensor:
     return torch.relu(x)
 
@@ -192,6 +200,10 @@ def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return torch.permute(x, axes)
 
 
+def flip(x: Tensor, axis: int) -> Tensor:
+    return torch.flip(x, (axis,))
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return torch.unsqueeze(x, axis)
 
@@ -252,11 +264,16 @@ def stop_gradient(x: Tensor) -> Tensor:
     return x.detach() if x.requires_grad else x
 
 
-def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False
+) -> tuple[Any, Any]:
     carry, ys = init, []
-    for x in zip(*xs, strict=True) if isinstance(xs, tuple) else xs:
+    entries = list(zip(*xs, strict=True) if isinstance(xs, tuple) else xs)
+    for x in reversed(entries) if reverse else entries:
         carry, y = f(carry, x)
         ys.append(y)
+    if reverse:
+        ys.reverse()
     if isinstance(ys[0], tuple):
         return carry, tuple(torch.stack(parts) for parts in zip(*ys, strict=True))
     return carry, torch.stack(ys)

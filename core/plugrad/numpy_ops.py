@@ -6,6 +6,7 @@ Each function is documented in `plugrad.ops.Ops`. Full reductions give numpy sca
 # ruff: noqa: D103
 # Names of the Array API hide builtins: in this module `abs`, `max`, `min` and `sum` are the functions below.
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,6 +94,17 @@ def sigmoid(x: Tensor) -> Tensor:
 
 def tanh(x: Tensor) -> Tensor:
     return np.tanh(x)
+
+
+def atanh(x: Tensor) -> Tensor:
+    return np.arctanh(x)
+
+
+def erf(x: Tensor) -> Tensor:
+    return np.asarray(_erf(x), np.asarray(x).dtype)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)  # numpy has none
 
 
 def relu(x: Tensor) -> Tensor:
@@ -188,6 +200,10 @@ def permute_dims(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return np.transpose(x, axes)
 
 
+def flip(x: Tensor, axis: int) -> Tensor:
+    return np.flip(x, axis)
+
+
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     return np.expand_dims(x, axis)
 
@@ -246,11 +262,16 @@ def stop_gradient(x: Tensor) -> Tensor:
     return x
 
 
-def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False
+) -> tuple[Any, Any]:
     carry, ys = init, []
-    for x in zip(*xs, strict=True) if isinstance(xs, tuple) else xs:
+    entries = list(zip(*xs, strict=True) if isinstance(xs, tuple) else xs)
+    for x in reversed(entries) if reverse else entries:
         carry, y = f(carry, x)
         ys.append(y)
+    if reverse:
+        ys.reverse()
     if isinstance(ys[0], tuple):
         return carry, tuple(np.stack(parts) for parts in zip(*ys, strict=True))
     return carry, np.stack(ys)

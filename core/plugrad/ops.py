@@ -125,6 +125,12 @@ class Ops(Protocol):
     def tanh(self, x: Tensor) -> Tensor:
         """Hyperbolic tangent."""
 
+    def atanh(self, x: Tensor) -> Tensor:
+        """Inverse of `tanh`; infinite at -1 and 1, NaN outside of them."""
+
+    def erf(self, x: Tensor) -> Tensor:
+        """Error function: `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to `x`."""
+
     def relu(self, x: Tensor) -> Tensor:
         """`max(x, 0)`."""
 
@@ -211,6 +217,9 @@ class Ops(Protocol):
     def permute_dims(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
         """The same entries with the axes in this order: axis `n` of the result is axis `axes[n]` of `x`."""
 
+    def flip(self, x: Tensor, axis: int) -> Tensor:
+        """The same entries in the opposite order along `axis`."""
+
     def expand_dims(self, x: Tensor, axis: int) -> Tensor:
         """A new axis of length 1 at `axis` of the result."""
 
@@ -260,10 +269,13 @@ class Ops(Protocol):
     def stop_gradient(self, x: Tensor) -> Tensor:
         """`x` as a constant."""
 
-    def scan(self, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+    def scan(
+        self, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False
+    ) -> tuple[Any, Any]:
         """Thread a carry through the entries of `xs` along axis 0, in order (`jax.lax.scan`).
 
         `f(carry, x) -> (carry, y)`; `init`, `xs` and `y` are tensors or tuples of them; the carry keeps its
-        shapes and dtypes. Returns the last carry and the stacked `y`. `f` may be traced more than once, so it
-        has no side effects. The length is static and at least 1. torch unrolls the loop.
+        shapes and dtypes. Returns the last carry and the stacked `y`. `reverse` begins with the last entry; the
+        stacked `y` keep the order of `xs`. `f` may be traced more than once, so it has no side effects. The length
+        is static and at least 1. torch unrolls the loop.
         """

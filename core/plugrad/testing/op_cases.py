@@ -100,6 +100,8 @@ CASES = [
     smooth("softplus", "x", lambda o, x: o.softplus(x)),
     smooth("sigmoid", "x", lambda o, x: o.sigmoid(x)),
     smooth("tanh", "x", lambda o, x: o.tanh(x)),
+    smooth("atanh", "x", lambda o, x: o.atanh(0.3 * x)),
+    smooth("erf", "x", lambda o, x: o.erf(x)),
     smooth("relu", "x", lambda o, x: o.relu(x)),
     smooth("huber", "x", lambda o, x: o.huber(x)),
     smooth("huber with delta", "x", lambda o, x: o.huber(x, 2.5)),
@@ -130,6 +132,7 @@ CASES = [
     ),
     smooth("reshape", "s", lambda o, s: (o.reshape(s, (-1, o.shape(s)[0])), o.reshape(s, (-1,)))),
     smooth("permute_dims", "s", lambda o, s: (o.permute_dims(s, (1, 0, 2)), o.permute_dims(s, (2, 0, 1)))),
+    smooth("flip", "s", lambda o, s: (o.flip(s, 0), o.flip(s, -1))),
     smooth("expand_dims", "x", lambda o, x: (o.expand_dims(x, 0), o.expand_dims(x, -1))),
     smooth("squeeze", "x", lambda o, x: (o.squeeze(x[:, :1], -1), o.squeeze(x[:1], 0))),
     smooth("stack", "xy", lambda o, x, y: (o.stack([x, y]), o.stack((x, y), axis=-1))),
@@ -151,14 +154,18 @@ CASES = [
     smooth("stop_gradient", "x", lambda o, x: x + o.stop_gradient(o.zeros_like(x))),
     smooth("scan", "xv", lambda o, x, v: o.scan(lambda c, row: (0.9 * c + row, c * row), v, x)),
     smooth("scan of tuples", "xyv", lambda o, x, y, v: _scan_two(o, x, y, v)),
+    smooth(
+        "scan in reverse", "xv", lambda o, x, v: o.scan(lambda c, row: (0.9 * c + row, c * row), v, x, True)
+    ),
+    smooth("scan of tuples in reverse", "xyv", lambda o, x, y, v: _scan_two(o, x, y, v, reverse=True)),
 ]
 
 
-def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor, reverse: bool = False) -> tuple[Tensor, ...]:
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
         return (carry[0] + row[0], carry[1] * 0.5 + row[1]), (carry[0] * row[1], carry[1])
 
-    last, ys = ops.scan(step, (v, 2.0 * v), (x, y))
+    last, ys = ops.scan(step, (v, 2.0 * v), (x, y), reverse=reverse)
     return (*last, *ys)
 
 
@@ -227,6 +234,7 @@ def extremes(ops: Any, x: Tensor, logits: Tensor) -> list[Tensor]:
     """
     one_by_one = [ops.minimum(x, 0.5), ops.maximum(x, 0.5), ops.clip(x, -1.0, 1.0), ops.abs(x), ops.relu(x)]
     smooth = [ops.softplus(x), ops.sigmoid(x), ops.tanh(x), ops.exp(x), ops.huber(x), ops.isfinite(x)]
+    smooth += [ops.erf(x), ops.atanh(x), ops.atanh(ops.clip(x, -1.0, 1.0))]
     swapped = [ops.minimum(0.0 * x, x), ops.maximum(0.0 * x, x), ops.where(ops.isfinite(x), x, 0.0)]
     whole = [ops.norm(x), ops.sum(x), ops.mean(x), ops.std(x), ops.var(x), ops.norm(x[2:])]
     rows = [ops.log_softmax(logits), ops.softmax(logits), ops.logsumexp(logits), ops.argmax(logits, axis=-1)]
