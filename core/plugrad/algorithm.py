@@ -157,8 +157,15 @@ class Algorithm:
         self._learner.notify("iteration_ended", algorithm=self, results=results)
         return results
 
-    def sample(self, num_steps_per_env: int | None = None) -> list[Any]:
-        """Sample episodes, so many steps of each environment or as the config says; see `EnvRunner.sample`.
+    def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[Any]:
+        """Sample episodes; see `EnvRunner.sample`.
+
+        Args:
+            num_steps_per_env: steps of each environment, >= 1; None: as the config says.
+            random_actions: draw actions from the action space, not from the policy.
+
+        Returns:
+            Whole episodes and chunks.
 
         Raises:
             ConfigError: the config `is_offline`.
@@ -166,7 +173,7 @@ class Algorithm:
         if self.env_runner is None:
             raise ConfigError(f"{type(self.config).__name__} is offline: it has no env runner to sample with")
         with self._timed("sample"):
-            return self.env_runner.sample(num_steps_per_env)
+            return self.env_runner.sample(num_steps_per_env, random_actions=random_actions)
 
     @overload
     def update(

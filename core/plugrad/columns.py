@@ -2,7 +2,7 @@
 
 
 class Columns:
-    """The names of a batch's columns, as in RLlib 2.60 (`WEIGHTS` is plugrad's own).
+    """The names of a batch's columns, as in RLlib 2.60 (`N_STEP` and `WEIGHTS` are plugrad's own).
 
         batch[module_id][Columns.OBS]
 
@@ -71,3 +71,5 @@ class Columns:
 
     WEIGHTS = "weights"
     """The weight of each row in a loss, float32 [B], as prioritized replay gives it."""
+    N_STEP = "n_step"
+    """How many rewards a row has summed, float32 [B], as `plugrad.replay` counts them; without it one."""

@@ -1,7 +1,7 @@
 """Episodes: what an env runner, or a simulator of your own, gives to a learner."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -170,3 +170,19 @@ def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[Singl
         for agent_id, agent_episode in episode.agent_episodes.items():
             found.setdefault(episode.module_for(agent_id), []).append(agent_episode)
     return found
+
+
+def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
+    """One episode of consecutive chunks: each begins with the observation that the one before it ended with."""
+    return replace(
+        chunks[-1],
+        observations=np.concatenate(
+            [chunks[0].observations[:1], *[each.observations[1:] for each in chunks]]
+        ),
+        actions=np.concatenate([each.actions for each in chunks]),
+        rewards=np.concatenate([each.rewards for each in chunks]),
+        extra_model_outputs={
+            column: np.concatenate([each.extra_model_outputs[column] for each in chunks])
+            for column in chunks[-1].extra_model_outputs
+        },
+    )

@@ -19,8 +19,6 @@ from plugrad.types import ModuleID, Tensor
 from plugrad_dqn.network import QF_PREDS
 
 TD_ERROR = "td_error_mean_abs"
-N_STEP = "n_step"
-"""How many rewards a row has summed [B]; RLlib's name. A batch without it has one step per row."""
 
 
 def dqn_loss(
@@ -107,7 +105,7 @@ def _q_values_and_targets(
     """`Q(s, a)` and `r + gamma^n Q'(s', a')`, both [B]; arguments as `td_errors`."""
     ops = learner.ops
     q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
-    has_n_step = (N_STEP,) if N_STEP in batch else ()
+    has_n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *has_n_step, like=q_values)
     next_obs = {Columns.OBS: batch[Columns.NEXT_OBS]}
     target_values = learner.targets[module_id].forward(next_obs)[QF_PREDS]
@@ -116,7 +114,9 @@ def _q_values_and_targets(
     )
     next_q_values = _values_of_actions(ops, target_values, ops.argmax(chooses, axis=-1))
     goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
-    discount = ops.power(config.gamma, ops.cast(batch[N_STEP], "float32")) if has_n_step else config.gamma
+    discount = (
+        ops.power(config.gamma, ops.cast(batch[Columns.N_STEP], "float32")) if has_n_step else config.gamma
+    )
     targets = ops.cast(batch[Columns.REWARDS], "float32") + discount * goes_on * next_q_values
     return q_values, ops.stop_gradient(targets)
 

@@ -11,7 +11,7 @@ from plugrad_dqn.config import DQNConfig
 from plugrad_dqn.exploration import epsilon_greedy_logits
 from plugrad_dqn.loss import TD_ERROR, dqn_loss
 from plugrad_dqn.network import QF_PREDS, QNetwork
-from plugrad_dqn.training import ReplayTraining
+from plugrad_dqn.training import DQNTraining
 
 MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
 """Wider than the built-in default, as the paper's; `model_config` is merged over them."""
@@ -25,9 +25,9 @@ def get_config_class() -> type[DQNConfig]:
 
 
 @hookimpl
-def get_training_class() -> type[ReplayTraining]:
+def get_training_class() -> type[DQNTraining]:
     """Training from a replay buffer."""
-    return ReplayTraining
+    return DQNTraining
 
 
 @hookimpl
@@ -74,17 +74,12 @@ def compute_loss_for_module(
 def after_gradient_based_update(
     learner: LearnerProtocol, timesteps: Mapping[str, int]
 ) -> Generator[None, None, None]:
-    """Move the target networks every `target_network_update_freq` environment steps.
+    """Report epsilon, and loss and TD error under RLlib's names too.
 
-    Rows trained on count in place of environment steps if these are not given. Loss and TD error are reported under
-    RLlib's names too. See `AlgorithmSpec.after_gradient_based_update`.
+    See `AlgorithmSpec.after_gradient_based_update`.
     """
     yield
-    for module_id, target in learner.targets.items():
-        config = learner.config.get_config_for_module(module_id)
-        trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
-        now = timesteps.get("num_env_steps_sampled_lifetime", trained)
-        target.update(tau=config.tau, every=config.target_network_update_freq, now=now)
+    for module_id in learner.targets:
         epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
         learner.register_metric(module_id, "epsilon", epsilon)
         results = learner.metrics.results.get(module_id, {})

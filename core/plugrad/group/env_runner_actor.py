@@ -65,12 +65,18 @@ class EnvRunnerActor:
         return self._learner.compute_actions(observations, module_id=self._module_id, state=state)
 
     def sample(
-        self, num_steps_per_env: int | None, version: int, weights: Mapping[str, Any], statistics: Any
+        self,
+        num_steps_per_env: int | None,
+        random_actions: bool,
+        version: int,
+        weights: Mapping[str, Any],
+        statistics: Any,
     ) -> Sample:
         """Sample with the weights and statistics of the driver.
 
         Args:
             num_steps_per_env: as in `EnvRunner.sample`.
+            random_actions: as in `EnvRunner.sample`.
             version: of the weights; they are loaded if it differs from the last one.
             weights: of `ActingLearner.get_weights`.
             statistics: of the observations of all runners until now, or None.
@@ -83,7 +89,7 @@ class EnvRunnerActor:
             self._version = version
         if self._normalizer is not None:
             self._normalizer.sync(statistics)
-        episodes = self._runner.sample(num_steps_per_env)
+        episodes = self._runner.sample(num_steps_per_env, random_actions=random_actions)
         return Sample(
             [replace(each, id_=f"{self._rank}-{each.id_}") for each in episodes],
             sum(each.is_done for each in episodes),

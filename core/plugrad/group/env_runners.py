@@ -65,11 +65,14 @@ class RemoteEnvRunners:
         """See `EnvRunner.total_steps`."""
         return self._metrics.total_steps
 
-    def sample(self, num_steps_per_env: int | None = None) -> list[SingleAgentEpisode]:
+    def sample(
+        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
+    ) -> list[SingleAgentEpisode]:
         """Sample with all runners at the same time.
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: each runner's share of a batch.
+            random_actions: as in `EnvRunner.sample`.
 
         Returns:
             The episodes of all runners in the order of their ranks; see `EnvRunner.sample`.
@@ -84,7 +87,8 @@ class RemoteEnvRunners:
         statistics = None if self.normalizer is None else self.normalizer.get_state()
         episodes: list[SingleAgentEpisode] = []
         self._metrics.begin_sample()
-        for sample in self._call_all("sample", num_steps_per_env, *self._sent, statistics):
+        arguments = num_steps_per_env, random_actions, *self._sent, statistics
+        for sample in self._call_all("sample", *arguments):
             episodes += sample.episodes
             self._metrics.merge(sum(map(len, sample.episodes)), sample.num_episodes, sample.finished)
             if self.normalizer is not None:

@@ -11,6 +11,7 @@ from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.shape_check import record_ops
+from plugrad.learner.target_networks import move_targets_after_update
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.ops import Variable
@@ -73,9 +74,14 @@ def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[s
 
 @hookimpl
 def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
-    """Move schedules to the timestep, if it is given. See `AlgorithmSpec.after_gradient_based_update`."""
-    if (timestep := timesteps.get(TIMESTEP)) is not None:
+    """Move schedules to the timestep, if it is given, and target networks that move after updates.
+
+    See `AlgorithmSpec.after_gradient_based_update`.
+    """
+    timestep = timesteps.get(TIMESTEP)
+    if timestep is not None:
         apply_schedules(learner, timestep)
+    move_targets_after_update(learner, timestep)
 
 
 def apply_schedules(learner: LearnerInternals, timestep: int) -> None:

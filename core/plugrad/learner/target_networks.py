@@ -148,3 +148,18 @@ def make_target_network(
     """
     names = learner.get_target_parameters(module_id, config)
     return TargetNetwork(learner, module_id, names) if names else None
+
+
+def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) -> None:
+    """Move the target networks of modules with `target_update="update"`, as their settings say.
+
+    Args:
+        learner: in `after_gradient_based_update`.
+        timestep: environment steps so far; None: rows trained on count in their place.
+    """
+    for module_id, target in learner.targets.items():
+        config = learner.config.get_config_for_module(module_id)
+        if getattr(config, "target_update", None) == "update":
+            trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
+            now = trained if timestep is None else timestep
+            target.update(tau=config.tau, every=config.target_network_update_freq, now=now)

@@ -1,10 +1,12 @@
-"""Convert a module's actions to those that `env.step` takes."""
+"""Convert a module's actions to those that `env.step` takes, and draw random ones."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.vector.utils import batch_space
 
 from plugrad.types import Array
 
@@ -23,3 +25,24 @@ def action_converter(space: Space[Any]) -> Callable[[Array], Array]:
         start = space.start
         return lambda actions: (actions + start).astype(dtype, copy=False)
     return lambda actions: actions if dtype is None else actions.astype(dtype, copy=False)
+
+
+def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Generator) -> Callable[[], Array]:
+    """The function that draws uniformly random actions [N, ...], as a module returns actions.
+
+    They count from 0 in Discrete and MultiDiscrete spaces and are float32 in Box spaces. Where a Box has no bounds,
+    Gymnasium's `Box.sample` says how they are distributed.
+
+    Args:
+        space: of the environment's actions.
+        num_envs: `N`.
+        rng: seeds the draws.
+
+    Returns:
+        A function without arguments.
+    """
+    many = batch_space(deepcopy(space), num_envs)
+    many.seed(int(rng.integers(2**31)))
+    start = space.start if isinstance(space, Discrete | MultiDiscrete) else 0
+    dtype = np.float32 if isinstance(space, Box) else np.int64
+    return lambda: np.asarray(many.sample() - start).astype(dtype, copy=False)

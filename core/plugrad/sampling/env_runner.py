@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,9 +12,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.policy.actions import action_converter
+from plugrad.policy.actions import action_converter, random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, stored_space
+from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.contract import is_finite, raise_nonfinite
 from plugrad.sampling.environments import (
     EnvSource,
@@ -181,11 +183,15 @@ class EnvRunner:
         self._seed = seed
         self._schedule_reset(() if seed is None else (seed,))
 
-    def sample(self, num_steps_per_env: int | None = None) -> list[SingleAgentEpisode]:
+    def sample(
+        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
+    ) -> list[SingleAgentEpisode]:
         """Step every environment a number of times.
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
+            random_actions: draw actions from the action space, not from the policy. The episodes then have no other
+                columns of the policy than its recurrent states.
 
         Returns:
             Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
@@ -201,8 +207,9 @@ class EnvRunner:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
         observations = self._reset_envs() if self._observations is None else self._observations
         fragment = RolloutFragment(observations, num_steps)
+        policy = self._random_policy() if random_actions else self._policy
         for t in range(num_steps):
-            observations = self._step(observations, fragment, t)
+            observations = self._step(policy, observations, fragment, t)
         self._observations = observations
         if not is_finite(fragment.rewards):
             raise_nonfinite(self._env_name, "rewards", fragment.rewards)
@@ -286,8 +293,16 @@ class EnvRunner:
         self._check_and_count(raw)
         return self._encoder.rows(raw)
 
-    def _step(self, observations: Array, fragment: RolloutFragment, t: int) -> Array:
-        columns = self._policy(observations)
+    def _random_policy(self) -> PolicyFunction:
+        # The steps so far name the stream: it needs no place in the state.
+        seed = fresh_seed() if self._seed is None else self._seed
+        rng = stream(seed, "random_actions", str(self.total_steps))
+        return partial(
+            self._policy.with_actions, random_action_sampler(self.action_space, self.num_envs, rng)
+        )
+
+    def _step(self, policy: PolicyFunction, observations: Array, fragment: RolloutFragment, t: int) -> Array:
+        columns = policy(observations)
         actions = self._to_env(columns[Columns.ACTIONS])
         try:
             raw, rewards, terminated, truncated, infos = self._envs.step(actions)

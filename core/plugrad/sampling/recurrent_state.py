@@ -41,6 +41,7 @@ class RecurrentPolicy:
     ) -> None:
         self._act = act
         self._initial = dict(initial_state)
+        self._state_columns = state_columns(Columns.STATE_IN, self._initial).keys()
         self._num_envs = num_envs
         self._next_step_autoreset = next_step_autoreset
         self.reset()
@@ -67,6 +68,20 @@ class RecurrentPolicy:
         after = columns.pop(Columns.STATE_OUT)
         self._state = {name: np.array(after[name]) for name in before}
         return {**columns, **state_columns(Columns.STATE_IN, before)}
+
+    def with_actions(self, draw: Callable[[], Array], observations: Array) -> Mapping[str, Array]:
+        """Take other actions than the policy's, and keep the next state as if it had acted.
+
+        Args:
+            draw: gives the actions `[N, ...]`.
+            observations: `[N, ...]`.
+
+        Returns:
+            The actions and `state_in/<name>`: what the policy says of its own actions is not of these.
+        """
+        columns = self(observations) if self._initial else {}
+        states = {name: values for name, values in columns.items() if name in self._state_columns}
+        return {Columns.ACTIONS: draw(), **states}
 
     def reset_ended(self, ended: Array) -> None:
         """After each step: set the initial state where an episode ended (and again after a step that only resets).

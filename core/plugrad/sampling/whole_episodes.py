@@ -1,11 +1,8 @@
 """Whole episodes, for evaluation and for recordings: the first that begin, since the first that end are short ones."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-import numpy as np
-
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_runner import EnvRunner
 
@@ -64,19 +61,3 @@ def sample_episodes(
     for number, chunk in sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed):
         chunks[number].append(chunk)
     return [concat_chunks(each) for each in chunks]
-
-
-def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
-    """One episode of consecutive chunks: each begins with the observation that the one before it ended with."""
-    return replace(
-        chunks[-1],
-        observations=np.concatenate(
-            [chunks[0].observations[:1], *[each.observations[1:] for each in chunks]]
-        ),
-        actions=np.concatenate([each.actions for each in chunks]),
-        rewards=np.concatenate([each.rewards for each in chunks]),
-        extra_model_outputs={
-            column: np.concatenate([each.extra_model_outputs[column] for each in chunks])
-            for column in chunks[-1].extra_model_outputs
-        },
-    )

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.returns import n_step_returns
-from plugrad.sampling.whole_episodes import concat_chunks
 from plugrad.types import Array
-from plugrad_dqn.loss import N_STEP
 
 
 def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, Array]:
@@ -37,7 +35,7 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
         Columns.REWARDS: n_step_returns(episode.rewards, gamma, n),
         Columns.NEXT_OBS: episode.observations[ends],
         Columns.TERMINATEDS: (ends == steps) & episode.terminated,
-        N_STEP: (ends - np.arange(steps)).astype(np.float32),
+        Columns.N_STEP: (ends - np.arange(steps)).astype(np.float32),
     }
 
 

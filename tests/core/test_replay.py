@@ -1,4 +1,4 @@
-"""What DQN remembers, in numpy: n-step transitions, replay buffers, and the sum tree, against their definitions."""
+"""Replay, in numpy: n-step transitions, replay buffers, and the sum tree, against their definitions."""
 
 from itertools import pairwise
 
@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from learning import digest
 
 from plugrad import Columns, SingleAgentEpisode
-from plugrad_dqn.n_step import NStepTransitions, transitions
-from plugrad_dqn.replay import PrioritizedReplayBuffer, ReplayBuffer
-from plugrad_dqn.sum_tree import SumTree
+from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer, transitions
+from plugrad.replay.sum_tree import SumTree
 
 SEEDS = st.integers(0, 2**16)
 

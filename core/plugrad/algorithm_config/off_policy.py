@@ -1,0 +1,86 @@
+"""`OffPolicyConfig`: the settings that algorithms with a replay buffer share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
+from plugrad.config import field
+from plugrad.errors import ConfigError
+from plugrad.replay.settings import DEFAULTS, merged_replay_settings
+from plugrad.sampling.env_runner import num_environments, steps_per_env
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(AlgorithmConfig):
+    """Settings of algorithms that learn from a replay buffer, by `plugrad.training.OffPolicyTraining`.
+
+    One iteration samples `rollout_fragment_length` steps of each environment. Then it takes all its gradient steps in
+    one update: `train_batch_size` rows drawn from the replay buffer, `minibatch_size` of them per gradient step.
+    """
+
+    train_batch_size: int = field(
+        256, help="rows drawn per update and module, unless training_intensity says how many"
+    )
+    minibatch_size: int | None = field(256, help="rows per gradient step; None: the whole batch")
+    rollout_fragment_length: int | None = field(1, help="steps per environment between two updates")
+    training_intensity: float | None = field(
+        None, above=0, help="rows trained on per environment step; None: as train_batch_size comes out"
+    )
+    num_steps_sampled_before_learning_starts: int = field(
+        100, minimum=0, help="environment steps that only fill the replay buffer"
+    )
+    random_steps: int = field(
+        0, minimum=0, help="environment steps at the start of a run whose actions are uniformly random"
+    )
+    n_step: int = field(1, minimum=1, help="rewards that are summed before a value is bootstrapped")
+    replay_buffer_config: dict[str, Any] = field(
+        dict(DEFAULTS),
+        check=lambda info, value: merged_replay_settings(info.make_default(), value),
+        help='"type" (uniform, prioritized), capacity in rows, alpha, beta',
+    )
+    checkpoint_replay: bool = field(
+        True, help="the rows of the replay buffer are part of checkpoints; False: a resumed run refills it"
+    )
+    tau: float = field(0.005, above=0, maximum=1, help="how far the target network moves: 1 copies")
+    target_network_update_freq: int = field(
+        0,
+        minimum=0,
+        help="gradient steps (target_update update: environment steps) between two moves of the target network; "
+        "0: every time",
+    )
+    target_update: str = field(
+        "step",
+        choices=("step", "update"),
+        help="the target network moves within an update after gradient steps, or after updates",
+    )
+
+    @property
+    def saves_replay(self) -> bool:
+        """Whether checkpoints have the rows of the replay buffer."""
+        return self.checkpoint_replay and bool(self.replay_buffer_config.get("save", True))
+
+    def validate(self) -> None:
+        """As `AlgorithmConfig.validate`.
+
+        Raises:
+            ConfigError: also if a batch cannot hold a minibatch, or the replay buffer is too small.
+        """
+        super().validate()
+        if self.training_intensity is None and (self.minibatch_size or 1) > self.train_batch_size:
+            raise ConfigError(
+                f"minibatch_size={self.minibatch_size} is above train_batch_size={self.train_batch_size}, which counts "
+                "the rows of all gradient steps of one update"
+            )
+        self._check_capacity("a minibatch", self.minibatch_size or self.train_batch_size)
+        self._check_capacity("one sample of all environments", steps_per_env(self) * num_environments(self))
+
+    def _check_capacity(self, what: str, rows: int) -> None:
+        capacity = self.replay_buffer_config["capacity"]
+        if capacity < rows:
+            raise ConfigError(
+                f"replay_buffer_config: capacity={capacity} rows, and {what} has {rows}; set a capacity of {rows} or "
+                "more",
+                field="replay_buffer_config",
+                found=capacity,
+                expected=rows,
+            )

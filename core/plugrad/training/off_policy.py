@@ -1,0 +1,138 @@
+"""`OffPolicyTraining`: sample a little, remember it, take all gradient steps of an iteration in one update."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from plugrad.episodes import episodes_by_module
+from plugrad.errors import ConfigError
+from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
+from plugrad.replay.buffer import Rows
+from plugrad.replay.settings import make_buffer
+from plugrad.rng_streams import stream
+from plugrad.training.training import ModuleResults, Training
+from plugrad.types import Array, ModuleID, Tensor
+
+_log = logging.getLogger("plugrad")
+
+
+class OffPolicyTraining(Training):
+    """Training from replay buffers, one for each module, made when its first rows come.
+
+    Rows have the columns of `plugrad.replay.transitions`. Settings are those of `plugrad.OffPolicyConfig`.
+
+    Priorities are of the TD errors after the update: one more forward pass over the rows that were drawn. They could
+    leave the update's program instead, but a program gives means over minibatches and nothing per row, on every
+    backend; and those errors would be of weights that the later minibatches have changed.
+
+    Args:
+        algorithm: see `Training`; its config is an `OffPolicyConfig`.
+
+    Attributes:
+        td_errors: computes the TD errors [B] of rows, for prioritized replay: a function of the arguments of the hook
+            `compute_loss_for_module`, which a subclass names. None: the algorithm cannot prioritize.
+
+    Raises:
+        ConfigError: prioritized replay is asked of an algorithm without `td_errors`.
+    """
+
+    td_errors: ClassVar[Callable[..., Tensor] | None] = None
+
+    def __init__(self, algorithm: Any) -> None:
+        super().__init__(algorithm)
+        self._buffers: dict[ModuleID, ReplayBuffer] = {}
+        self._transitions: dict[ModuleID, NStepTransitions] = {}
+        self._check_priorities()
+
+    def _check_priorities(self) -> None:
+        for module_id in (None, *self.config.algorithm_config_overrides_per_module):
+            config = self.config if module_id is None else self.config.get_config_for_module(module_id)
+            if config.replay_buffer_config["type"] == "prioritized" and type(self).td_errors is None:
+                raise ConfigError(
+                    f"replay_buffer_config: type='prioritized', and {type(self).__name__} names no td_errors to "
+                    "prioritize by; use type='uniform'",
+                    field="replay_buffer_config",
+                )
+
+    def training_step(self) -> ModuleResults:
+        """See `Training`."""
+        before = self.num_env_steps
+        episodes = self.algorithm.sample(random_actions=before < self.config.random_steps)
+        for module_id, chunks in episodes_by_module(episodes).items():
+            self._ensure_buffer(module_id)
+            self._buffers[module_id].add(self._transitions[module_id](chunks))
+        if self.num_env_steps < self.config.num_steps_sampled_before_learning_starts:
+            return {}
+        return self._learn(self._num_rows(self.num_env_steps - before))
+
+    def _learn(self, num_rows: int) -> ModuleResults:
+        drawn = {
+            module_id: buffer.sample(num_rows) for module_id, buffer in self._buffers.items() if len(buffer)
+        }
+        batch = {module_id: rows for module_id, (rows, _) in drawn.items()}
+        # The rows are in random order already; `num_epochs` would be more steps on the same ones.
+        results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)
+        self._prioritize(batch, {module_id: places for module_id, (_, places) in drawn.items()})
+        return results
+
+    def _num_rows(self, num_new_steps: int) -> int:
+        """Rows of one update: whole minibatches."""
+        config = self.config
+        wanted: float = config.train_batch_size
+        if config.training_intensity is not None:
+            wanted = config.training_intensity * num_new_steps
+        size = config.minibatch_size or 1
+        return int(max(1, round(wanted / size)) * size)
+
+    def _ensure_buffer(self, module_id: ModuleID) -> None:
+        if module_id in self._buffers:
+            return
+        config = self.config.get_config_for_module(module_id)
+        self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma)
+        rng = stream(config.seed, "replay", module_id)
+        self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng)
+
+    def _prioritize(self, batch: Mapping[ModuleID, Rows], places: Mapping[ModuleID, Array]) -> None:
+        buffers = {
+            module_id: buffer
+            for module_id, buffer in self._buffers.items()
+            if isinstance(buffer, PrioritizedReplayBuffer) and module_id in batch
+        }
+        if not buffers:
+            return
+        asked = {module_id: batch[module_id] for module_id in buffers}
+        group = self.algorithm.learner_group
+        errors = group.foreach_learner(_compute_td_errors, type(self).td_errors, asked)[0]
+        for module_id, buffer in buffers.items():
+            buffer.update_priorities(places[module_id], abs(errors[module_id]))
+
+    def get_state(self) -> dict[str, Any]:
+        """The buffers, with their rows unless `checkpoint_replay` is off, and the steps that wait."""
+        return {
+            module_id: {
+                "replay": buffer.get_state(rows=self.config.get_config_for_module(module_id).saves_replay),
+                "waiting": self._transitions[module_id].get_state(),
+            }
+            for module_id, buffer in self._buffers.items()
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `Training`."""
+        self._buffers, self._transitions = {}, {}
+        for module_id, each in state.items():
+            self._ensure_buffer(module_id)
+            self._buffers[module_id].set_state(each["replay"])
+            self._transitions[module_id].set_state(each["waiting"])
+
+
+def _compute_td_errors(
+    learner: Any, td_errors: Callable[..., Tensor], batch: Mapping[ModuleID, Rows]
+) -> dict[ModuleID, Array]:
+    """The TD errors [B] of each module's rows by its present weights."""
+    errors = {}
+    for module_id, rows in batch.items():
+        tensors = learner._convert_batch_type(rows)
+        fwd_out = learner.module[module_id].forward_train(tensors)
+        found = td_errors(learner, module_id, learner.config_view(module_id), tensors, fwd_out)
+        errors[module_id] = learner._convert_to_numpy(found)
+    return errors
