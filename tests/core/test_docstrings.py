@@ -135,8 +135,11 @@ class Documented:
         """What its docstring, or the one that it says to see, does not say."""
         if self.overrides_documented():
             return []
-        texts = [self.docstring, *(each.docstring for each in self.seen())]
+        seen = self.seen()
+        texts = [self.docstring, *(each.docstring for each in seen)]
         described = {name for text in texts for name in entries(text, "Args")}
+        # A hook is declared by a method of the learner, and all that answer it take the learner.
+        described |= {"learner" for each in seen if "learner_method" in each.decorators}
         missing = [f"Args: {name}" for name in self.parameters if name not in described]
         if self.returns_something() and not any(
             re.search(r"^(Returns|Yields):", text, re.M) for text in texts
@@ -225,10 +228,10 @@ def functions() -> list[Documented]:
 
 @cache
 def by_name() -> dict[str, list[Documented]]:
-    """`{"Class.method" or "module.function": [...]}`."""
+    """`{"Class.method" or "module.function": [...]}`; of hooks also without the method's leading underscore."""
     found: dict[str, list[Documented]] = {}
     for each in functions():
-        for name in {each.name, f"{each.path.stem}.{each.name}"}:
+        for name in {each.name, each.name.replace("Spec._", "Spec."), f"{each.path.stem}.{each.name}"}:
             found.setdefault(name, []).append(each)
     return found
 

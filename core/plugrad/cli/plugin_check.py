@@ -8,9 +8,13 @@ from typing import Any
 import click
 
 from plugrad.errors import PluginError, PlugradError
-from plugrad.hooks.backend_spec import BackendSpec
-from plugrad.hooks.gradient_spec import GradientSpec
-from plugrad.hooks.manager import Plugin, implementations, is_wrapper
+from plugrad.hooks.manager import (
+    BACKEND_SPECIFICATIONS,
+    Plugin,
+    implementations,
+    is_wrapper,
+    specifications,
+)
 from plugrad.hooks.registry import (
     PluginRecord,
     get_algorithm,
@@ -110,7 +114,6 @@ def _check_complete(plugin: Plugin) -> None:
         get_algorithm(plugin.name)
     if plugin.tier == "backend":
         answered = {hook for each in (*CORE, plugin) for hook in implementations(each)}
-        hooks = (*vars(BackendSpec), *vars(GradientSpec))
-        missing = [hook for hook in hooks if not hook.startswith("_") and hook not in answered]
+        missing = [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in answered]
         if missing:
             raise PluginError(f"{plugin} does not answer {', '.join(missing)}: see docs/hooks.md")

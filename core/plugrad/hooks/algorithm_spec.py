@@ -1,4 +1,4 @@
-"""Hooks of an algorithm. The smallest algorithm has `get_config_class` and a loss.
+"""Hooks of an algorithm. The smallest algorithm has `get_config_class` of `AlgorithmBuildSpec` and a loss.
 
     [options.entry_points]
     plugrad.algorithms =
@@ -8,66 +8,29 @@
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Protocol
 
 from plugrad.config import Config
-from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.hooks.markers import hookspec, learner_method
+from plugrad.deprecation import adaptable
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.schedules import ConfigView
-from plugrad.training import Training
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 
-class AlgorithmSpec:
-    """Hook specifications of an algorithm; those of the Learner in `LearnerSpec` may be implemented too."""
+class AlgorithmSpec(HookCaller, Protocol):
+    """Methods of the Learner that ask the algorithm, which may also answer those of `LearnerSpec`."""
 
-    @hookspec(firstresult=True)
-    def get_config_class(self) -> type[Any]:
-        """The algorithm's `AlgorithmConfig` subclass. Asked when the algorithm is looked up by name.
-
-        Returns:
-            The class.
-
-        Example:
-            @hookimpl
-            def get_config_class():
-                return MyConfig
-        """
-        raise NotImplementedError
-
-    @hookspec(firstresult=True)
-    def get_default_rl_module_spec(self, config: Config) -> RLModuleSpec:
-        """The module to build when the user gave none. Asked when modules are built.
-
-        Default: the built-in policy and value networks, as `model_config` says.
-
-        Args:
-            config: the module's.
-
-        Returns:
-            A spec; the config fills in the spaces.
-
-        Example:
-            @hookimpl
-            def get_default_rl_module_spec(config):
-                return RLModuleSpec(model_config={"fcnet_hiddens": [256]})
-        """
-        raise NotImplementedError
-
-    @learner_method("_build_network", keyword_only=True)
-    @hookspec(firstresult=True)
-    def build_network(
-        self, learner: LearnerProtocol, module_id: ModuleID, config: Config, module_spec: RLModuleSpec
-    ) -> Network:
+    @learner_method
+    def _build_network(self, *, module_id: ModuleID, config: Config, module_spec: RLModuleSpec) -> Network:
         """Make the network of a module that names no `module_class`. Default: `plugrad.networks.ActorCritic`.
 
         Its `forward` is written over ops and so runs on every backend, and in numpy for acting.
         `plugrad.networks.encoders` has hidden layers for a network of your own.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             config: the module's.
             module_spec: complete, with spaces.
@@ -80,32 +43,10 @@ class AlgorithmSpec:
             def build_network(module_spec):
                 return MyNetwork(module_spec)
         """
-        raise NotImplementedError
+        return self._provide("build_network", module_id=module_id, config=config, module_spec=module_spec)
 
-    @hookspec(firstresult=True)
-    def get_learner_connectors(self, config: Config) -> list[Any]:
-        """The pieces that make episodes into columns, after the user's and the default ones. Default: none.
-
-        Asked once, at build.
-
-        Args:
-            config: the learner's.
-
-        Returns:
-            Pieces `piece(*, learner, batch, episodes) -> batch`, in numpy.
-
-        Example:
-            @hookimpl
-            def get_learner_connectors(config):
-                return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
-        """
-        raise NotImplementedError
-
-    @learner_method("_get_exploration_inputs", keyword_only=True)
-    @hookspec(firstresult=True)
-    def get_exploration_inputs(
-        self, learner: LearnerProtocol, module_id: ModuleID, fwd_out: Mapping[str, Array]
-    ) -> Array:
+    @learner_method
+    def _get_exploration_inputs(self, *, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
         """The inputs of the action distribution that `compute_actions(explore=True)` samples from, in numpy.
 
         Default: `fwd_out["action_dist_inputs"]`, the policy itself. An algorithm without a stochastic policy says here
@@ -113,7 +54,6 @@ class AlgorithmSpec:
         distribution.
 
         Args:
-            learner: the learner.
             module_id: who acts.
             fwd_out: the module's outputs, `{column: array [B, ...]}`.
 
@@ -125,33 +65,13 @@ class AlgorithmSpec:
             def get_exploration_inputs(fwd_out):
                 return fwd_out["action_dist_inputs"] / TEMPERATURE
         """
-        raise NotImplementedError
+        return self._provide("get_exploration_inputs", module_id=module_id, fwd_out=fwd_out)
 
-    @hookspec(firstresult=True)
-    def get_training_class(self) -> type[Training]:
-        """What one `Algorithm.train()` does. Asked once, when an Algorithm is built; a learner alone never asks.
-
-        Default: `OnPolicyTraining`, which samples a batch and updates once. The class is made with the Algorithm, whose
-        `sample()`, `update()`, `env_runner`, `learner_group` and `config` it uses. However it changes the learners,
-        through `update()` or by the `learner_group` itself, the next `sample()` acts with the new weights. What it
-        keeps from one iteration to the next, such as a replay buffer, goes through its `get_state` and `set_state` into
-        the Algorithm's checkpoints.
-
-        Returns:
-            A subclass of `plugrad.training.Training`.
-
-        Example:
-            @hookimpl
-            def get_training_class():
-                return MyTraining
-        """
-        raise NotImplementedError
-
-    @learner_method(keyword_only=True, adaptable=True)
-    @hookspec(firstresult=True)
+    @learner_method
+    @adaptable
     def compute_loss_for_module(
         self,
-        learner: LearnerProtocol,
+        *,
         module_id: ModuleID,
         config: ConfigView,
         batch: Mapping[str, Tensor],
@@ -162,7 +82,6 @@ class AlgorithmSpec:
         Report values with `learner.register_metric(module_id, name, tensor)`.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             config: the module's; scheduled fields and coefficients in it are scalar tensors.
             batch: `{column: tensor [B, ...]}`.
@@ -176,17 +95,16 @@ class AlgorithmSpec:
             def compute_loss_for_module(learner, batch, fwd_out):
                 return learner.ops.mean(learner.ops.square(fwd_out["vf_preds"] - batch["value_targets"]))
         """
-        raise NotImplementedError
+        return self._provide(
+            "compute_loss_for_module", module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+        )
 
-    @learner_method(adaptable=True, config=None)
-    @hookspec(firstresult=True)
-    def configure_optimizers_for_module(
-        self, learner: LearnerProtocol, module_id: ModuleID, config: Config
-    ) -> None:
+    @learner_method
+    @adaptable
+    def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Register the optimizers of one module. Default: one, from `config.optimizer`, over all its parameters.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             config: the module's, which the Learner's method takes by default.
 
@@ -198,13 +116,11 @@ class AlgorithmSpec:
                     module_id=module_id, optimizer=Adam(), params=params, lr_or_lr_schedule=config.lr
                 )
         """
-        raise NotImplementedError
+        config = self.config.get_config_for_module(module_id) if config is None else config
+        self._provide("configure_optimizers_for_module", module_id=module_id, config=config)
 
-    @learner_method(config=None)
-    @hookspec(firstresult=True)
-    def get_target_parameters(
-        self, learner: LearnerProtocol, module_id: ModuleID, config: Config
-    ) -> Collection[str]:
+    @learner_method
+    def get_target_parameters(self, module_id: ModuleID, config: Config | None = None) -> Collection[str]:
         """Name the parameters that the module's target network, `learner.targets[module_id]`, copies. Default: none.
 
         Asked once per module, at build and when it is added. The copy is part of the state and of what a failed update
@@ -213,7 +129,6 @@ class AlgorithmSpec:
         copy now and then: `update(every=500, now=timesteps)`.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             config: the module's, which the Learner's method takes by default.
 
@@ -225,15 +140,16 @@ class AlgorithmSpec:
             def get_target_parameters(learner, module_id):
                 return list(learner.module[module_id].get_state())
         """
-        raise NotImplementedError
+        config = self.config.get_config_for_module(module_id) if config is None else config
+        return self._provide("get_target_parameters", module_id=module_id, config=config)
 
-    @learner_method(keyword_only=True, adaptable=True, config=None)
-    @hookspec(firstresult=True)
+    @learner_method
+    @adaptable
     def postprocess_gradients_for_module(
         self,
-        learner: LearnerProtocol,
+        *,
         module_id: ModuleID,
-        config: ConfigView,
+        config: ConfigView | None = None,
         module_gradients_dict: Mapping[ParamRef, Tensor],
     ) -> Mapping[ParamRef, Tensor]:
         """Change one module's gradients before they are applied. Traced.
@@ -241,7 +157,6 @@ class AlgorithmSpec:
         Default: clip by `config.grad_clip` and report the norm; wrap it to add to it.
 
         Args:
-            learner: the learner.
             module_id: of the module; `ALL_MODULES` for optimizers that modules share.
             config: the module's as in a loss, which the Learner's method takes by default.
             module_gradients_dict: `{parameter ref: gradient}`.
@@ -254,15 +169,19 @@ class AlgorithmSpec:
             def postprocess_gradients_for_module(module_gradients_dict):
                 return {ref: gradient * 0.5 for ref, gradient in module_gradients_dict.items()}
         """
-        raise NotImplementedError
+        config = self.config_view(module_id) if config is None else config
+        return self._provide(
+            "postprocess_gradients_for_module",
+            module_id=module_id,
+            config=config,
+            module_gradients_dict=module_gradients_dict,
+        )
 
-    @learner_method(keyword_only=True)
-    @hookspec(firstresult=True)
-    def before_gradient_based_update(self, learner: LearnerProtocol, timesteps: Mapping[str, int]) -> None:
+    @learner_method
+    def before_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
         """Do something once per update, before the first minibatch and outside the program. Default: nothing.
 
         Args:
-            learner: the learner.
             timesteps: what `update` was given; empty if nothing.
 
         Example:
@@ -270,18 +189,16 @@ class AlgorithmSpec:
             def before_gradient_based_update(learner, timesteps):
                 return (yield)
         """
-        raise NotImplementedError
+        self._provide("before_gradient_based_update", timesteps=timesteps)
 
-    @learner_method(keyword_only=True)
-    @hookspec(firstresult=True)
-    def after_gradient_based_update(self, learner: LearnerProtocol, timesteps: Mapping[str, int]) -> None:
+    @learner_method
+    def after_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
         """Do something once per update, after the last minibatch and outside the program.
 
         Default: move the schedules to `timesteps`; wrap it, or call `super()`, to add to it. `learner.metrics` has the
         means of this update. An exception here still undoes the update.
 
         Args:
-            learner: the learner.
             timesteps: what `update` was given; empty if nothing.
 
         Example:
@@ -291,4 +208,4 @@ class AlgorithmSpec:
                 for target in learner.targets.values():
                     target.update(tau=0.005)
         """
-        raise NotImplementedError
+        self._provide("after_gradient_based_update", timesteps=timesteps)

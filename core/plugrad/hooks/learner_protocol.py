@@ -19,10 +19,10 @@ import numpy as np
 
 from plugrad.collective import Collective
 from plugrad.gradients import FlatVariable, Layout
-from plugrad.hooks.algorithm_methods import AlgorithmMethods
-from plugrad.hooks.backend_methods import BackendMethods
-from plugrad.hooks.gradient_methods import GradientMethods
-from plugrad.hooks.learner_methods import LearnerMethods
+from plugrad.hooks.algorithm_spec import AlgorithmSpec
+from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.gradient_spec import GradientSpec
+from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import MultiRLModule
@@ -150,8 +150,8 @@ class RegisteredOptimizer:
         return self.optimizer_adapter.parameters
 
 
-class LearnerProtocol(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Protocol):
-    """A built learner. Its methods that are hooks are those of `AlgorithmMethods`, `LearnerMethods`, and so on."""
+class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Protocol):
+    """A built learner. Its methods that are hooks are those of `AlgorithmSpec`, `LearnerSpec`, and so on."""
 
     # --- what it has ----------------------------------------------------------------------------------------
 

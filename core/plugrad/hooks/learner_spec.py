@@ -7,11 +7,11 @@ def compute_losses(learner, fwd_out, batch):
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from plugrad.gradients import Gradients
-from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.hooks.markers import hookspec, learner_method
+from plugrad.hooks.hook_caller import HookCaller
+from plugrad.hooks.markers import learner_method
 from plugrad.types import (
     ALL_MODULES,
     DEFAULT_MODULE_ID,
@@ -23,20 +23,16 @@ from plugrad.types import (
 )
 
 
-class LearnerSpec:
-    """Hook specifications of the Learner itself."""
+class LearnerSpec(HookCaller, Protocol):
+    """Methods of the Learner that the core answers, if no plugin does."""
 
-    @learner_method("_update")
-    @hookspec(firstresult=True)
-    def update(
-        self, learner: LearnerProtocol, batch: ModuleBatches
-    ) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+    @learner_method
+    def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
         """Take one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
 
         Its method is `Learner._update`, not the public `update()`.
 
         Args:
-            learner: the learner.
             batch: `{module_id: {column: tensor [B, ...]}}`.
 
         Returns:
@@ -47,19 +43,15 @@ class LearnerSpec:
             def update(learner, batch):
                 return (yield)
         """
-        raise NotImplementedError
+        return self._provide("update", batch=batch)
 
-    @learner_method(keyword_only=True)
-    @hookspec(firstresult=True)
-    def compute_losses(
-        self, learner: LearnerProtocol, fwd_out: ModuleBatches, batch: ModuleBatches
-    ) -> dict[ModuleID, Tensor]:
+    @learner_method
+    def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
         """Compute the losses of all modules on one minibatch. Default: `compute_loss_for_module` of each. Traced.
 
         The place for a term that any algorithm shall get, and for joint losses of several modules.
 
         Args:
-            learner: the learner.
             fwd_out: what each module's `forward_train` returned, `{module_id: {column: tensor [B, ...]}}`.
             batch: `{module_id: {column: tensor [B, ...]}}`.
 
@@ -72,17 +64,15 @@ class LearnerSpec:
                 losses = yield
                 return {m: loss + 0.01 * penalty(learner, fwd_out[m]) for m, loss in losses.items()}
         """
-        raise NotImplementedError
+        return self._provide("compute_losses", fwd_out=fwd_out, batch=batch)
 
-    @learner_method()
-    @hookspec(firstresult=True)
-    def postprocess_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> Gradients:
+    @learner_method
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
         """Change all gradients before they are applied. Traced.
 
         Default: `postprocess_gradients_for_module` for each module.
 
         Args:
-            learner: the learner.
             gradients_dict: `{parameter ref: gradient}`.
 
         Returns:
@@ -95,15 +85,13 @@ class LearnerSpec:
                 gradients = yield
                 return {ref: learner.ops.clip(g, -1.0, 1.0) for ref, g in gradients.items()}
         """
-        raise NotImplementedError
+        return self._provide("postprocess_gradients", gradients_dict=gradients_dict)
 
-    @learner_method()
-    @hookspec(firstresult=True)
-    def apply_gradients(self, learner: LearnerProtocol, gradients_dict: Gradients) -> None:
+    @learner_method
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
         """Step the optimizers of which there are gradients. A backend may answer with a fused step. Traced.
 
         Args:
-            learner: the learner.
             gradients_dict: `{parameter ref: gradient}`. A parameter that is left out, or None, counts as zero beside
                 others of its optimizer; an optimizer without any is not stepped.
 
@@ -115,19 +103,15 @@ class LearnerSpec:
             def apply_gradients(learner, gradients_dict):
                 return (yield)
         """
-        raise NotImplementedError
+        self._provide("apply_gradients", gradients_dict=gradients_dict)
 
-    @learner_method(multi_agent_batch=None)
-    @hookspec(firstresult=True)
-    def should_module_be_updated(
-        self, learner: LearnerProtocol, module_id: ModuleID, multi_agent_batch: Any
-    ) -> bool:
+    @learner_method
+    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
         """Whether a module is trained in this update. Asked once per update and module.
 
         Default: what `config.policies_to_train` says.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             multi_agent_batch: the batch as `update` was given it; None if it was given episodes.
 
@@ -139,42 +123,38 @@ class LearnerSpec:
             def should_module_be_updated(learner, module_id):
                 return (yield) and module_id not in FROZEN
         """
-        raise NotImplementedError
+        return bool(
+            self._provide(
+                "should_module_be_updated", module_id=module_id, multi_agent_batch=multi_agent_batch
+            )
+        )
 
-    @learner_method()
-    @hookspec(firstresult=True)
-    def configure_optimizers(self, learner: LearnerProtocol) -> None:
+    @learner_method
+    def configure_optimizers(self) -> None:
         """Register the optimizers of all modules. Asked once, at build.
 
         Default: `configure_optimizers_for_module` for every module that the backend can train.
-
-        Args:
-            learner: the learner.
 
         Example:
             @hookimpl(wrapper=True)
             def configure_optimizers(learner):
                 return (yield)
         """
-        raise NotImplementedError
+        self._provide("configure_optimizers")
 
-    @learner_method(
-        keyword_only=True, module_id=ALL_MODULES, optimizer_name=DEFAULT_OPTIMIZER, lr_or_lr_schedule=None
-    )
-    @hookspec(firstresult=True)
+    @learner_method
     def register_optimizer(
         self,
-        learner: LearnerProtocol,
-        module_id: ModuleID,
-        optimizer_name: str,
+        *,
+        module_id: ModuleID = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
         optimizer: Any,
         params: Sequence[Any],
-        lr_or_lr_schedule: Any,
+        lr_or_lr_schedule: Any = None,
     ) -> None:
         """Let an optimizer step some parameters.
 
         Args:
-            learner: the learner.
             module_id: whose it is; `ALL_MODULES` for one that modules share.
             optimizer_name: unique within the module.
             optimizer: of `plugrad.optimizers`, or the framework's own where the backend declares
@@ -192,15 +172,22 @@ class LearnerSpec:
                 print(module_id, optimizer_name)
                 return (yield)
         """
-        raise NotImplementedError
+        self._provide(
+            "register_optimizer",
+            module_id=module_id,
+            optimizer_name=optimizer_name,
+            optimizer=optimizer,
+            params=params,
+            lr_or_lr_schedule=lr_or_lr_schedule,
+        )
 
-    @learner_method(module_id=DEFAULT_MODULE_ID, optimizer_name=DEFAULT_OPTIMIZER)
-    @hookspec(firstresult=True)
-    def get_optimizer(self, learner: LearnerProtocol, module_id: ModuleID, optimizer_name: str) -> Any:
+    @learner_method
+    def get_optimizer(
+        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
         """The optimizer that was registered under a name.
 
         Args:
-            learner: the learner.
             module_id: of the module.
             optimizer_name: within the module, or whole: `<module id>_<optimizer name>`.
 
@@ -215,17 +202,13 @@ class LearnerSpec:
             def get_optimizer(learner, module_id, optimizer_name):
                 return (yield)
         """
-        raise NotImplementedError
+        return self._provide("get_optimizer", module_id=module_id, optimizer_name=optimizer_name)
 
-    @learner_method(module_id=ALL_MODULES)
-    @hookspec(firstresult=True)
-    def get_optimizers_for_module(
-        self, learner: LearnerProtocol, module_id: ModuleID
-    ) -> list[tuple[str, Any]]:
+    @learner_method
+    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
         """List the optimizers of a module.
 
         Args:
-            learner: the learner.
             module_id: of the module; `ALL_MODULES`: every optimizer.
 
         Returns:
@@ -236,17 +219,15 @@ class LearnerSpec:
             def get_optimizers_for_module(learner, module_id):
                 return (yield)
         """
-        raise NotImplementedError
+        return self._provide("get_optimizers_for_module", module_id=module_id)
 
-    @learner_method()
-    @hookspec(firstresult=True)
+    @learner_method
     def filter_param_dict_for_optimizer(
-        self, learner: LearnerProtocol, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
+        self, param_dict: Mapping[ParamRef, Tensor], optimizer: Any
     ) -> Mapping[ParamRef, Tensor]:
         """Pick the entries that belong to one optimizer. Traced.
 
         Args:
-            learner: the learner.
             param_dict: `{parameter ref: gradient}`.
             optimizer: a registered one.
 
@@ -258,4 +239,4 @@ class LearnerSpec:
             def filter_param_dict_for_optimizer(learner, param_dict, optimizer):
                 return (yield)
         """
-        raise NotImplementedError
+        return self._provide("filter_param_dict_for_optimizer", param_dict=param_dict, optimizer=optimizer)

@@ -7,7 +7,7 @@ provider is chosen here, at build; wrappers go around the learner's method, list
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,7 @@ from plugrad.errors import PluginConflictError, PluginError, did_you_mean
 from plugrad.hooks import tracing
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.build_spec import AlgorithmBuildSpec, BackendBuildSpec
 from plugrad.hooks.error_notes import with_error_note
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_spec import LearnerSpec
@@ -25,7 +26,8 @@ from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.markers import PROJECT
 
 TIERS = ("core", "backend", "algorithm", "listener")
-SPECIFICATIONS = (BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
+BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
+SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
 RENAMED: Mapping[str, str] = {"adopt_module": "wrap_module", "adopt_optimizer": "wrap_optimizer"}
 """`{older hook name: name of today}`: plugins that answer the older one are asked, with a warning."""
@@ -49,14 +51,20 @@ class Plugin:
         return f"{self.tier} {self.name!r}"
 
 
-def specifications() -> dict[str, Callable[..., Any]]:
-    """`{hook name: specification function}`, all of them."""
-    return {
-        name: function
-        for spec in SPECIFICATIONS
+@cache
+def specifications(classes: tuple[type[Any], ...] = SPECIFICATIONS) -> Mapping[str, Callable[..., Any]]:
+    """`{hook name: specification function}`, all of them or those of some classes."""
+    found = {
+        name.lstrip("_"): getattr(function, "specification", function)
+        for spec in classes
         for name, function in vars(spec).items()
-        if hasattr(function, f"{PROJECT}_spec")
     }
+    return {name: function for name, function in found.items() if hasattr(function, f"{PROJECT}_spec")}
+
+
+def has_one_answer(specification: Callable[..., Any]) -> bool:
+    """Whether one plugin answers the hook; else all that implement it are called."""
+    return bool(getattr(specification, f"{PROJECT}_spec")["firstresult"])
 
 
 def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
@@ -137,8 +145,7 @@ class HookManager:
         self._plugins: list[Plugin] = []
         self._is_traced = tracing.is_asked_for()
         self._pluggy = pluggy.PluginManager(PROJECT)
-        for spec in SPECIFICATIONS:
-            self._pluggy.add_hookspecs(spec)
+        self._pluggy.add_hookspecs(_named("plugrad", specifications()))
         self._pluggy.register(_named("learner", base_implementations))
         for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):
             self._admit(plugin)
@@ -150,7 +157,7 @@ class HookManager:
         beside = {}
         for name, function in self._functions_of(plugin).items():
             wraps = is_wrapper(function)
-            if wraps or not _has_one_answer(specifications()[name]):
+            if wraps or not has_one_answer(specifications()[name]):
                 beside[name] = with_error_note(str(plugin), name, function, is_wrapper=wraps)
             else:
                 self._provide(plugin, name, function)
@@ -218,7 +225,7 @@ class HookManager:
         known = set(wrappable)
         for name, spec in specifications().items():
             hook = getattr(self._pluggy.hook, name)
-            if _has_one_answer(spec) and name not in known and hook.get_hookimpls():
+            if has_one_answer(spec) and name not in known and hook.get_hookimpls():
                 who = hook.get_hookimpls()[0].plugin.__name__
                 raise PluginError(
                     f"{who} wraps {name!r}, which cannot be wrapped: it is asked when something is built",
@@ -240,10 +247,6 @@ class HookManager:
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""
         return str(self._providers[name][0]) if name in self._providers else "nobody"
-
-
-def _has_one_answer(spec: Callable[..., Any]) -> bool:
-    return bool(getattr(spec, f"{PROJECT}_spec")["firstresult"])
 
 
 def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:

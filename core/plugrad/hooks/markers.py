@@ -1,6 +1,8 @@
 """The marks of the contract: `hookimpl` for everybody's plugins, `hookspec` and `learner_method` for hooks."""
 
+import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 import pluggy
@@ -10,21 +12,24 @@ PROJECT = "plugrad"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-Specification = TypeVar("Specification", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def learner_method(
-    name: str | None = None, *, keyword_only: bool = False, adaptable: bool = False, **defaults: Any
-) -> Callable[[Specification], Specification]:
-    """Say how the Learner's method of a hook is called; the methods are written from it.
+def learner_method(method: Method) -> Method:
+    """Declare a hook by the Learner's method that asks it. The hook is named as the method, without leading underscore.
 
-    Args:
-        name: of the method, such as "_differentiate"; None: the hook's own.
-        keyword_only: whether its arguments must be given by name.
-        adaptable: whether its calls may be adapted (`plugrad.deprecation.adaptable`).
-        **defaults: of its arguments. A `config` that is None becomes that of the module.
-
-    Returns:
-        A decorator that leaves the specification as it is.
+    An implementation takes the learner first, then the method's arguments; `**kwargs` as one dict.
     """
-    return lambda specification: specification
+    vars(method)["specification"] = _specification(method)
+    return method
+
+
+def _specification(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A function `(self, learner, ...)` that `hookspec` marks, without defaults and bare stars."""
+    own, *arguments = inspect.signature(method).parameters
+    names = (own, "learner", *arguments)
+    # pluggy reads the names of arguments from a function's code.
+    code = (lambda: None).__code__.replace(co_argcount=len(names), co_nlocals=len(names), co_varnames=names)
+    specification = FunctionType(code, {}, method.__name__)
+    specification.__qualname__, specification.__doc__ = method.__qualname__, method.__doc__
+    return hookspec(firstresult=True)(specification)

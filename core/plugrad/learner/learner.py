@@ -22,12 +22,11 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, NotBuiltError
 from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
-from plugrad.hooks.algorithm_methods import AlgorithmMethods
-from plugrad.hooks.backend_methods import BackendMethods
-from plugrad.hooks.backend_spec import BackendInfo
-from plugrad.hooks.gradient_methods import GradientMethods
-from plugrad.hooks.learner_methods import LearnerMethods
+from plugrad.hooks.algorithm_spec import AlgorithmSpec
+from plugrad.hooks.backend_spec import BackendInfo, BackendSpec
+from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
+from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner import checkpointing, data_parallel, default_hooks, modules, optimizer_registry, step
@@ -98,7 +97,7 @@ def _locked(
     return call
 
 
-class Learner(BackendMethods, GradientMethods, AlgorithmMethods, LearnerMethods, Adaptable):
+class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     """Trains the modules of one process: computes losses and gradients, steps optimizers, saves and restores state.
 
         learner = PPOLearner(config=config)

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
-from plugrad.hooks.gradient_spec import GradientSpec
-from plugrad.hooks.manager import implementations
+from plugrad.hooks.backend_spec import BackendInfo, Capability
+from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, implementations, specifications
 from plugrad.hooks.registry import load_backend
 from plugrad.learner.learner import CORE
 from plugrad.ops import Ops
@@ -25,11 +24,7 @@ __all__ = [
 ]
 
 _WITH_DEFAULT = {hook for plugin in CORE for hook in implementations(plugin)}
-REQUIRED = [
-    name
-    for name in (*vars(BackendSpec), *vars(GradientSpec))
-    if not name.startswith("_") and name not in _WITH_DEFAULT
-]
+REQUIRED = [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in _WITH_DEFAULT]
 DECLARED = {Capability.FUSED_STEP: "apply_gradients", Capability.FRAMEWORK_OPTIMIZERS: "wrap_optimizer"}
 """Hooks that the core answers too: who declares this capability has an answer of its own."""
 OPS = {name: function for name, function in vars(Ops).items() if not name.startswith("_")}
@@ -37,7 +32,7 @@ OPS = {name: function for name, function in vars(Ops).items() if not name.starts
 
 @pytest.mark.parametrize("hook", REQUIRED)
 def test_backend_answers_every_hook_that_has_no_default(backend: str, hook: str) -> None:
-    """Each hook of `BackendSpec` that the core does not answer itself is answered."""
+    """Each hook of a backend that the core does not answer itself is answered."""
     missing = f"backend {backend!r} does not answer the hook {hook!r}: see docs/hooks.md"
     assert hook in implementations(load_backend(backend)), missing
 
