@@ -23,7 +23,7 @@ from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparamete
 from plugrad.learner.components import generators_of
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.expected_weights import expect_weights
-from plugrad.offline import EpisodeData
+from plugrad.offline import EpisodeData, EpisodeRecorder
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.results import Results, flatten
@@ -69,6 +69,9 @@ class Algorithm:
         self._acting = self.learner_group.acting_learner
         self.env_runner = None if config.is_offline else self._make_training_env_runner()
         self._evaluator: EnvRunner | None = None
+        self._recorder: EpisodeRecorder | None = None
+        if config.output is not None:
+            self.record_training(config.output)
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
         self._training: Training = self._learner._provide("get_training_class")(self)
@@ -173,7 +176,10 @@ class Algorithm:
         if self.env_runner is None:
             raise ConfigError(f"{type(self.config).__name__} is offline: it has no env runner to sample with")
         with self._timed("sample"):
-            return self.env_runner.sample(num_steps_per_env, random_actions=random_actions)
+            episodes: list[Any] = self.env_runner.sample(num_steps_per_env, random_actions=random_actions)
+            if self._recorder is not None:
+                self._recorder.add(episodes)
+            return episodes
 
     @overload
     def update(
@@ -271,6 +277,35 @@ class Algorithm:
         spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
         return EpisodeData(episodes=episodes, **spaces)
 
+    def record_training(self, path: str) -> None:
+        """Write the whole episodes that training samples from now on to a data set, as the setting `output` does.
+
+        They are written in parts, by `save_to_path` and by `stop`. `plugrad.offline.load_episodes` reads them.
+
+        Args:
+            path: a directory; episodes that are in it already stay.
+
+        Raises:
+            ConfigError: the config `is_offline`, or `normalize_observations` is set.
+        """
+        config = self.config
+        if self.env_runner is None:
+            raise ConfigError(
+                f"output={path!r}: {type(config).__name__} is offline: it samples nothing to record"
+            )
+        if config.normalize_observations:
+            raise ConfigError(
+                f"output={path!r}: with normalize_observations=True episodes have no observations of the environment: "
+                "record a trained policy, by plugrad record or Algorithm.record"
+            )
+        self._recorder = EpisodeRecorder(
+            path,
+            observation_space=config.observation_space,
+            action_space=config.action_space,
+            max_rows_per_file=config.output_max_rows_per_file,
+            max_rows=config.output_max_rows,
+        )
+
     def _env_seed(self, purpose: str, seed: int | None) -> int:
         """The seed of the environments for one purpose, made of the given seed or the config's."""
         chosen = self.config.seed if seed is None else seed
@@ -292,6 +327,8 @@ class Algorithm:
         Raises:
             CheckpointError: the disk refused; earlier saves are as they were.
         """
+        if self._recorder is not None:
+            self._recorder.flush()
         state = {
             "learner": self.learner_group.get_state()[COMPONENT_LEARNER],
             "acting": self._acting.get_streams(),
@@ -299,6 +336,8 @@ class Algorithm:
             "training": self._training.get_state(),
             "training_iteration": self.iteration,
         }
+        if self._recorder is not None:
+            state["recorder"] = self._recorder.get_state()
         checkpointing.save(path, state, self._metadata(), keep=keep)
         if self.env_runner is not None:
             self.env_runner.truncate()
@@ -337,6 +376,8 @@ class Algorithm:
                 resolve_hyperparameters(self.config, hyperparameters, checkpoint.metadata["config"])
             )
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
+            if self._recorder is not None and "recorder" in state:
+                self._recorder = self._recorder.resumed(state["recorder"])
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
             self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
@@ -352,13 +393,13 @@ class Algorithm:
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """A block that restores a checkpoint: on an error all parts are as before. The learners come last."""
-        config, training = self.config, self._training
+        config, training, recorder = self.config, self._training, self._recorder
         runner = None if self.env_runner is None else self.env_runner.get_state()
         try:
             yield
         except BaseException:
             self._use_config(config)
-            self._training = training
+            self._training, self._recorder = training, recorder
             if self.env_runner is not None and runner is not None:
                 self.env_runner.set_state(runner)
             raise
@@ -395,6 +436,8 @@ class Algorithm:
         if self._is_stopped:
             return
         self._is_stopped = True
+        if self._recorder is not None:
+            self._recorder.flush()
         self._learner.notify("algorithm_stopped", algorithm=self)
         for runner in (self.env_runner, self._evaluator):
             if runner is not None:

@@ -20,6 +20,8 @@ class BCConfig(AlgorithmConfig):
 
     input_: str | list[str] | None = field(
         None,
+        section="offline_data",
+        also_in="training",
         help="recorded episodes: a directory of plugrad record, minari:<data set id>, or a list of these",
     )
     lr: float | list[list[float]] = field(

@@ -166,7 +166,11 @@ def recording(tmp_path_factory) -> str:
 
 def test_an_expert_is_imitated_to_a_mean_return_of_475(backend, recording):
     algorithm = (
-        BCConfig().environment("CartPole-v1").framework(backend).training(input_=recording).debugging(seed=0)
+        BCConfig()
+        .environment("CartPole-v1")
+        .framework(backend)
+        .offline_data(input_=recording)
+        .debugging(seed=0)
     ).build_algo()
     for _ in range(15):
         results = algorithm.train()
@@ -179,7 +183,7 @@ def test_marwil_learns_from_the_same_recording(backend, recording):
         BCConfig()
         .environment("CartPole-v1")
         .framework(backend)
-        .training(input_=recording, beta=1.0, vf_coeff=0.01)
+        .offline_data(input_=recording, beta=1.0, vf_coeff=0.01)
         .debugging(seed=0)
     ).build_algo()
     losses = [algorithm.train()[f"learners/{P}/vf_loss"] for _ in range(10)]
@@ -210,15 +214,15 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_built(recordi
     with pytest.raises(ConfigError, match="input_ names no recorded episodes"):
         BCConfig().environment("CartPole-v1").build_algo()
     with pytest.raises(ConfigError, match="recorded observations are learned from as they are"):
-        BCConfig().env_runners(normalize_observations=True).training(input_=recording).build_algo()
+        BCConfig().env_runners(normalize_observations=True).offline_data(input_=recording).build_algo()
     recurrent = BCConfig().framework("numpy").rl_module(model_config={"use_lstm": True})
-    recurrent = recurrent.environment("CartPole-v1").training(input_=recording)
+    recurrent = recurrent.environment("CartPole-v1").offline_data(input_=recording)
     with pytest.raises(ConfigError, match=r"carries a state \(use_lstm\), and recorded steps are taken one"):
         recurrent.build_algo()
     with pytest.raises(
         ConfigError, match=r"input_: expected episodes of the observation_space Box.*found Box"
     ):
-        config("numpy").training(input_=recording).build_algo()
+        config("numpy").offline_data(input_=recording).build_algo()
 
 
 # --- the command line ---

@@ -32,7 +32,7 @@ def first_batch(config: AlgorithmConfig, folder: str) -> Batch:
         `{module_id: {column: array [B, ...]}}`.
     """
     if config.is_offline and getattr(config, "input_", "") is None:
-        config = config.training(input_=_recorded(config, folder))
+        config = config.offline_data(input_=_recorded(config, folder))
     algorithm = config.learners(num_learners=0, learner_class=_recorder(config)).build_algo()
     try:
         while True:

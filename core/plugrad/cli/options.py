@@ -22,8 +22,9 @@ class SettingOption(click.Option):
 
     def __init__(self, info: FieldInfo) -> None:
         # The second declaration is the parameter's name; click wants an identifier there.
+        older = [] if info.also_in is None else [f"--{info.also_in}.{info.name}"]
         super().__init__(
-            [option_name(info), f"setting_{info.name}"], help=_help(info), metavar=_metavar(info)
+            [option_name(info), *older, f"setting_{info.name}"], help=_help(info), metavar=_metavar(info)
         )
         self.info = info
 

@@ -1,6 +1,7 @@
-"""`plugrad record`: episodes of a trained policy on disk, as data for offline algorithms."""
+"""`plugrad record`: episodes of a trained policy, or of its further training, as data for offline algorithms."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,6 +9,9 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.offline import save_episodes
+
+if TYPE_CHECKING:
+    from plugrad.algorithm import Algorithm
 
 
 @click.command(short_help="Write episodes of a trained policy as training data.")
@@ -25,6 +29,12 @@ from plugrad.offline import save_episodes
 @click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="Seed of the environments; default: the run's."
 )
+@click.option(
+    "--timesteps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Train on for N environment steps, and write what training samples instead.",
+)
 @click.option("--explore", is_flag=True, help="Act as while training, not greedily.")
 @click.option("--backend", metavar="NAME", help="Another backend than the run was trained with.")
 @run_options
@@ -34,28 +44,56 @@ def record(
     episodes: int,
     out: Path | None,
     seed: int | None,
+    timesteps: int | None,
     explore: bool,
     backend: str | None,
     env: str | None,
     trust: bool,
 ) -> None:
-    """Write whole episodes of RUN's policy, as data for plugrad train bc --training.input_ DIR.
+    """Write whole episodes of RUN's policy, as data for plugrad train bc --offline_data.input_ DIR.
 
     RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. Episodes that are in the directory
-    already stay there.
+    already stay there. RUN itself stays as it is, also with --timesteps.
+
+    To record a whole training from its beginning: plugrad train ALGORITHM ENV --offline_data.output DIR
     """
+    directory = out or run / "episodes"
     algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
     try:
-        data = algorithm.record(episodes, seed=seed, explore=explore)
+        if timesteps is not None:
+            _record_training(algorithm, timesteps, directory)
+        else:
+            _record_policy(algorithm, path, directory, episodes, seed=seed, explore=explore)
     finally:
         algorithm.stop()
-    found = save_episodes(
-        out or run / "episodes",
+    click.echo(f"episodes: {directory}")
+
+
+def _record_policy(
+    algorithm: "Algorithm",
+    checkpoint: Path,
+    directory: Path,
+    episodes: int,
+    *,
+    seed: int | None,
+    explore: bool,
+) -> None:
+    data = algorithm.record(episodes, seed=seed, explore=explore)
+    save_episodes(
+        directory,
         data.episodes,
         observation_space=data.observation_space,
         action_space=data.action_space,
-        about={"checkpoint": str(path), "explore": explore},
+        about={"checkpoint": str(checkpoint), "explore": explore},
     )
     mean = sum(episode.get_return() for episode in data.episodes) / episodes
     click.echo(f"{episodes} episodes, {sum(map(len, data.episodes))} steps, mean return {mean:.1f}")
-    click.echo(f"episodes: {found}")
+
+
+def _record_training(algorithm: "Algorithm", timesteps: int, directory: Path) -> None:
+    """Train on, in memory only, and write the episodes that are sampled."""
+    algorithm.record_training(str(directory))
+    begun = algorithm.env_runner.total_steps
+    while (steps := algorithm.env_runner.total_steps - begun) < timesteps:
+        algorithm.train()
+    click.echo(f"{steps} steps of training")

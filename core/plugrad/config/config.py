@@ -200,6 +200,29 @@ class Config(Settings):
         """
         return self._change("env_runners", settings)
 
+    def offline_data(self, **settings: Any) -> Self:
+        """Set which recorded episodes an offline algorithm learns from, and where sampled ones are recorded.
+
+        Offline algorithms also have `input_` (str or list): a directory of recorded episodes,
+        "minari:<data set id>", or a list of these.
+
+        Args:
+            output (str): a directory to which each whole episode that training samples is written, as data for offline
+                algorithms. Episodes that are in it already stay there. None: nothing is written. Default: `None`.
+            output_max_rows_per_file (int): environment steps that one part of that data set has at most, except that
+                an episode is never divided. They are in memory until they are written. Default: `10000`.
+            output_max_rows (int): environment steps that are written in all, until one more episode would be too much.
+                None: no limit. Default: `None`.
+            **settings: all of these, and the algorithm's own.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("offline_data", settings)
+
     def evaluation(self, **settings: Any) -> Self:
         """Set when the policy is evaluated, without exploration.
 

@@ -20,6 +20,7 @@ SECTIONS: Mapping[str, str] = types.MappingProxyType(
         "rl_module": "the networks",
         "multi_agent": "which agents use which modules, and which modules learn",
         "env_runners": "how experience is sampled",
+        "offline_data": "recorded episodes: which to learn from, and where to write those that are sampled",
         "evaluation": "when and how long the policy is evaluated",
         "debugging": "reproducibility",
         "plugins": "listeners to load",
@@ -39,6 +40,7 @@ class FieldInfo:
         kinds: the types that a value may have (bool, int, float, str, dict, list); empty: any.
         nullable: None is a value.
         section: the fluent method that sets it, and its table in TOML.
+        also_in: the section where it was before, which still takes it.
         help: its meaning, as `--help` shows it.
         schedulable: a number, or a schedule `[[timestep, value], ...]`.
         variable: a number that the algorithm itself changes while training.
@@ -55,6 +57,7 @@ class FieldInfo:
     kinds: frozenset[type]
     nullable: bool
     section: str = "training"
+    also_in: str | None = None
     help: str = ""
     schedulable: bool = False
     variable: bool = False
@@ -65,6 +68,10 @@ class FieldInfo:
     maximum: float | None = None
     check: Callable[["FieldInfo", Any], Any] | None = None
 
+    def is_in(self, section: str) -> bool:
+        """Whether a section takes this setting."""
+        return section in (self.section, self.also_in)
+
 
 def field(default: Any, **declared: Any) -> Any:
     """Declare a setting of an `AlgorithmConfig` subclass.
@@ -73,9 +80,9 @@ def field(default: Any, **declared: Any) -> Any:
 
     Args:
         default: the default value; lists and dicts are copied for every config.
-        **declared: `section` (default "training"), `help`, `schedulable`, `variable`, `importable`, `choices`,
-            `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A redeclaration inherits what it leaves out, so a
-            subclass may write just `lr: float = field(5e-5)`.
+        **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `importable`,
+            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A redeclaration inherits what it leaves
+            out, so a subclass may write just `lr: float = field(5e-5)`.
 
     Returns:
         A dataclass field.

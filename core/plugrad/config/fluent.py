@@ -99,7 +99,7 @@ def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section
         ConfigError: names the first such name, and the closest setting.
     """
     fields = config_fields(cls)
-    here = [name for name, info in fields.items() if section in (None, info.section)]
+    here = [name for name, info in fields.items() if section is None or info.is_in(section)]
     for name in settings:
         if name in here:
             continue

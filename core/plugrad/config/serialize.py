@@ -208,7 +208,7 @@ def flat(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, 
 
 
 def _section(section: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> Mapping[str, Any]:
-    here = [name for name, info in fields.items() if info.section == section]
+    here = [name for name, info in fields.items() if info.is_in(section)]
     for name in table:
         if name not in fields:
             raise ConfigError(f"[{section}] has no setting {name!r}.{did_you_mean(name, here)}", field=name)

@@ -164,6 +164,16 @@ class Settings(DocumentConfig):
         False, section="env_runners", help="scale observations by their running mean and standard deviation"
     )
 
+    output: str | None = field(
+        None, section="offline_data", help="record the whole episodes that training samples in this directory"
+    )
+    output_max_rows_per_file: int = field(
+        10_000, section="offline_data", minimum=1, help="steps of one part of that data set"
+    )
+    output_max_rows: int | None = field(
+        None, section="offline_data", minimum=1, help="steps that are recorded in all; None: no limit"
+    )
+
     evaluation_interval: int | None = field(
         None, section="evaluation", minimum=1, help="evaluate every so many iterations; None: never"
     )

@@ -4,12 +4,13 @@
     data = load_episodes("expert")                    # or "minari:D4RL/pen/human-v2", or a list of both
     data.episodes, data.observation_space, data.action_space
 
-docs/episode-format.md describes the format on disk. `episode_files` and `episode_columns` write and read it, `minari`
-reads Minari's data sets, `validation` checks both.
+docs/episode-format.md describes the format on disk. `episode_files` and `episode_columns` write and read it, `recorder`
+writes while training samples, `minari` reads Minari's data sets, `validation` checks both.
 """
 
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.episode_files import save_episodes
 from plugrad.offline.inputs import load_episodes
+from plugrad.offline.recorder import EpisodeRecorder
 
-__all__ = ["EpisodeData", "load_episodes", "save_episodes"]
+__all__ = ["EpisodeData", "EpisodeRecorder", "load_episodes", "save_episodes"]
