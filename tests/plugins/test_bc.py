@@ -183,7 +183,7 @@ def test_marwil_learns_from_the_same_recording(backend, recording):
         BCConfig()
         .environment("CartPole-v1")
         .framework(backend)
-        .offline_data(input_=recording, beta=1.0, vf_coeff=0.01)
+        .training(input_=recording, beta=1.0, vf_coeff=0.01)
         .debugging(seed=0)
     ).build_algo()
     losses = [algorithm.train()[f"learners/{P}/vf_loss"] for _ in range(10)]
