@@ -93,7 +93,7 @@ def _record_policy(
 def _record_training(algorithm: "Algorithm", timesteps: int, directory: Path) -> None:
     """Train on, in memory only, and write the episodes that are sampled."""
     algorithm.record_training(str(directory))
-    begun = algorithm.env_runner.total_steps
-    while (steps := algorithm.env_runner.total_steps - begun) < timesteps:
-        algorithm.train()
-    click.echo(f"{steps} steps of training")
+    steps = 0
+    while steps < timesteps:
+        steps += algorithm.train()["env_runners/num_env_steps_sampled"]
+    click.echo(f"{steps:.0f} steps of training")

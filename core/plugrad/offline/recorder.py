@@ -11,9 +11,8 @@ from uuid import uuid4
 import gymnasium as gym
 
 from plugrad.checkpoint import list_saves, load_checkpoint
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.offline.episode_files import save_episodes
-from plugrad.sampling.whole_episodes import concat_chunks
 
 RECORDING: Final = "recording"
 NUM_RECORDED: Final = "num_recorded"
