@@ -54,6 +54,7 @@ FORMULAS = (
     "Categorical",
     "MultiCategorical",
     "DiagGaussian",
+    "SquashedGaussian",
     # optimizers, clipping
     "Adam",
     "AdamW",

@@ -15,7 +15,7 @@ import numpy as np
 import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import refuse
 from plugrad.columns import Columns
-from plugrad.distributions import distribution_class
+from plugrad.distributions import Distribution
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
@@ -71,8 +71,7 @@ class Actor:
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         if explore:
             inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
-        space: Any = self._learner.module[module_id].action_space
-        distribution = distribution_class(space, numpy_ops).from_logits(inputs)
+        distribution = _distribution_class(self._learner.module[module_id], explore).from_logits(inputs)
         actions = distribution.sample(rng) if explore else distribution.mode()
         columns = {
             Columns.ACTIONS: actions,
@@ -139,6 +138,18 @@ class Actor:
 
 def _acts_in_numpy(module: Any) -> bool:
     return module.network is not None and bool(module.network.acts_in_numpy)
+
+
+def _distribution_class(module: Any, explore: bool) -> type[Distribution]:
+    """The module's, over numpy."""
+    method = "get_exploration_action_dist_cls" if explore else "get_inference_action_dist_cls"
+    found = getattr(module, method)()
+    if not (isinstance(found, type) and issubclass(found, Distribution)):
+        raise ConfigError(
+            f"{type(module).__name__}.{method}() returned {found!r}: it must return a subclass of "
+            "plugrad.distributions.Distribution, such as distribution_class(self.action_space, self.ops)"
+        )
+    return found.bind(numpy_ops)
 
 
 def _float32(batch: Mapping[str, Any]) -> dict[str, Any]:

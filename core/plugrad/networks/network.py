@@ -4,8 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+from plugrad.distributions import Distribution, distribution_class
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
@@ -34,6 +36,27 @@ class Network(ABC):
     def initial_state(self) -> dict[str, Array]:
         """The recurrent state at the start of an episode: `{name: float32 array}`; empty for a network without one."""
         return {}
+
+    def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
+        """The action distribution that ACTION_DIST_INPUTS are the inputs of; by default that of the action space.
+
+        Acting and losses go by it: a module's `get_train_action_dist_cls` returns it. Override it for a network whose
+        outputs mean something else:
+
+            def distribution_class(self, action_space, ops):
+                return squashed_gaussian_class(action_space, ops)
+
+        Args:
+            action_space: of one action.
+            ops: the tensor functions that the class computes with.
+
+        Returns:
+            A class that takes ACTION_DIST_INPUTS, such as `plugrad.distributions.distribution_class` makes.
+
+        Raises:
+            ConfigError: there is no distribution for this space.
+        """
+        return distribution_class(action_space, ops)
 
     @abstractmethod
     def forward(

@@ -204,11 +204,18 @@ class RLModule(SavesWeights, Adaptable):
     def get_train_action_dist_cls(self) -> type[Distribution]:
         """The action distribution's class for `forward_train`: its `from_logits` takes ACTION_DIST_INPUTS.
 
+        By default that of the network (`Network.distribution_class`), or of the action space. Override it for another:
+
+            def get_train_action_dist_cls(self):
+                return squashed_gaussian_class(self.action_space, self.ops)
+
         Raises:
             ConfigError: the module has no action space, or there is no distribution for it.
         """
         if self.action_space is None:
             raise ConfigError(f"{type(self).__name__} has no action_space to make a distribution for")
+        if self.network is not None:
+            return self.network.distribution_class(self.action_space, self.ops)
         return distribution_class(self.action_space, self.ops)
 
     def get_exploration_action_dist_cls(self) -> type[Distribution]:

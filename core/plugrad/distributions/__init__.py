@@ -1,0 +1,25 @@
+"""Action distributions over the outputs of a policy head, written once over `Ops`.
+
+`distribution_class(action_space, ops)` gives the class for a space, `squashed_gaussian_class` one whose actions stay
+within the bounds of a Box. Leading dimensions are kept: logits (B, input_dim) give logp, entropy and KL of shape (B,),
+and (B, T, input_dim) give (B, T). Discrete actions count from 0, and those of a `DiagGaussian` are not clipped: an env
+runner adds `Discrete.start` and applies the bounds of a `Box`.
+"""
+
+from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical
+from plugrad.distributions.distribution import D, Distribution
+from plugrad.distributions.gaussian import HALF_LOG_2PI, DiagGaussian, SquashedGaussian
+from plugrad.distributions.spaces import distribution_class, squashed_gaussian_class
+
+__all__ = [
+    "HALF_LOG_2PI",
+    "LOWEST",
+    "Categorical",
+    "D",
+    "DiagGaussian",
+    "Distribution",
+    "MultiCategorical",
+    "SquashedGaussian",
+    "distribution_class",
+    "squashed_gaussian_class",
+]

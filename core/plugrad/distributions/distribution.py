@@ -1,0 +1,185 @@
+"""`Distribution`: the base of all action distributions."""
+
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
+
+import numpy as np
+
+from plugrad.columns import Columns
+from plugrad.errors import BatchError, ConfigError
+from plugrad.ops import Ops
+from plugrad.types import Array, Tensor
+
+D = TypeVar("D", bound="Distribution")
+
+
+class Distribution(ABC):
+    """A batch of distributions over actions: the base of `Categorical`, `MultiCategorical` and the Gaussians.
+
+        dist = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        logp = dist.logp(batch[Columns.ACTIONS])
+
+    Use the classes that `distribution_class` makes, or a module's `get_train_action_dist_cls`: these have `ops`,
+    `input_dim` and `action_shape`. For a distribution of your own, derive from this class, compute with `self.ops`
+    alone, and make the class with `bind`.
+
+    Args:
+        logits: float32 (..., input_dim), the outputs of a policy head; each class says what they are.
+
+    Raises:
+        BatchError: the last dimension is not `input_dim`.
+    """
+
+    ops: ClassVar[Ops]
+    input_dim: ClassVar[int]
+    """The number of columns of ACTION_DIST_INPUTS, the width of the policy head."""
+    action_shape: ClassVar[tuple[int, ...]]
+    """The shape of one action, without leading dimensions."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+        self._check_shape(Columns.ACTION_DIST_INPUTS, logits, (*self.ops.shape(logits)[:-1], self.input_dim))
+
+    @classmethod
+    def bind(cls, ops: Ops, **attributes: Any) -> type[Self]:
+        """Make the subclass that computes with a backend's ops.
+
+            Beta.bind(learner.ops, input_dim=2 * d, action_shape=(d,))
+
+        Args:
+            ops: tensor functions. Acting binds a module's class once more, to those of numpy.
+            **attributes: other attributes of the class, hashable: `input_dim` and `action_shape` where it has none.
+
+        Returns:
+            The subclass; the same one for equal arguments.
+        """
+        return _bound(cls, ops, tuple(attributes.items()))
+
+    @classmethod
+    def from_logits(cls, logits: Tensor) -> Self:
+        """Make the distributions of a policy head's outputs.
+
+        Args:
+            logits: float32 (..., input_dim).
+
+        Raises:
+            BatchError: the last dimension is not `input_dim`.
+        """
+        return cls(logits)
+
+    @abstractmethod
+    def logp(self, actions: Tensor) -> Tensor:
+        """Log-probability of actions in nats; of a Gaussian the log of the density.
+
+        Args:
+            actions: (..., *action_shape): integers, or float32 for a Gaussian.
+
+        Returns:
+            float32 (...).
+
+        Raises:
+            BatchError: `actions` has another shape, even one that would broadcast, such as (B, 1) for (B,).
+        """
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Entropy in nats, float32 (...); of a `DiagGaussian` the differential entropy."""
+
+    @abstractmethod
+    def kl(self, other: Self) -> Tensor:
+        """Kullback-Leibler divergence KL(self || other) in nats.
+
+        Args:
+            other: distributions of the same class and shape.
+
+        Returns:
+            float32 (...).
+
+        Raises:
+            BatchError: `other` has another shape.
+        """
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator | None = None) -> Array:
+        """Draw one action from each distribution, in numpy.
+
+        For acting only: inside a loss a traced program would keep the first draw for ever. `rsample` is for losses.
+
+        Args:
+            rng: the source of randomness; None makes a new generator without a seed.
+
+        Returns:
+            A numpy array (..., *action_shape): int64, or float32 for a Gaussian.
+        """
+
+    def rsample(self, noise: Tensor) -> Tensor:
+        """Actions as a differentiable function of the logits and of random numbers.
+
+        This is the reparameterisation trick (Kingma and Welling 2014, arXiv:1312.6114, section 2.4).
+
+        Args:
+            noise: draws of the standard normal distribution, float32 (..., *action_shape).
+
+        Returns:
+            float32 (..., *action_shape).
+
+        Raises:
+            BatchError: `noise` has another shape.
+            ConfigError: the distribution has none, as discrete ones.
+        """
+        self._has_no_rsample()
+
+    def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """`rsample(noise)`, and the log-probability of these actions.
+
+        Faster and more exact than `logp(rsample(noise))`, and of the same gradient.
+
+        Args:
+            noise: draws of the standard normal distribution, float32 (..., *action_shape).
+
+        Returns:
+            Actions, float32 (..., *action_shape), and their log-probability in nats, float32 (...).
+
+        Raises:
+            BatchError: `noise` has another shape.
+            ConfigError: the distribution has none, as discrete ones.
+        """
+        self._has_no_rsample()
+
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """The most probable action of each distribution (..., *action_shape)."""
+
+    def _has_no_rsample(self) -> NoReturn:
+        raise ConfigError(
+            f"{type(self).__name__} has no differentiable samples (rsample). The distributions of a Box have: "
+            "DiagGaussian and SquashedGaussian."
+        )
+
+    def _check_actions(self, actions: Tensor, column: str = Columns.ACTIONS) -> None:
+        self._check_shape(column, actions, (*self.ops.shape(self.logits)[:-1], *self.action_shape))
+
+    def _check_other(self, other: "Distribution") -> None:
+        self._check_shape(Columns.ACTION_DIST_INPUTS, other.logits, self.ops.shape(self.logits))
+
+    def _check_shape(self, column: str, x: Tensor, expected: tuple[int, ...]) -> None:
+        found = self.ops.shape(x)
+        if not _fits(found, expected):
+            raise BatchError(
+                f"{type(self).__name__}: {column!r} has shape {found}, expected {expected}.",
+                column=column,
+                expected=expected,
+                found=found,
+            )
+
+
+@cache
+def _bound(base: type[D], ops: Ops, attributes: tuple[tuple[str, Any], ...]) -> type[D]:
+    return type(base.__name__, (base,), {"__module__": base.__module__, "ops": ops, **dict(attributes)})
+
+
+def _fits(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    # In a traced program a length that is not known is None.
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(f == e or None in (f, e) for f, e in pairs)

@@ -1,0 +1,147 @@
+"""Distributions over the actions of a Box: diagonal Gaussians, and Gaussians squashed into the bounds."""
+
+# ruff: noqa: D102
+# Methods without a docstring are documented in `Distribution`.
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar, NamedTuple, NoReturn, Self
+
+import numpy as np
+
+from plugrad import numpy_ops
+from plugrad.distributions.distribution import Distribution
+from plugrad.errors import ConfigError
+from plugrad.ops import Ops
+from plugrad.types import Array, Tensor
+
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+LOG_2 = math.log(2.0)
+INSIDE = 1.0 - 1e-6
+"""The largest action, rescaled to [-1, 1], that `SquashedGaussian.logp` tells from the bound; RLlib's number."""
+
+
+class DiagGaussian(Distribution):
+    """Independent normal distributions: `logits` (..., 2 d) are d means, then d logs of standard deviations.
+
+    Source: Bishop (2006), "Pattern Recognition and Machine Learning": density eq. 2.43, KL exercise 2.13, entropy
+    exercise 2.15, all for a diagonal covariance.
+    """
+
+    @cached_property
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        d = self.input_dim // 2
+        mean, log_std = self.ops.split(self.logits, (d, d), axis=-1)
+        return mean, log_std
+
+    def logp(self, actions: Tensor) -> Tensor:
+        self._check_actions(actions)
+        mean, log_std = self._parts
+        return self._log_density((actions - mean) * self.ops.exp(-log_std))
+
+    def entropy(self) -> Tensor:
+        return self.ops.sum(self._parts[1] + (0.5 + HALF_LOG_2PI), axis=-1)
+
+    def kl(self, other: Self) -> Tensor:
+        self._check_other(other)
+        (mean, log_std), (other_mean, other_log_std) = self._parts, other._parts
+        ratio = log_std - other_log_std
+        distance = self.ops.square((mean - other_mean) * self.ops.exp(-other_log_std))
+        return self.ops.sum(0.5 * (self.ops.exp(2.0 * ratio) + distance - 1.0) - ratio, axis=-1)
+
+    def sample(self, rng: np.random.Generator | None = None) -> Array:
+        mean, log_std = (np.asarray(part) for part in self._parts)
+        noise = (rng or np.random.default_rng()).standard_normal(mean.shape, np.float32)
+        return np.asarray(mean + np.exp(log_std) * noise)
+
+    def rsample(self, noise: Tensor) -> Tensor:
+        self._check_actions(noise, "noise")
+        mean, log_std = self._parts
+        return mean + self.ops.exp(log_std) * noise
+
+    def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        return self.rsample(noise), self._log_density(noise)
+
+    def mode(self) -> Tensor:
+        return self._parts[0]
+
+    def _log_density(self, z: Tensor) -> Tensor:
+        """At `mean + std * z`."""
+        return self.ops.sum(-0.5 * self.ops.square(z) - self._parts[1] - HALF_LOG_2PI, axis=-1)
+
+
+class Run(NamedTuple):
+    """Neighbouring dimensions of a Box that have the same bounds.
+
+    Args:
+        size: how many.
+        centre: half way between the bounds.
+        half_width: half the distance of the bounds.
+    """
+
+    size: int
+    centre: float
+    half_width: float
+
+
+class SquashedGaussian(DiagGaussian):
+    """Normal distributions squashed into the bounds of a Box: `action = centre + half_width * tanh(u)`.
+
+    `logits` (..., 2 d) are d means and then d logs of standard deviations of `u`. Source: Haarnoja et al. 2018, "Soft
+    Actor-Critic", arXiv:1801.01290, appendix C. Made by `squashed_gaussian_class`.
+
+    - `logp` is the log-density of the action rescaled to [-1, 1]. That of the action in its own units is smaller by
+      `sum(log(half_width))`, a constant. Actions at the bounds or beyond count as those 1e-6 inside of them, whose
+      density is finite.
+    - `mode` is the squashed mean: the median of each dimension, and not where the density is largest.
+    - `kl` is that of the Gaussians: a one-to-one function of both changes no divergence (Kullback and Leibler 1951, "On
+      Information and Sufficiency", doi:10.1214/aoms/1177729694, section 4).
+    - There is no `entropy` in closed form.
+    """
+
+    runs: ClassVar[tuple[Run, ...]]
+    """The bounds."""
+
+    def logp(self, actions: Tensor) -> Tensor:
+        self._check_actions(actions)
+        squashed = _by_runs(
+            self.ops, self.runs, actions, lambda part, run: (part - run.centre) / run.half_width
+        )
+        u = self.ops.atanh(self.ops.clip(squashed, -INSIDE, INSIDE))
+        return super().logp(u) - self._log_slope(u)
+
+    def entropy(self) -> NoReturn:
+        raise ConfigError(
+            "A SquashedGaussian has no entropy in closed form. Estimate it by -logp of samples: "
+            "actions, logp = dist.rsample_with_logp(noise)"
+        )
+
+    def sample(self, rng: np.random.Generator | None = None) -> Array:
+        return np.asarray(self._rescale(np.tanh(super().sample(rng)), numpy_ops))
+
+    def rsample(self, noise: Tensor) -> Tensor:
+        return self._rescale(self.ops.tanh(super().rsample(noise)), self.ops)
+
+    def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        u, logp = super().rsample(noise), self._log_density(noise)
+        return self._rescale(self.ops.tanh(u), self.ops), logp - self._log_slope(u)
+
+    def mode(self) -> Tensor:
+        return self._rescale(self.ops.tanh(super().mode()), self.ops)
+
+    def _log_slope(self, u: Tensor) -> Tensor:
+        """The sum of `log(1 - tanh(u)**2)` (appendix C, eq. 21), exact where `tanh(u)` rounds to 1."""
+        return self.ops.sum(2.0 * (LOG_2 - u - self.ops.softplus(-2.0 * u)), axis=-1)
+
+    def _rescale(self, squashed: Tensor, ops: Ops) -> Tensor:
+        """From [-1, 1] to the bounds."""
+        return _by_runs(ops, self.runs, squashed, lambda part, run: run.centre + run.half_width * part)
+
+
+def _by_runs(ops: Ops, runs: tuple[Run, ...], x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:
+    """`f` of each run's dimensions. Bounds are numbers, not tensors: these would need a device and a dtype."""
+    if len(runs) == 1:
+        return f(x, runs[0])
+    parts = ops.split(x, [run.size for run in runs], axis=-1)
+    return ops.concat([f(part, run) for part, run in zip(parts, runs, strict=True)], axis=-1)
