@@ -6,7 +6,7 @@ import counting
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import Sampling, balance, check_chunk, make_runner, swing
@@ -267,3 +267,80 @@ def test_a_fragment_has_steps_and_closing_twice_is_fine():
         runner.sample(0)
     runner.close()
     runner.close()
+
+
+# --- random actions ---
+
+
+class Shifted(gym.Env[np.ndarray, Any]):
+    """Refuses actions that its spaces do not contain."""
+
+    observation_space = Box(-1, 1, (1,))
+
+    def __init__(self, action_space: gym.Space[Any]) -> None:
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+BOUNDS = Box(np.array([-2.0, 0.5], np.float32), np.array([2.0, 1.0], np.float32))
+
+
+def random_runner(space: gym.Space[Any], seed: int | None = 0, **settings: Any) -> EnvRunner:
+    def refuse(observations):
+        raise AssertionError("the policy was asked")
+
+    return make_runner(refuse, seed, env=Shifted, env_config={"action_space": space}, **settings)
+
+
+@pytest.mark.parametrize(
+    ("space", "low", "high", "dtype"),
+    [
+        (Discrete(3, start=4), 0, 2, np.int64),
+        (MultiDiscrete([2, 3], start=[1, -5]), [0, 0], [1, 2], np.int64),
+        (BOUNDS, BOUNDS.low, BOUNDS.high, np.float32),
+    ],
+    ids=["discrete", "multi-discrete", "box"],
+)
+def test_random_actions_are_uniform_in_the_space_and_count_from_0(space, low, high, dtype):
+    chunks = random_runner(space).sample(1000, random_actions=True)
+    actions = np.concatenate([chunk.actions for chunk in chunks])
+    assert actions.dtype == dtype
+    assert actions.shape == (3000, *space.shape)
+    assert ((actions >= low) & (actions <= high)).all()
+    width = np.subtract(high, low, dtype=np.float64)
+    count = width + 1 if dtype == np.int64 else np.inf  # of a uniform distribution: (n^2 - 1) / 12
+    variance = (count**2 - 1) / 12 if dtype == np.int64 else width**2 / 12
+    np.testing.assert_allclose(actions.mean(0), np.add(low, high) / 2, atol=0.1 * width.max())
+    np.testing.assert_allclose(actions.var(0), variance, rtol=0.1)
+    assert all(chunk.extra_model_outputs == {} for chunk in chunks)
+
+
+def test_random_actions_follow_from_the_seed_and_the_steps_so_far():
+    def played(runner: EnvRunner) -> np.ndarray:
+        return np.concatenate([chunk.actions for chunk in runner.sample(5, random_actions=True)])
+
+    one, same, other = random_runner(BOUNDS), random_runner(BOUNDS), random_runner(BOUNDS, seed=1)
+    first, second = played(one), played(one)
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(played(same), first)
+    assert not np.array_equal(played(other), first)
+    resumed = random_runner(BOUNDS)
+    resumed.set_state(same.get_state())
+    np.testing.assert_array_equal(played(resumed), second)
+    unseeded = random_runner(BOUNDS, seed=None), random_runner(BOUNDS, seed=None)
+    assert not np.array_equal(*map(played, unseeded))
+
+
+def test_random_actions_leave_what_the_policy_does_next_as_it_is():
+    runner = make_runner()
+    for num_steps, is_random in ((7, False), (5, True), (9, False)):
+        for chunk in runner.sample(num_steps, random_actions=is_random):
+            if not is_random:
+                check_chunk(chunk)

@@ -83,3 +83,11 @@ def test_evaluation_carries_it_too():
     assert len(seen) > 10
     for steps, counts in seen:
         np.testing.assert_array_equal(steps, counts)
+
+
+def test_a_policy_goes_on_from_the_state_that_it_has_after_random_actions():
+    runner = make_runner()
+    for is_random in (True, False, True, False):
+        for chunk in runner.sample(7, random_actions=is_random):
+            check(chunk)
+            assert ("action_logp" in chunk.extra_model_outputs) is not is_random

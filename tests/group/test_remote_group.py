@@ -253,3 +253,19 @@ def test_evaluation_repeats_no_episode_of_remote_env_runners(cluster: None) -> N
     algorithm.stop()
     assert len(begun) == 12
     assert not played & set(begun)
+
+
+def test_remote_env_runners_act_at_random_too(cluster: None) -> None:
+    from plugrad_ppo import PPOConfig
+
+    config = PPOConfig().environment("Pendulum-v1").framework("numpy").debugging(seed=3)
+    config = config.rl_module(model_config={"fcnet_hiddens": [1]})
+    algorithm = config.env_runners(num_env_runners=2, num_envs_per_env_runner=2).build_algo()
+    chunks = algorithm.sample(200, random_actions=True)
+    algorithm.stop()
+    actions = np.stack([chunk.actions[:, 0] for chunk in chunks])
+    assert actions.shape == (4, 200)
+    assert np.abs(actions).max() <= 2.0
+    np.testing.assert_allclose(actions.std(axis=1), 4 / np.sqrt(12), rtol=0.15)
+    assert np.abs(np.corrcoef(actions) - np.eye(4)).max() < 0.3
+    assert all(chunk.extra_model_outputs == {} for chunk in chunks)

@@ -265,7 +265,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(backend, tmp_path):
 
 
 def test_a_replay_buffer_that_is_not_to_be_saved_begins_empty(tmp_path):
-    config = corridor("numpy", replay_buffer_config={"save": False}, n_step=2)
+    config = corridor("numpy", checkpoint_replay=False, n_step=2)
     first = config.training(num_steps_sampled_before_learning_starts=10_000).build_algo()
     first.train()
     first.save_to_path(tmp_path)

@@ -69,6 +69,8 @@ class OffPolicyTraining(Training):
         drawn = {
             module_id: buffer.sample(num_rows) for module_id, buffer in self._buffers.items() if len(buffer)
         }
+        if not drawn:
+            return {}
         batch = {module_id: rows for module_id, (rows, _) in drawn.items()}
         # The rows are in random order already; `num_epochs` would be more steps on the same ones.
         results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)

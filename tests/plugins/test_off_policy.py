@@ -1,0 +1,166 @@
+"""Off-policy training and its settings, which algorithms share: shown with DQN."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from learning import largest_difference
+
+from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, OffPolicyConfig
+from plugrad.errors import ConfigError
+from plugrad.training import OffPolicyTraining
+from plugrad_dqn import DQNConfig
+
+P = DEFAULT_MODULE_ID
+
+
+def config(**training) -> DQNConfig:
+    """On CartPole, 4 steps of 2 environments in an iteration."""
+    settings = {"minibatch_size": 8, "train_batch_size": 16, "num_steps_sampled_before_learning_starts": 8}
+    return (
+        DQNConfig()
+        .environment("CartPole-v1")
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [1]})
+        .env_runners(num_envs_per_env_runner=2, rollout_fragment_length=4)
+        .training(**{**settings, **training})
+        .debugging(seed=0)
+    )
+
+
+def actions(algorithm) -> np.ndarray:
+    """Those in the replay buffer, in the order of their steps."""
+    (each,) = algorithm._training._buffers.values()
+    return each._columns["actions"][: len(each)]
+
+
+# --- sampling ---
+
+
+def test_the_first_steps_of_a_run_are_random_and_no_later_ones():
+    settings = {"epsilon": 0.0, "num_steps_sampled_before_learning_starts": 1000}
+    algorithm = config(random_steps=40, **settings).build_algo()
+    for _ in range(10):
+        algorithm.train()
+    (buffer,) = algorithm._training._buffers.values()
+    greedy = algorithm._learner.compute_actions(buffer._columns["obs"][:80], explore=False)["actions"]
+    is_greedy = actions(algorithm) == greedy
+    assert 10 < is_greedy[:40].sum() < 30
+    assert is_greedy[40:].all()
+
+
+def test_a_resumed_run_has_no_second_random_start(tmp_path):
+    greedy = {"epsilon": 0.0, "num_steps_sampled_before_learning_starts": 1000, "random_steps": 40}
+    runs = [config(**greedy).build_algo() for _ in range(2)]
+    for _ in range(3):
+        runs[0].train()
+    runs[0].save_to_path(tmp_path)
+    runs[1].restore_from_path(tmp_path)
+    for algorithm in runs:
+        for _ in range(5):
+            algorithm.train()
+    np.testing.assert_array_equal(*map(actions, runs))
+
+
+def test_nothing_to_remember_yet_is_nothing_to_learn_from():
+    algorithm = config(n_step=6, num_steps_sampled_before_learning_starts=0).build_algo()
+    assert f"learners/{P}/total_loss" not in algorithm.train()
+    assert f"learners/{P}/total_loss" in algorithm.train()
+
+
+# --- target networks after updates ---
+
+
+def test_target_networks_move_after_updates_by_environment_steps():
+    algorithm = config(target_network_update_freq=16).build_algo()
+
+    def is_equal() -> bool:
+        learner = algorithm._learner
+        return largest_difference(learner.targets[P].get_state(), learner.get_weights()[P]) == 0.0
+
+    found = []
+    for _ in range(6):  # of 8 environment steps each
+        algorithm.train()
+        found.append(is_equal())
+    assert found == [False, True] * 3
+
+
+def test_each_module_moves_by_its_own_settings():
+    overrides = {"fast": {"tau": 1.0, "target_network_update_freq": 0}, "slow": {"tau": 0.25}}
+    spec = {"observation_space": gym.spaces.Box(-1, 1, (2,)), "action_space": gym.spaces.Discrete(2)}
+    learner = (
+        config(target_network_update_freq=0, minibatch_size=None)
+        .environment(None, **spec)
+        .multi_agent(policies=["fast", "slow"])
+        .rl_module(algorithm_config_overrides_per_module=overrides)
+        .build_learner()
+    )
+    rng = np.random.default_rng(0)
+    rows = {
+        "obs": rng.normal(size=(8, 2)).astype(np.float32),
+        "new_obs": rng.normal(size=(8, 2)).astype(np.float32),
+        "actions": np.zeros(8, np.int64),
+        "rewards": np.ones(8, np.float32),
+        "terminateds": np.zeros(8, bool),
+    }
+    before = {name: learner.targets[name].get_state() for name in overrides}
+    learner.update(dict.fromkeys(overrides, rows))
+    for name, tau in (("fast", 1.0), ("slow", 0.25)):
+        present = learner.get_weights()[name]
+        expected = {key: tau * present[key] + (1 - tau) * value for key, value in before[name].items()}
+        assert largest_difference(learner.targets[name].get_state(), expected) < 1e-6
+        assert largest_difference(before[name], present) > 1e-4
+
+
+# --- settings ---
+
+
+def test_off_policy_settings_are_those_of_rllib_and_one_default_serves_all():
+    assert issubclass(DQNConfig, OffPolicyConfig)
+    assert issubclass(OffPolicyConfig, AlgorithmConfig)
+    merged = DQNConfig().training(replay_buffer_config={"type": "prioritized"}).replay_buffer_config
+    assert merged == {"type": "prioritized", "capacity": 100_000, "alpha": 0.6, "beta": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"minibatch_size": 64}, "minibatch_size=64 is above train_batch_size=16"),
+        (
+            {"replay_buffer_config": {"capacity": 7}},
+            "capacity=7 rows, and a minibatch has 8; set a capacity of 8 or more",
+        ),
+        (
+            {"replay_buffer_config": {"capacity": 15}, "minibatch_size": None},
+            "capacity=15 rows, and a minibatch has 16",
+        ),
+        (
+            {"replay_buffer_config": {"capacity": 7}, "minibatch_size": 4},
+            "capacity=7 rows, and one sample of all environments has 8",
+        ),
+    ],
+)
+def test_a_replay_buffer_that_is_too_small_is_refused(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        config(**settings).build_algo()
+
+
+def test_prioritized_replay_needs_td_errors():
+    class Unprioritized(OffPolicyTraining):
+        pass
+
+    algorithm = config(replay_buffer_config={"type": "prioritized"}).build_algo()
+    with pytest.raises(
+        ConfigError, match="Unprioritized names no td_errors to prioritize by; use type='uniform'"
+    ):
+        Unprioritized(algorithm)
+
+
+def test_the_older_name_of_checkpoint_replay_works():
+    assert config().saves_replay
+    assert not config(checkpoint_replay=False).saves_replay
+    with pytest.warns(DeprecationWarning, match="is now checkpoint_replay = False"):
+        older = config(replay_buffer_config={"save": False})
+    assert not older.saves_replay
+    assert (
+        "save" not in config(replay_buffer_config={"save": True}).replay_buffer_config
+    )  # of older checkpoints
