@@ -193,6 +193,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if len(weight.shape) == 3:
+        return tf.matmul(x, weight) + bias[:, None]
     if len(x.shape) == 2:
         return tf.matmul(x, weight) + bias
     return tf.tensordot(x, weight, 1) + bias  # one product of all rows; tf.matmul would repeat the weight

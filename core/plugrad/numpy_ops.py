@@ -172,7 +172,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return np.matmul(x, weight) + bias
+    return np.matmul(x, weight) + (bias if weight.ndim == 2 else bias[:, None])
 
 
 def conv2d(x: Tensor, weight: Tensor, stride: int) -> Tensor:

@@ -186,7 +186,11 @@ class Ops(Protocol):
         """Matrix product over the last two axes; leading ones broadcast. Both have two axes or more."""
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """`x @ weight + bias`: `x` (..., in), `weight` (in, out), `bias` (out,) -> (..., out)."""
+        """`x @ weight + bias`: `x` (..., in), `weight` (in, out), `bias` (out,) -> (..., out).
+
+        Or n layers at once: `x` (B, in) for all of them or (n, B, in), `weight` (n, in, out), `bias` (n, out) ->
+        (n, B, out).
+        """
 
     def conv2d(self, x: Tensor, weight: Tensor, stride: int) -> Tensor:
         """Convolution, the kernel not turned round: `x` (B, H, W, in), `weight` (h, w, in, out) -> (B, H', W', out).

@@ -121,6 +121,7 @@ CASES = [
     smooth("matmul of stacks", "sw", lambda o, s, w: o.matmul(s, w)),
     smooth("linear", "xwk", lambda o, x, w, k: o.linear(x, w, k)),
     smooth("linear of sequences", "swk", lambda o, s, w, k: o.linear(s, w, k)),
+    smooth("linear of n layers", "xwk", lambda o, x, w, k: _linear_of_layers(o, x, w, k)),
     smooth("linear of one row", "vwk", lambda o, v, w, k: o.linear(v, w, k)),
     *(smooth(f"conv2d by {s}", "cf", lambda o, c, f, s=s: o.conv2d(c, f, s)) for s in (1, 2, 3)),
     constant("one_hot", "i", lambda o, i: o.one_hot(i, 3)),
@@ -167,6 +168,11 @@ def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor, reverse: bool = False) 
 
     last, ys = ops.scan(step, (v, 2.0 * v), (x, y), reverse=reverse)
     return (*last, *ys)
+
+
+def _linear_of_layers(ops: Ops, x: Tensor, w: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    weight, bias = ops.stack([w, 0.5 * w]), ops.stack([k, -k])
+    return ops.linear(x, weight, bias), ops.linear(ops.stack([x, 0.5 * x]), weight, bias)
 
 
 def inputs(kinds: str, rows: int, columns: int, seed: int) -> list[Array]:
