@@ -27,6 +27,8 @@ ROOMS = (
     "plugrad.hooks.backend_helpers",
     "plugrad.hooks.backend_spec",
     "plugrad.layers",
+    "plugrad.networks.encoders",
+    "plugrad.networks.initializers",
     "plugrad.networks.layers",
     "plugrad.losses",
     "plugrad.networks",
