@@ -28,8 +28,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, **IN_ORDER, **QUIET, **more}
 
 
-def run_alone(script: str, *arguments: object, core: int, python: str = sys.executable) -> Any:
+def run_alone(script: str, *arguments: object, core: int | None, python: str = sys.executable) -> Any:
     """Run a script and parse the last line that it printed.
+
+    Args:
+        script: a file of this folder.
+        arguments: of the script.
+        core: where it runs; None: where the system lets it.
+        python: the interpreter.
+
+    Returns:
+        What the line says.
 
     Raises:
         RuntimeError: the script failed. The message has the end of its output.
@@ -41,7 +50,7 @@ def run_alone(script: str, *arguments: object, core: int, python: str = sys.exec
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        preexec_fn=lambda: None if core is None else os.sched_setaffinity(0, {core}),
     ) as process:
         out, err = process.communicate()
     if process.returncode:

@@ -1,0 +1,50 @@
+"""The evaluation of all runs of the zoo: the same episodes for every library, with deterministic actions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+PACKAGES = (
+    "plugrad",
+    "stable-baselines3",
+    "torch",
+    "tensorflow-cpu",
+    "numpy",
+    "gymnasium",
+    "mujoco",
+    "Box2D",
+)
+"""Whose versions a run notes."""
+FIRST_SEED = 10_000
+"""Episode n is reset with this seed plus n: start states are equal in all evaluations of an environment."""
+
+
+def evaluate(act: Callable[[Any], Any], env: str, episodes: int) -> list[float]:
+    """Play whole episodes, all at once.
+
+    Args:
+        act: from observations [B, ...] to actions [B, ...] as the environment takes them.
+        env: id of a Gymnasium environment.
+        episodes: how many.
+
+    Returns:
+        The return of each episode.
+    """
+    envs = [gym.make(env) for _ in range(episodes)]
+    observations = [each.reset(seed=FIRST_SEED + n)[0] for n, each in enumerate(envs)]
+    returns = [0.0] * episodes
+    running = list(range(episodes))
+    while running:
+        actions = act(np.stack([observations[n] for n in running]))
+        still = []
+        for n, action in zip(running, actions, strict=True):
+            observations[n], reward, terminated, truncated, _ = envs[n].step(action)
+            returns[n] += float(reward)
+            if not (terminated or truncated):
+                still.append(n)
+        running = still
+    for each in envs:
+        each.close()
+    return returns
