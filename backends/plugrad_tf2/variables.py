@@ -126,7 +126,7 @@ class FlatParameters:
 
     def flat_gradient(self, gradients: Sequence[Any]) -> Any:
         """The flat gradient from those of what `watched` yielded."""
-        if len(gradients) == 1 and len(self._params) != 1:
+        if self._resident:
             return tf.zeros([self.layout.size]) if gradients[0] is None else gradients[0]
         return self.layout.join(ops, dict(zip(self.layout.refs, map(_dense, gradients), strict=True)))
 

@@ -3,12 +3,11 @@
 The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests hold it to that.
 """
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor
 
 from plugrad import LearnerProtocol
+from plugrad.every_nth import DelayedOptimizer
 from plugrad.gradients import Gradients, flat_of, layouts_in
 from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch import ops
@@ -19,18 +18,25 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
     """See `LearnerSpec.apply_gradients`: the fused kernel for Adam where it can be, else the neutral formula."""
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
+            optimizer = each.optimizer_adapter
+            in_place = _steps_in_place(optimizer, learner)
+            if in_place and isinstance(optimizer, DelayedOptimizer) and learner.device == "cpu":
+                # Elsewhere reading the count would wait for the device.
+                if not optimizer.steps.count_on_host():
+                    continue
+                optimizer = optimizer.optimizer
             gradient = flat_of(ops, gradients_dict, each.layout)
-            if _can_fuse(each.optimizer_adapter, learner):
-                fused_adam(each.optimizer_adapter, gradient)
+            if in_place and type(optimizer) is Adam:
+                fused_adam(optimizer, gradient)
             else:
-                each.optimizer_adapter.step(ops, gradient, learner.guard)
+                optimizer.step(ops, gradient, learner.guard)
 
 
-def _can_fuse(optimizer: Optimizer, learner: LearnerProtocol) -> TypeGuard[Adam]:
-    """In place, so neither while traced nor where a step may have to be taken back."""
+def _steps_in_place(optimizer: Optimizer, learner: LearnerProtocol) -> bool:
+    """Neither while traced nor where a step may have to be taken back."""
     flat = optimizer.parameters
     traced = isinstance(flat, FlatParameters) and flat.tracer is not None
-    return type(optimizer) is Adam and not traced and not learner.is_guarded
+    return not traced and not learner.is_guarded
 
 
 def fused_adam(adam: Adam, gradient: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
+from plugrad.every_nth import undelayed
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
@@ -32,7 +33,7 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
         own = [
             name
             for name, each in learner.registered_optimizers.items()
-            if isinstance(each.optimizer_adapter, FrameworkOptimizer)
+            if isinstance(undelayed(each.optimizer_adapter), FrameworkOptimizer)
         ]
         if not own:
             return CompiledUpdate(learner, step, variables)

@@ -144,6 +144,33 @@ class AlgorithmSpec(HookCaller, Protocol):
         return self._provide("get_target_parameters", module_id=module_id, config=config)
 
     @learner_method
+    def get_noise_columns(
+        self, module_id: ModuleID, config: Config | None = None
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Name the columns of random numbers that the loss of a module reads. Default: none.
+
+        Asked once per module, at build and when it is added. For each row of each minibatch the learner draws standard
+        normals, float32, and adds them to the minibatch. They come from its stream `(module_id, "noise")`, in numpy:
+        equal seeds give equal numbers on every backend, in every update mode and for any number of learners. A failed
+        update takes the draw back. A row that is used in two epochs gets new numbers. Sequences [B, T, ...] get numbers
+        for each of their steps.
+
+        Args:
+            module_id: of the module.
+            config: the module's, which the Learner's method takes by default.
+
+        Returns:
+            `{column: shape per row}`; `{"noise": (2,)}` gives the loss `batch["noise"]` [B, 2].
+
+        Example:
+            @hookimpl
+            def get_noise_columns(learner, module_id):
+                return {"action_noise": learner.module[module_id].action_space.shape}
+        """
+        config = self.config.get_config_for_module(module_id) if config is None else config
+        return self._provide("get_noise_columns", module_id=module_id, config=config)
+
+    @learner_method
     @adaptable
     def postprocess_gradients_for_module(
         self,

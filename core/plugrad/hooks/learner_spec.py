@@ -151,6 +151,7 @@ class LearnerSpec(HookCaller, Protocol):
         optimizer: Any,
         params: Sequence[Any],
         lr_or_lr_schedule: Any = None,
+        every: int = 1,
     ) -> None:
         """Let an optimizer step some parameters.
 
@@ -162,9 +163,12 @@ class LearnerSpec(HookCaller, Protocol):
                 not yet built.
             params: a list of the framework's parameters, from `get_parameters`.
             lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
+            every: step only in each `every`-th gradient step (a delayed policy); the gradients of the others are not
+                used. A step that `nonfinite="skip"` leaves out is not counted.
 
         Raises:
-            OptimizerError: the name is taken, `params` is no list of parameters, or one of them has an optimizer.
+            OptimizerError: the name is taken, `params` is no list of parameters, one of them has an optimizer, or
+                `every` is no whole number from 1 up.
 
         Example:
             @hookimpl(wrapper=True)
@@ -179,6 +183,7 @@ class LearnerSpec(HookCaller, Protocol):
             optimizer=optimizer,
             params=params,
             lr_or_lr_schedule=lr_or_lr_schedule,
+            every=every,
         )
 
     @learner_method

@@ -180,7 +180,7 @@ class _Targets(Component):
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         # By name: equal learners may have got their modules in another order.
-        return [target.variable for _, target in sorted(learner.targets.items())]
+        return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
 
 
 class _Coefficients(Component):
@@ -236,7 +236,7 @@ class _Streams(Component):
     """The seed and the random generators, `{"<module id>/<purpose>": generator}`, made when they are first used."""
 
     name = "streams"
-    attributes = ("streams",)
+    attributes = ("streams", "noise_columns")
     has_parts = False
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
@@ -263,6 +263,7 @@ class _Streams(Component):
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
             del learner.streams[name]
+        learner.noise_columns.pop(module_id, None)
 
 
 COMPONENTS: dict[str, Component] = {

@@ -17,6 +17,7 @@ from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.noise import noise_id, shard_noise
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
 WEIGHTS = f"{SEPARATOR}weights"
@@ -42,17 +43,20 @@ def shard(
         The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
         row with weight 0 (of each minibatch): a mean over no rows is no number.
     """
-    own, counts = {}, {}
-    for module_id, rows in order.items():
+    own, counts, noise = dict(order), {}, {}
+    for module_id, rows in only_modules(order).items():
         first, last = _share_of_minibatch(collective, rows.shape[1], accumulate)
-        own[module_id] = rows[:, first:last] if last > first else rows[:, :accumulate]
+        share = slice(first, last) if last > first else slice(accumulate)
+        own[module_id] = rows[:, share]
+        if noise_id(module_id) in columns:
+            noise[noise_id(module_id)] = shard_noise(columns[noise_id(module_id)], share)
         shown = count_steps_per_row(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
     counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
     weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
     num_steps = len(next(iter(order.values())))
     own[WEIGHTS] = np.arange(num_steps, dtype=np.int32)[:, None]
-    return {**columns, WEIGHTS: weights}, own
+    return {**columns, **noise, WEIGHTS: weights}, own
 
 
 def _share_of_minibatch(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:

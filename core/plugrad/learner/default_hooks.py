@@ -61,6 +61,14 @@ def get_target_parameters(learner: LearnerInternals, module_id: ModuleID, config
 
 
 @hookimpl
+def get_noise_columns(
+    learner: LearnerInternals, module_id: ModuleID, config: Config
+) -> Mapping[str, tuple[int, ...]]:
+    """No noise. See `AlgorithmSpec.get_noise_columns`."""
+    return {}
+
+
+@hookimpl
 def should_module_be_updated(learner: LearnerInternals, module_id: ModuleID, multi_agent_batch: Any) -> bool:
     """As `config.policies_to_train` says, where None is all. See `LearnerSpec.should_module_be_updated`."""
     trained = learner.config.policies_to_train

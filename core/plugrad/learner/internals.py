@@ -32,6 +32,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     registered_optimizers: dict[str, RegisteredOptimizer]
     targets: dict[ModuleID, TargetNetwork]
     buffers: dict[ModuleID, dict[str, Variable]]
+    noise_columns: dict[ModuleID, Mapping[str, tuple[int, ...]]]
     coefficients: dict[ModuleID, Coefficients]
     counters: dict[str, int]
     streams: dict[str, np.random.Generator]

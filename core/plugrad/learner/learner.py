@@ -52,6 +52,7 @@ from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.internals import LossCheck
 from plugrad.learner.metrics import Metrics
+from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, restore_on_error
@@ -122,6 +123,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         module: the modules, by id.
         registered_optimizers: `{"<module id>_<optimizer name>": RegisteredOptimizer}`.
         targets: `{module_id: TargetNetwork}`, where `get_target_parameters` names parameters.
+        noise_columns: `{module_id: {column: shape per row}}`, where `get_noise_columns` names some.
         buffers: `{module_id: {name: variable}}` of what modules keep beside trained parameters.
         coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
         streams: random generators by name; `stream(...)` makes them.
@@ -163,6 +165,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self._trainable: tuple[MultiRLModule, list[ModuleID]] = self.module, []
         self.registered_optimizers: dict[str, RegisteredOptimizer] = {}
         self.targets: dict[ModuleID, TargetNetwork] = {}
+        self.noise_columns: dict[ModuleID, Shapes] = {}
         self.buffers: Buffers = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
         self.streams: dict[str, np.random.Generator] = {}
@@ -215,6 +218,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.registered_optimizers = {}
         self.coefficients = {}
         self.targets = {}
+        self.noise_columns = {}
         for module_id in (*self.module, ALL_MODULES):
             own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
@@ -224,6 +228,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             own = self.config.get_config_for_module(module_id)
             if (target := make_target_network(self, module_id, own)) is not None:
                 self.targets[module_id] = target
+            if noise := find_noise_columns(self, module_id, own):
+                self.noise_columns[module_id] = noise
         self.connectors = make_connectors(self)
         self.forget_programs()
 

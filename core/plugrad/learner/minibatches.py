@@ -12,6 +12,7 @@ from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.noise import noise_id, pad_noise
 from plugrad.types import Array, ModuleID
 
 
@@ -182,6 +183,8 @@ def pad_minibatches(
             columns[module_id] = {c: np.concatenate([values, filling[c]]) for c, values in each.items()}
             hidden = len(each[Columns.LOSS_MASK])
             order[module_id] = np.pad(numbers, ((0, 0), (0, missing)), constant_values=hidden)
+            if (noise := columns.get(noise_id(module_id))) is not None:
+                columns[noise_id(module_id)] = pad_noise(noise, missing)
     return columns, order
 
 

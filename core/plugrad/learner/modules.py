@@ -15,6 +15,7 @@ from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.components import COMPONENTS
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.noise import find_noise_columns
 from plugrad.learner.snapshot import restore_on_error
 from plugrad.learner.target_networks import make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -56,6 +57,8 @@ def add_module(
             learner.buffers = find_buffers(learner)
             if (target := make_target_network(learner, module_id, config)) is not None:
                 learner.targets[module_id] = target
+            if noise := find_noise_columns(learner, module_id, config):
+                learner.noise_columns[module_id] = noise
         _write_config(learner, trained)
         learner.notify("module_added", module_id=module_id)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import OptimizerError, UnknownParameterError, did_you_mean
+from plugrad.every_nth import DelayedOptimizer
 from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.markers import hookimpl
@@ -44,12 +45,16 @@ def register_optimizer(
     optimizer: Any,
     params: Sequence[Any],
     lr_or_lr_schedule: Any,
+    every: int,
 ) -> None:
     """Check and bind an optimizer; set its learning rate. See `LearnerSpec.register_optimizer`."""
     learner._check_registered_optimizer(optimizer, params)
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
+    _check_every(every)
     optimizer_adapter = learner._wrap_optimizer(optimizer)
+    if every > 1:
+        optimizer_adapter = DelayedOptimizer(optimizer_adapter, int(every))
     registered = RegisteredOptimizer(
         module_id,
         optimizer_name,
@@ -64,6 +69,13 @@ def register_optimizer(
     learner.registered_optimizers[registered.full_name] = registered
     if schedule is not None:
         learner._set_optimizer_lr(optimizer, schedule.at(0))
+
+
+def _check_every(every: Any) -> None:
+    if not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1:
+        raise OptimizerError(
+            f"every={every!r}: expected a whole number of gradient steps from 1 up; 2 steps in each second one"
+        )
 
 
 def _modules_with(learner: LearnerInternals, params: Sequence[Any]) -> frozenset[ModuleID]:

@@ -21,6 +21,7 @@ from plugrad.learner.buffers import copy_buffers, restore_buffers
 from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.metrics import SEPARATOR
+from plugrad.learner.noise import join_noise
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import check_gradient_names, merge_gradients
 from plugrad.learner.shape_check import ShapeCheck
@@ -51,7 +52,8 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
     def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
         learner.shape_check = watch
         metrics: dict[str, Tensor]
-        with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as rows:
+        with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
+            rows = join_noise(minibatch, modules)
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(
@@ -96,6 +98,7 @@ def update(
             learner.finite = _all_finite(learner, {}, reduced, gradients)
         try:
             learner.apply_gradients(gradients)
+            _move_targets(learner, batch)
             restore_buffers(learner, buffers)
             _report_losses(learner, losses, metrics, learner.finite)
             if learner.names_parameters:
@@ -103,6 +106,13 @@ def update(
         finally:
             learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
     return fwd_out, dict(losses), metrics
+
+
+def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
+    """Move the target networks of the modules that were trained, where they move with each gradient step."""
+    for module_id in batch:
+        if module_id in learner.targets:
+            learner.targets[module_id].follow_step()
 
 
 def _forward_and_losses(

@@ -11,6 +11,7 @@ import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.every_nth import EveryNth
 from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.ops import Variable
@@ -27,12 +28,15 @@ class TargetNetwork:
         learner: the learner, with modules and optimizers.
         module_id: whose parameters.
         names: which of them; parameters that no optimizer steps are the module's own anyway and need no copy.
+        every: gradient steps between two moves inside the program; None: it does not move there.
 
     Raises:
         ConfigError: the module has no parameter of such a name, or cannot compute with other weights than its own.
     """
 
-    def __init__(self, learner: LearnerProtocol, module_id: ModuleID, names: Collection[str]) -> None:
+    def __init__(
+        self, learner: LearnerProtocol, module_id: ModuleID, names: Collection[str], every: int | None = None
+    ) -> None:
         self._learner = learner
         self._module_id = module_id
         self._check(names)
@@ -41,6 +45,12 @@ class TargetNetwork:
         self._layout = Layout(refs, tuple(tuple(learner.ops.shape(present[ref])) for ref in refs))
         self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
         self.variable.assign(self._present())
+        self._steps = None if every is None else EveryNth(every, learner._get_tensor_variable)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All that changes: the copy, and the count of gradient steps where one is needed."""
+        return [self.variable, *(self._steps.variables if self._steps else ())]
 
     def _check(self, names: Collection[str]) -> None:
         known = self._learner.module[self._module_id].get_state()
@@ -88,22 +98,36 @@ class TargetNetwork:
         last, number = f"{LAST_TARGET_UPDATE_TS}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
         if now - counters.get(last, 0) < every:
             return False
-        present, is_copy = self._present(), isinstance(tau, float) and tau == 1.0
-        self.variable.assign(present if is_copy else tau * present + (1.0 - tau) * self.variable.read())
+        self.variable.assign(self._moved(tau))
         counters[last], counters[number] = now, counters.get(number, 0) + 1
         return True
 
+    def _moved(self, tau: Any) -> Tensor:
+        present = self._present()
+        is_copy = isinstance(tau, float) and tau == 1.0
+        return present if is_copy else tau * present + (1.0 - tau) * self.variable.read()
+
+    def follow_step(self) -> None:
+        """Move after a gradient step, where `target_update="step"` says so and it is due. Traced."""
+        if self._steps is not None:
+            guard = self._steps.count(self._learner.ops, self._learner.guard)
+            tau = getattr(self._learner.config_view(self._module_id), "tau", 1.0)
+            self.variable.assign(guard(self._moved(tau), self.variable.read()))
+
     def get_state(self) -> dict[str, Array]:
-        """`{parameter name: float32 copy}`."""
+        """`{parameter name: float32 copy}`; and the count of gradient steps where it moves in each n-th."""
         parts = np.split(self.variable.numpy(), np.cumsum(self._layout.sizes)[:-1])
-        return {
+        weights = {
             self._name(ref): part.reshape(shape).copy()
             for ref, shape, part in zip(self._layout.refs, self._layout.shapes, parts, strict=True)
         }
+        return {**weights, **(self._steps.get_state() if self._steps else {})}
 
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Take over the arrays of a `get_state`, checked before (`plugrad.learner.state`)."""
         self.variable.assign(np.concatenate([np.ravel(state[self._name(ref)]) for ref in self._layout.refs]))
+        if self._steps is not None:
+            self._steps.set_state(state)
 
     def _weights(self) -> dict[str, Tensor]:
         values = self._layout.split(self._learner.ops, self.variable.read())
@@ -147,7 +171,7 @@ def make_target_network(
         The target network; None if the hook `get_target_parameters` names no parameters.
     """
     names = learner.get_target_parameters(module_id, config)
-    return TargetNetwork(learner, module_id, names) if names else None
+    return TargetNetwork(learner, module_id, names, steps_between_moves(config)) if names else None
 
 
 def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) -> None:
@@ -163,3 +187,17 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
             trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
             now = trained if timestep is None else timestep
             target.update(tau=config.tau, every=config.target_network_update_freq, now=now)
+
+
+def steps_between_moves(config: Any) -> int | None:
+    """How often the target network of a module moves inside the program, by the settings of `OffPolicyConfig`.
+
+    Args:
+        config: of the module; one without these settings moves no target network.
+
+    Returns:
+        Gradient steps from one move to the next, at least 1; None unless `target_update="step"`.
+    """
+    if getattr(config, "target_update", None) != "step":
+        return None
+    return max(1, getattr(config, "target_network_update_freq", 1))

@@ -15,7 +15,13 @@ from plugrad.learner import nonfinite
 from plugrad.learner.buffers import average_buffers
 from plugrad.learner.components import state_variables
 from plugrad.learner.connectors import run_pipeline
-from plugrad.learner.data_parallel import all_reduce_metrics, barrier, shard, with_part_weights
+from plugrad.learner.data_parallel import (
+    all_reduce_metrics,
+    barrier,
+    only_modules,
+    shard,
+    with_part_weights,
+)
 from plugrad.learner.default_hooks import TIMESTEP
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import (
@@ -27,6 +33,7 @@ from plugrad.learner.minibatches import (
     pad_rows,
     prepare_batch,
 )
+from plugrad.learner.noise import add_noise
 from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.snapshot import Snapshot
 from plugrad.learner.step import Reads, make_step
@@ -161,6 +168,7 @@ class UpdateRun:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
         order = minibatch_indices(sample_counts, spec, streams)
         program, reads = self._program(columns)
+        columns, order = add_noise(learner, columns, order)
         finite = self._drop_nonfinite(
             columns, order, partial(self._train_minibatches, program, spec), reads, snapshot
         )
@@ -169,7 +177,7 @@ class UpdateRun:
         means = (
             self._train_minibatches(program, spec, columns, finite)
             if num_steps
-            else nonfinite.nan_losses(columns)
+            else nonfinite.nan_losses(only_modules(columns))
         )
         learner.update_mode = f"{program.mode}: {program.reason}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
@@ -223,7 +231,7 @@ class UpdateRun:
         Raises:
             NonFiniteBatchError: there are some, and `nonfinite="raise"`.
         """
-        bad = nonfinite.nonfinite_rows(self._learner, columns)
+        bad = nonfinite.nonfinite_rows(self._learner, only_modules(columns))
         if bad and not reads:
             run(columns, order)  # for nothing but to see what is read
             snapshot.restore_variables()

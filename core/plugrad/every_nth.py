@@ -1,0 +1,127 @@
+"""What happens only in each n-th gradient step: a delayed optimizer, a target network that moves now and then.
+
+A step that `nonfinite="skip"` leaves out is not counted: it changes nothing, this count included.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plugrad.gradients import FlatVariable
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad.types import Tensor
+
+Guard = Callable[[Tensor, Tensor], Tensor]
+"""`guard(new, old)` gives the value to keep after a step."""
+STEPS_SINCE = "gradient_steps_since"
+"""In states: gradient steps since the last one that was an n-th."""
+
+
+class EveryNth:
+    """Counts gradient steps: the n-th, the 2n-th and so on are due.
+
+    Args:
+        n: at least 1; 1 counts nothing.
+        variable: makes a variable of a value.
+    """
+
+    def __init__(self, n: int, variable: Callable[[Any], Variable]) -> None:
+        self.n = n
+        self._since = variable(0.0) if n > 1 else None
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The count; empty if each step is due."""
+        return [] if self._since is None else [self._since]
+
+    def count(self, ops: Ops, guard: Guard) -> Guard:
+        """Count a step. Traced.
+
+        Args:
+            ops: tensor functions.
+            guard: of the step.
+
+        Returns:
+            The guard of what changes in this step only if it is due.
+        """
+        if self._since is None:
+            return guard
+        before = self._since.read()
+        now = before + 1.0
+        is_due = now >= self.n
+        self._since.assign(guard(ops.where(is_due, 0.0, now), before))
+        return lambda new, old: guard(ops.where(is_due, new, old), old)
+
+    def count_on_host(self) -> bool:
+        """Count a step where the count may be read; returns whether it is due."""
+        if self._since is None:
+            return True
+        now = float(self._since.read()) + 1.0
+        is_due = now >= self.n
+        self._since.assign(0.0 if is_due else now)
+        return is_due
+
+    def get_state(self) -> dict[str, Any]:
+        """The count, a float32 scalar; empty if each step is due."""
+        return {} if self._since is None else {STEPS_SINCE: self._since.numpy()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `get_state` returned; other entries are not read."""
+        if self._since is not None:
+            self._since.assign(state[STEPS_SINCE])
+
+
+class DelayedOptimizer(Optimizer):
+    """An optimizer that steps in each n-th gradient step only: `register_optimizer(..., every=n)`.
+
+    In the steps between, its gradient is not used, and parameters and slots stay as they are.
+
+    Args:
+        optimizer: what steps then.
+        every: n, at least 2.
+    """
+
+    def __init__(self, optimizer: Optimizer, every: int) -> None:
+        self.optimizer = optimizer
+        self.every = every
+
+    @property
+    def is_bound(self) -> bool:
+        """See `Optimizer`."""
+        return self.optimizer.is_bound
+
+    def bind(
+        self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
+    ) -> None:
+        """See `Optimizer.bind`."""
+        self.optimizer.bind(parameters, variable, zeros)
+        self.parameters = self.optimizer.parameters
+        self.steps = EveryNth(self.every, variable)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """See `Optimizer`."""
+        return [*self.optimizer.variables, *self.steps.variables]
+
+    def step(self, ops: Ops, gradient: Tensor, guard: Guard) -> None:
+        """See `Optimizer.step`."""
+        self.optimizer.step(ops, gradient, self.steps.count(ops, guard))
+
+    def get_slots(self) -> dict[str, Any]:
+        """See `Optimizer`."""
+        return {**self.optimizer.get_slots(), **self.steps.get_state()}
+
+    def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Optimizer`."""
+        own = {name: values for name, values in saved.items() if name != STEPS_SINCE}
+        return {**self.optimizer.slots_like(own), **self.steps.get_state()}
+
+    def set_slots(self, saved: Mapping[str, Any]) -> None:
+        """See `Optimizer`."""
+        self.optimizer.set_slots({name: values for name, values in saved.items() if name != STEPS_SINCE})
+        self.steps.set_state(saved)
+
+
+def undelayed(optimizer: Optimizer) -> Optimizer:
+    """The optimizer that steps, which `every` may have wrapped."""
+    return optimizer.optimizer if isinstance(optimizer, DelayedOptimizer) else optimizer
