@@ -5,10 +5,8 @@ from delayed_learning import ByHand, delayed_batch, delayed_config, delayed_lear
 from learning import digest, largest_difference
 from threads import on_all
 
-from plugrad import DEFAULT_MODULE_ID, Learner
 from plugrad.learner.snapshot import digest as digest_of
 
-P = DEFAULT_MODULE_ID
 MODES = ["none", "forward_train", "complete_update"]
 CASES = {
     "each second step": {},
@@ -54,8 +52,10 @@ def test_a_checkpoint_in_the_middle_of_a_delay(backend, mode, tmp_path):
     learner = delayed_learner(backend, compile=mode, policy_delay=3)
     learner.update(delayed_batch(), num_total_minibatches=4)
     path = learner.save_to_path(tmp_path / "saves")
-    again = Learner.from_checkpoint(path, backend=backend)
-    reference = Learner.from_checkpoint(path, backend="numpy")
+    again = delayed_learner(backend, compile=mode, policy_delay=3, seed=2)
+    reference = delayed_learner("numpy", policy_delay=3, seed=3)
+    for each in (again, reference):
+        each.restore_from_path(path)
     assert digest(again.get_state()) == digest(learner.get_state())
     for each in (learner, again, reference):
         each.update(delayed_batch(seed=1), num_total_minibatches=5)
