@@ -1,15 +1,16 @@
-"""`Config`: the settings with their fluent methods, one per section.
+"""`Config`: the settings that every algorithm has, section by section, each with the fluent method that sets it.
 
-`plugrad.algorithm_config.AlgorithmConfig` adds what can be built from a config. Settings are declared in `settings`,
-changed in `fluent`, checked in `checks` and `rules`, and written in `documents` and `serialize`.
+`plugrad.algorithm_config.AlgorithmConfig` adds what can be built from a config. Settings are changed and written in
+`fluent`, checked in `checks` and `rules`, and spelled in `serialize`.
 """
 
 from dataclasses import dataclass
 from typing import Any, Self
 
-from plugrad.config.optimizer_settings import merged_optimizer
-from plugrad.config.rules import check_consistency, check_overrides
-from plugrad.config.settings import Settings
+from plugrad.config.fields import field
+from plugrad.config.fluent import FluentConfig
+from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
+from plugrad.config.rules import check_consistency, check_module_ids, check_names, check_overrides
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
 
@@ -17,7 +18,7 @@ _UNSET: Any = object()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Settings):
+class Config(FluentConfig):
     """Settings of a Learner, a LearnerGroup or an Algorithm.
 
     A config is frozen and equal by value. Each fluent method returns a new config, so calls can be chained:
@@ -32,6 +33,11 @@ class Config(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_overrides(self)
+
+    env: Any = field(None, section="environment", importable=True)
+    observation_space: Any = field(None, section="environment")
+    action_space: Any = field(None, section="environment")
+    env_config: dict[str, Any] = field({}, section="environment")
 
     def environment(self, env: Any = _UNSET, **settings: Any) -> Self:
         """Set the environment, or the spaces of data that comes from elsewhere.
@@ -52,6 +58,12 @@ class Config(Settings):
         """
         return self._change("environment", _with(settings, env=env))
 
+    backend: str = field("torch", section="framework")
+    compile: str = field(
+        "auto", section="framework", choices=("none", "forward_train", "complete_update", "auto")
+    )
+    device: str = field("auto", section="framework")
+
     def framework(self, backend: str = _UNSET, **settings: Any) -> Self:
         """Set the framework that runs the update.
 
@@ -70,6 +82,20 @@ class Config(Settings):
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
         return self._change("framework", _with(settings, backend=backend))
+
+    lr: float | list[list[float]] = field(1e-3, schedulable=True, minimum=0)
+    gamma: float = field(0.99, minimum=0, maximum=1)
+    grad_clip: float | None = field(None, above=0)
+    grad_clip_by: str = field("global_norm", choices=("value", "norm", "global_norm"))
+    optimizer: dict[str, Any] = field(
+        default_optimizer(), check=lambda info, value: merged_optimizer(info.make_default(), value)
+    )
+    train_batch_size: int = field(32, minimum=1)
+    minibatch_size: int | None = field(None, minimum=1)
+    num_epochs: int = field(1, minimum=1)
+    shuffle_batch_per_epoch: bool = field(True)
+    accumulate: int = field(1, minimum=1)
+    nonfinite: str = field("raise", choices=("raise", "skip"))
 
     def training(self, **settings: Any) -> Self:
         """Set how the algorithm learns. An algorithm's own settings, such as PPO's `clip_param`, are set here too.
@@ -104,6 +130,23 @@ class Config(Settings):
         if "optimizer" in settings:
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
         return self._change("training", settings)
+
+    num_learners: int = field(0, section="learners", minimum=0)
+    num_cpus_per_learner: float = field(1, section="learners", minimum=0)
+    num_gpus_per_learner: float = field(0, section="learners", minimum=0)
+    local_gpu_idx: int = field(0, section="learners", minimum=0)
+    custom_resources_per_learner: dict[str, Any] = field({}, section="learners")
+    learner_class: Any = field(None, section="learners", importable=True)
+    learner_connector: Any = field(None, section="learners", importable=True)
+    add_default_connectors: bool = field(True, section="learners")
+    max_requests_in_flight_per_learner: int = field(3, section="learners", minimum=1)
+    on_full: str = field(
+        "block", section="learners", choices=("block", "raise", "drop_oldest", "drop_newest")
+    )
+    on_failure: str = field("restart", section="learners", choices=("restart", "shrink", "raise"))
+    max_restarts: int = field(3, section="learners", minimum=0)
+    timeout_s: float = field(60, section="learners", above=0)
+    build_timeout_s: float = field(300, section="learners", above=0)
 
     def learners(self, **settings: Any) -> Self:
         """Set which processes run the update, and what happens when one of them fails.
@@ -140,6 +183,10 @@ class Config(Settings):
         """
         return self._change("learners", settings)
 
+    rl_module_spec: Any = field(None, section="rl_module")
+    model_config: dict[str, Any] = field({}, section="rl_module")
+    algorithm_config_overrides_per_module: dict[str, Any] = field({}, section="rl_module")
+
     def rl_module(self, **settings: Any) -> Self:
         """Set the networks.
 
@@ -157,6 +204,10 @@ class Config(Settings):
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
         return self._change("rl_module", settings)
+
+    policies: Any = field(None, section="multi_agent")
+    agent_to_module: Any = field(None, section="multi_agent")
+    policies_to_train: list[str] | None = field(None, section="multi_agent", check=check_module_ids)
 
     def multi_agent(self, **settings: Any) -> Self:
         """Set which agents use which modules, and which modules learn.
@@ -176,6 +227,12 @@ class Config(Settings):
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
         return self._change("multi_agent", settings)
+
+    num_env_runners: int = field(0, section="env_runners", minimum=0)
+    num_envs_per_env_runner: int = field(8, section="env_runners", minimum=1)
+    rollout_fragment_length: int | None = field(None, section="env_runners", minimum=1)
+    vectorization_mode: str = field("sync", section="env_runners", choices=("sync", "vector_entry_point"))
+    normalize_observations: bool = field(False, section="env_runners")
 
     def env_runners(self, **settings: Any) -> Self:
         """Set how experience is sampled.
@@ -200,6 +257,10 @@ class Config(Settings):
         """
         return self._change("env_runners", settings)
 
+    output: str | None = field(None, section="offline_data")
+    output_max_rows_per_file: int = field(10_000, section="offline_data", minimum=1)
+    output_max_rows: int | None = field(None, section="offline_data", minimum=1)
+
     def offline_data(self, **settings: Any) -> Self:
         """Set which recorded episodes an offline algorithm learns from, and where sampled ones are recorded.
 
@@ -223,6 +284,9 @@ class Config(Settings):
         """
         return self._change("offline_data", settings)
 
+    evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
+    evaluation_num_episodes: int = field(20, section="evaluation", minimum=1)
+
     def evaluation(self, **settings: Any) -> Self:
         """Set when the policy is evaluated, without exploration.
 
@@ -239,6 +303,8 @@ class Config(Settings):
         """
         return self._change("evaluation", settings)
 
+    seed: int | None = field(None, section="debugging", minimum=0)
+
     def debugging(self, **settings: Any) -> Self:
         """Set the seed.
 
@@ -254,6 +320,10 @@ class Config(Settings):
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
         return self._change("debugging", settings)
+
+    plugin_names: tuple[str, ...] = field(
+        (), section="plugins", check=check_names, help="listeners to load, by entry point name"
+    )
 
     def plugins(self, *names: str) -> Self:
         """Set the listeners that are loaded, in place of those before.

@@ -6,6 +6,7 @@ Fluent methods, `--help`, the tables of a TOML file, checks and schedules all re
 import copy
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -41,7 +42,7 @@ class FieldInfo:
         nullable: None is a value.
         section: the fluent method that sets it, and its table in TOML.
         also_in: the section where it was before, which still takes it.
-        help: its meaning, as `--help` shows it.
+        help: its meaning, as `--help` shows it. Default: what the fluent method's docstring says.
         schedulable: a number, or a schedule `[[timestep, value], ...]`.
         variable: a number that the algorithm itself changes while training.
         importable: a class or function, kept as `"package.module:Name"`.
@@ -113,13 +114,23 @@ def _read_fields(cls: Any) -> Mapping[str, FieldInfo]:
 
 def _field_info(cls: type, declared: "dataclasses.Field[Any]", hint: Any) -> FieldInfo:
     kinds, nullable = _kinds(hint)
+    metadata = _inherited_metadata(cls, declared.name)
     return FieldInfo(
         name=declared.name,
         make_default=_default_factory(declared),
         kinds=kinds,
         nullable=nullable,
-        **_inherited_metadata(cls, declared.name),
+        **{"help": _documented(cls, metadata.get("section", "training"), declared.name), **metadata},
     )
+
+
+def _documented(cls: type, section: str, name: str) -> str:
+    """What the fluent method of a section says of a setting: its text without type and default."""
+    for method in [vars(base)[section] for base in cls.__mro__ if section in vars(base)]:
+        found = re.search(rf"^ +{name} \(.*?\): (.*?)\.\s+Default: `", method.__doc__ or "", re.M | re.S)
+        if found:
+            return " ".join(found[1].replace("`", "").split())
+    return ""
 
 
 def _default_factory(declared: "dataclasses.Field[Any]") -> Callable[[], Any]:
