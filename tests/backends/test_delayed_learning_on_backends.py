@@ -1,7 +1,7 @@
 """Noise, target networks that move with each gradient step and delayed optimizers: numpy's numbers in every mode."""
 
 import pytest
-from delayed_learning import ByHand, delayed_batch, delayed_config, delayed_learner
+from delayed_learning import PI_RATE, ByHand, DelayedLearner, delayed_batch, delayed_config, delayed_learner
 from learning import digest, largest_difference
 from threads import on_all
 
@@ -24,8 +24,8 @@ def test_every_mode_computes_what_is_written_out_by_hand(backend, mode, case):
     learner = delayed_learner(backend, compile=mode, **CASES[case])
     by_hand = ByHand(learner)
     for n, number in enumerate((6, 1, 5)):
-        # Minibatch 1 of 2 is spoiled: `skip` leaves it out each time it comes.
-        batch = delayed_batch(16, seed=n, spoiled=[11] if case == "skipped" else ())
+        # Row 11 is spoiled: `skip` leaves each minibatch out that has it.
+        batch = delayed_batch(16 + 5 * (n % 2), seed=n, spoiled=[11] if case == "skipped" else ())
         learner.update(batch, num_total_minibatches=number)
         by_hand.update(batch, number + number % by_hand.config.accumulate)
         by_hand.check(learner)
@@ -47,12 +47,11 @@ def test_learners_of_a_group_are_one(backend):
     assert largest_difference(learners[0].get_state(parts), one.get_state(parts)) < 1e-6
 
 
-@pytest.mark.parametrize("mode", MODES[::2])
-def test_a_checkpoint_in_the_middle_of_a_delay(backend, mode, tmp_path):
-    learner = delayed_learner(backend, compile=mode, policy_delay=3)
+def test_a_checkpoint_in_the_middle_of_a_delay(backend, tmp_path):
+    learner = delayed_learner(backend, compile="auto", policy_delay=3)
     learner.update(delayed_batch(), num_total_minibatches=4)
     path = learner.save_to_path(tmp_path / "saves")
-    again = delayed_learner(backend, compile=mode, policy_delay=3, seed=2)
+    again = delayed_learner(backend, compile="auto", policy_delay=3, seed=2)
     reference = delayed_learner("numpy", policy_delay=3, seed=3)
     for each in (again, reference):
         each.restore_from_path(path)
@@ -62,3 +61,58 @@ def test_a_checkpoint_in_the_middle_of_a_delay(backend, mode, tmp_path):
     assert digest(again.get_state()) == digest(learner.get_state())
     parts = ["rl_module", "targets", "optimizer"]
     assert largest_difference(learner.get_state(parts), reference.get_state(parts)) < 1e-5
+
+
+class Wrapping(DelayedLearner):
+    """Moves its target networks where it applies gradients, as the program runs it."""
+
+    def apply_gradients(self, gradients_dict):
+        super().apply_gradients(gradients_dict)
+        for target in self.targets.values():
+            target.update(tau=0.25)
+
+
+@pytest.mark.cross_product
+@pytest.mark.parametrize("mode", MODES[::2])
+def test_a_target_network_moved_by_apply_gradients_moves_with_each_step(backend, mode):
+    settings = {"compile": mode, "target_network_update_freq": 0}
+    one = delayed_learner(backend, **settings)
+    other = delayed_learner(backend, **settings, target_update="by apply_gradients", learner_class=Wrapping)
+    for each in (one, other):
+        each.update(delayed_batch(), num_total_minibatches=5)
+    parts = ["rl_module", "targets", "optimizer"]
+    assert largest_difference(one.get_state(parts), other.get_state(parts)) < 1e-6
+
+
+class FrameworksOwn(DelayedLearner):
+    """The policy is stepped by an optimizer of the framework."""
+
+    def register_optimizer(self, *, optimizer, params, lr_or_lr_schedule, every=1, **names):
+        if every > 1 and self.config.backend == "torch":
+            import torch
+
+            optimizer = torch.optim.Adam(params, PI_RATE)
+        elif every > 1:
+            import tensorflow as tf
+
+            # Keras' Adam has its epsilon elsewhere: here it does not show.
+            optimizer = tf.keras.optimizers.Adam(PI_RATE, epsilon=1e-8)
+        super().register_optimizer(
+            optimizer=optimizer, params=params, lr_or_lr_schedule=lr_or_lr_schedule, every=every, **names
+        )
+
+
+@pytest.mark.parametrize("nonfinite", ["raise", "skip"])
+def test_an_optimizer_of_the_frameworks_own_is_delayed_too(backend, nonfinite):
+    settings = {"learner_class": FrameworksOwn, "nonfinite": nonfinite, "policy_delay": 3}
+    learner, again = (delayed_learner(backend, compile="auto", **settings) for _ in range(2))
+    by_hand = ByHand(learner)
+    for n, number in enumerate((4, 7)):
+        batch = delayed_batch(spoiled=[11] if nonfinite == "skip" else (), seed=n)
+        learner.update(batch, num_total_minibatches=number)
+        by_hand.update(batch, number)
+        by_hand.check(learner)
+        again.set_state(learner.get_state())
+    again.update(batch, num_total_minibatches=2)
+    by_hand.update(batch, 2)
+    by_hand.check(again)
