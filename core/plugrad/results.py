@@ -23,7 +23,7 @@ class Results(dict[str, Any]):
         return part
 
 
-def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """A nested dict as one dict by path.
 
     Args:
@@ -35,7 +35,7 @@ def flatten(tree: Mapping[str, Any], path: str) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in tree.items():
-        where = f"{path}/{name}"
+        where = f"{path}/{name}" if path else name
         flat.update(flatten(value, where) if isinstance(value, Mapping) else {where: value})
     return flat
 

@@ -5,7 +5,7 @@ import pytest
 
 from plugrad import ALL_MODULES, numpy_ops
 from plugrad.errors import LossError
-from plugrad.learner.metrics import SEPARATOR, Metrics
+from plugrad.metrics import SEPARATOR, Metrics
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def _stages(config: Any, batch: Batch, rows: int, num_steps: int) -> Iterator[St
 
 
 def _by_path(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {path[1:]: value for path, value in flatten(tree, "").items() if value is not None}
+    return {path: value for path, value in flatten(tree).items() if value is not None}
 
 
 def _minibatch(learner: Learner, batch: Batch, start: int, number: int) -> dict[ModuleID, Rows]:

@@ -10,7 +10,6 @@ A `plugrad.Learner` is a `LearnerProtocol`; so is any other object with these me
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -23,76 +22,18 @@ from plugrad.hooks.algorithm_spec import AlgorithmSpec
 from plugrad.hooks.backend_spec import BackendSpec
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_spec import LearnerSpec
+from plugrad.metrics import Metrics
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients, Schedule
 from plugrad.types import (
-    ALL_MODULES,
     DEFAULT_MODULE_ID,
     Array,
     ModuleID,
     ParamRef,
     Tensor,
 )
-
-
-class MetricsProtocol(Protocol):
-    """What a learner's `metrics` offers; `plugrad.learner.metrics.Metrics` says what each method does."""
-
-    results: dict[ModuleID, dict[str, float | Array]]
-    """`{module_id: {key: float or array}}` of the present, then of the last update."""
-
-    def register(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report a value.
-
-        Args:
-            module_id: the module, or `ALL_MODULES`.
-            key: the value's name in the results.
-            value: inside a loss a scalar tensor, elsewhere a number or an array.
-        """
-
-    def log_value(
-        self,
-        key: str | tuple[str, ...],
-        value: Any,
-        *,
-        reduce: str | None = "mean",
-        window: int | None = None,
-    ) -> None:
-        """Report a value by RLlib's arguments.
-
-        Args:
-            key: `(module_id, name)`, or a name of `ALL_MODULES`.
-            value: as in `register`.
-            reduce: "mean" or None: results are means over the minibatches.
-            window: not read.
-
-        Raises:
-            LossError: any other `reduce`, or `value` is not a scalar inside a loss.
-        """
-
-    def log_dict(self, values: Mapping[str, Any], *, key: str = ALL_MODULES) -> None:
-        """Report several values of one module.
-
-        Args:
-            values: `{name: value}`.
-            key: the module's id, or `ALL_MODULES`.
-        """
-
-    def peek(self, key: str | tuple[str, ...], default: Any = None) -> Any:
-        """A value that the last update reported.
-
-        Args:
-            key: `(module_id, name)`, or a name of `ALL_MODULES`.
-            default: returned if there is no such value.
-
-        Returns:
-            The value, a float or an array.
-        """
-
-    def step(self) -> AbstractContextManager[dict[str, Tensor]]:
-        """Collect the metrics of one minibatch in the dict that is yielded."""
 
 
 class TargetNetworkProtocol(Protocol):
@@ -172,7 +113,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         """Of all random streams."""
 
     @property
-    def metrics(self) -> MetricsProtocol:
+    def metrics(self) -> Metrics:
         """What the present or last update reported."""
 
     @property

@@ -16,8 +16,8 @@ from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.noise import noise_id, shard_noise
+from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
 WEIGHTS = f"{SEPARATOR}weights"

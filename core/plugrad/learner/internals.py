@@ -7,8 +7,8 @@ import numpy as np
 
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
-from plugrad.learner.metrics import Metrics
 from plugrad.learner.target_networks import TargetNetwork
+from plugrad.metrics import Metrics
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients

@@ -51,7 +51,6 @@ from plugrad.learner.checkpointing import (
 from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.internals import LossCheck
-from plugrad.learner.metrics import Metrics
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.shape_check import ShapeCheck
@@ -59,6 +58,7 @@ from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
+from plugrad.metrics import Metrics
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops
 from plugrad.policy import Policy

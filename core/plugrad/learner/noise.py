@@ -17,7 +17,7 @@ from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.metrics import SEPARATOR
+from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 Shapes = Mapping[str, tuple[int, ...]]

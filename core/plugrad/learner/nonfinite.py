@@ -13,7 +13,7 @@ from plugrad.batch import Batch
 from plugrad.columns import Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.metrics import SEPARATOR
+from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 MAX_SKIPPED_UPDATES = 10

@@ -20,11 +20,11 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.learner.buffers import copy_buffers, restore_buffers
 from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.noise import join_noise
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import check_gradient_names, merge_gradients
 from plugrad.learner.shape_check import ShapeCheck
+from plugrad.metrics import SEPARATOR
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 

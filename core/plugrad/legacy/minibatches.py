@@ -5,9 +5,9 @@ from typing import Any
 
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import Learner
-from plugrad.learner.metrics import SEPARATOR
 from plugrad.learner.step import Reads
 from plugrad.learner.update import UpdateRun
+from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 Results = dict[ModuleID, dict[str, Any]]

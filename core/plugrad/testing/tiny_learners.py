@@ -14,10 +14,13 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.learner import Learner
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.results import flatten
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (3,))
 TWO_ACTIONS = gym.spaces.Discrete(2)
+
+flat = flatten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,28 +126,11 @@ def tiny_batch(rows: int = 16, seed: int = 0) -> dict[str, Array]:
     }
 
 
-def flat(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A nested dict by path.
-
-    Args:
-        tree: the dict.
-        path: put before each path.
-
-    Returns:
-        `{"outer/inner": value}`.
-    """
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        where = f"{path}/{name}" if path else name
-        found.update(flat(value, where) if isinstance(value, Mapping) else {where: value})
-    return found
-
-
 def digest(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Equal for two states only if every array is byte-equal and every plain value equal."""
     return {
         path: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        for path, value in flat(tree).items()
+        for path, value in flatten(tree).items()
     }
 
 

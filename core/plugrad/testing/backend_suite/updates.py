@@ -13,6 +13,7 @@ from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
 from plugrad.testing.fixtures import REFERENCE, requires
+from plugrad.testing.recording import GradientRecorder
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_batch, tiny_learner, weights_of
 from plugrad.types import ALL_MODULES, DEFAULT_MODULE_ID, Array, ModuleID, Tensor
 
@@ -32,22 +33,12 @@ __all__ = [
 P = DEFAULT_MODULE_ID
 
 
-class Recording(ActorCriticLearner):
-    """Keeps the gradients of its one step, which is not traced, so that they are values."""
-
-    recorded: dict[str, Array]
-
-    def postprocess_gradients(self, gradients_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As they are."""
-        self.recorded = {ref: self._convert_to_numpy(each) for ref, each in gradients_dict.items()}
-        return gradients_dict
-
-
 def _recorded(backend: str) -> dict[str, Array]:
-    learner = tiny_learner(backend, Recording)
-    assert isinstance(learner, Recording)
+    """The gradients of one step, which is not traced, so that they are values."""
+    recorder = GradientRecorder()
+    learner = tiny_learner(backend, plugins=[recorder])
     learner._update({P: learner._convert_batch_type(tiny_batch())})
-    return learner.recorded
+    return recorder.gradients
 
 
 def test_gradients_of_a_loss_are_the_finite_differences_of_the_reference(backend: str) -> None:
