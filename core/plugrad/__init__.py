@@ -7,7 +7,7 @@ plugin. RLlib's older names are found in `plugrad.legacy`, with a warning.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
+from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
@@ -48,6 +48,7 @@ __all__ = [
     "MultiRLModule",
     "MultiRLModuleSpec",
     "OffPolicyConfig",
+    "OfflineConfig",
     "PlugradError",
     "RLModule",
     "RLModuleSpec",

@@ -1,9 +1,10 @@
-"""Behaviour cloning, with MARWIL's advantage weighting (Wang et al. 2018) as an option, as a plugin of plugrad.
+"""Behaviour cloning as a plugin of plugrad: MARWIL (`plugrad_offline.marwil`) with advantages that do not count.
 
-`plugin` is what the entry point names; `BCConfig` and `MARWILConfig` are for users.
+`plugin` is what the entry point names; `BCConfig` is for users.
 """
 
 from plugrad_bc import plugin
-from plugrad_bc.config import BCConfig, MARWILConfig
+from plugrad_bc.config import BCConfig
+from plugrad_offline import MARWILConfig
 
 __all__ = ["BCConfig", "MARWILConfig", "plugin"]

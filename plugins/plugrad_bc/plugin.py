@@ -1,19 +1,23 @@
-"""BC's answers to the algorithm hooks."""
+"""BC's answers to the algorithm hooks: MARWIL's, with a config of its own."""
 
-from collections.abc import Generator, Mapping
-from dataclasses import replace
-from typing import Any
-
-from plugrad import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import ActorCritic, Network
-from plugrad.schedules import ConfigView
-from plugrad.types import ModuleID, Tensor
+from plugrad.training import OfflineTraining
 from plugrad_bc.config import BCConfig
-from plugrad_bc.connectors import ReturnsToGo
-from plugrad_bc.loss import NORM, SQUARED_ADVANTAGE, bc_loss
-from plugrad_bc.training import OfflineTraining
+from plugrad_offline.marwil import (
+    after_gradient_based_update,
+    build_network,
+    compute_loss_for_module,
+    get_learner_connectors,
+)
+
+__all__ = [
+    "after_gradient_based_update",
+    "build_network",
+    "compute_loss_for_module",
+    "get_config_class",
+    "get_learner_connectors",
+    "get_training_class",
+]
 
 
 @hookimpl
@@ -26,48 +30,3 @@ def get_config_class() -> type[BCConfig]:
 def get_training_class() -> type[OfflineTraining]:
     """Training from recorded episodes."""
     return OfflineTraining
-
-
-@hookimpl
-def build_network(config: BCConfig, module_spec: RLModuleSpec) -> Network:
-    """The built-in network, without a value network for plain cloning. See `AlgorithmSpec.build_network`."""
-    return ActorCritic(module_spec if config.beta else replace(module_spec, inference_only=True))
-
-
-@hookimpl
-def get_learner_connectors(config: BCConfig) -> list[Any]:
-    """Returns to go, for MARWIL."""
-    return [ReturnsToGo(config.gamma)] if config.beta else []
-
-
-@hookimpl
-def compute_loss_for_module(
-    learner: LearnerProtocol,
-    module_id: ModuleID,
-    config: ConfigView,
-    batch: Mapping[str, Tensor],
-    fwd_out: Mapping[str, Tensor],
-) -> Tensor:
-    """The loss of behaviour cloning or MARWIL. See `loss.bc_loss`."""
-    return bc_loss(learner, module_id, config, batch, fwd_out)
-
-
-@hookimpl(wrapper=True)
-def after_gradient_based_update(
-    learner: LearnerProtocol, timesteps: Mapping[str, int]
-) -> Generator[None, None, None]:
-    """Move the average of the squared advantages, `c ** 2` in the paper, after each update.
-
-    The losses of an update all use the average from before it, so that several learners, or the parts of an accumulated
-    batch, compute what one learner does. A learner whose own loss reports no advantages keeps its average. See
-    `AlgorithmSpec.after_gradient_based_update`.
-    """
-    yield
-    for module_id, results in learner.metrics.results.items():
-        if SQUARED_ADVANTAGE not in results:
-            continue
-        average = learner.coefficients[module_id][NORM]
-        rate = learner.config.get_config_for_module(module_id).moving_average_sqd_adv_norm_update_rate
-        value = float(average.numpy())
-        average.assign(value + rate * (results[SQUARED_ADVANTAGE] - value))
-        learner.register_metric(module_id, "moving_avg_sqd_adv_norm", float(average.numpy()))

@@ -16,7 +16,8 @@ README = Path(__file__).parents[2] / "README.md"
 MARKS = re.compile(r"(?<=test_readme.py` -->\n)(.*?)(?=\n<!-- end -->)", re.DOTALL)
 
 ALGORITHMS = {
-    "bc": "behaviour cloning and MARWIL, from `plugrad record` and from Minari",
+    "bc": "behaviour cloning, from `plugrad record` and from Minari",
+    "marwil": "MARWIL: imitation that weighs advantages, from the same data",
     "dqn": "DQN: double, dueling, n-step, prioritised replay",
     "ppo": "PPO: discrete and continuous actions, flat and image observations",
 }

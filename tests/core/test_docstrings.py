@@ -37,7 +37,7 @@ RETURNS_NOTHING = {
 }
 FORMULAS = (
     # losses
-    "bc_loss",
+    "marwil_loss",
     "dqn_loss",
     "td_errors",
     "ppo_loss",

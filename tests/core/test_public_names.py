@@ -95,6 +95,7 @@ def public_names() -> str:
         "PPOConfig.fields()": plugrad.get_algorithm("ppo").fields(),
         "BCConfig.fields()": plugrad.get_algorithm("bc").fields(),
         "OffPolicyConfig.fields()": plugrad.OffPolicyConfig.fields(),
+        "OfflineConfig.fields()": plugrad.OfflineConfig.fields(),
         "DQNConfig.fields()": plugrad.get_algorithm("dqn").fields(),
         "RLModule": overridable(plugrad.RLModule),
         **{room: names_of(import_module(room)) for room in ROOMS},

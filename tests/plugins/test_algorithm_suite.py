@@ -11,7 +11,7 @@ from plugrad.testing.algorithm_suite import *  # noqa: F403
 from plugrad.testing.tiny_task import STEPS, RightOrLeft
 
 
-@pytest.fixture(scope="session", params=["ppo", "bc", "dqn"])
+@pytest.fixture(scope="session", params=["ppo", "bc", "marwil", "dqn"])
 def algorithm(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -23,7 +23,8 @@ def algorithm_config(
 ) -> AlgorithmConfig:
     more = {
         "ppo": {"use_kl_loss": True, "entropy_coeff": 0.01},
-        "bc": {"input_": str(demonstrations), "beta": 1.0},
+        "bc": {"input_": str(demonstrations)},
+        "marwil": {"input_": str(demonstrations)},
         "dqn": {"num_steps_sampled_before_learning_starts": 16, "n_step": 2},
     }
     return algorithm_config.training(**more[algorithm])

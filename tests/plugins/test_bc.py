@@ -16,12 +16,13 @@ from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import save_episodes
+from plugrad.returns import returns_to_go
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import get_spaces
 from plugrad.sampling.whole_episodes import sample_episodes
+from plugrad.training.shuffled_rows import ShuffledRows
 from plugrad_bc import BCConfig
-from plugrad_bc.connectors import ReturnsToGo, returns_to_go
-from plugrad_bc.rows import ShuffledRows
+from plugrad_offline.marwil import ReturnsToGo
 
 P = DEFAULT_MODULE_ID
 

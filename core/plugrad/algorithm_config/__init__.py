@@ -1,6 +1,7 @@
-"""Configs with the methods that build from them, and the settings that off-policy algorithms share."""
+"""Configs with the methods that build from them, and the settings that off-policy and offline algorithms share."""
 
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.algorithm_config.off_policy import OffPolicyConfig
+from plugrad.algorithm_config.offline import OfflineConfig
 
-__all__ = ["AlgorithmConfig", "OffPolicyConfig"]
+__all__ = ["AlgorithmConfig", "OffPolicyConfig", "OfflineConfig"]

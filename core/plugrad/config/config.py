@@ -264,7 +264,7 @@ class Config(FluentConfig):
     def offline_data(self, **settings: Any) -> Self:
         """Set which recorded episodes an offline algorithm learns from, and where sampled ones are recorded.
 
-        Offline algorithms also have `input_` (str or list): a directory of recorded episodes,
+        Offline algorithms (`plugrad.OfflineConfig`) also have `input_` (str or list): a directory of recorded episodes,
         "minari:<data set id>", or a list of these.
 
         Args:

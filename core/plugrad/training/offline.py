@@ -1,4 +1,4 @@
-"""Offline training: the recorded episodes made into columns once, then rows of them, update after update."""
+"""`OfflineTraining`: recorded episodes are made into columns once; each update learns from some of their rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,18 +6,18 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad import LearnerProtocol
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
-from plugrad.learner.connectors import run_pipeline
 from plugrad.offline import EpisodeData, load_episodes
-from plugrad.training import ModuleResults, Training
+from plugrad.training.shuffled_rows import ShuffledRows
+from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID
-from plugrad_bc.rows import ShuffledRows
 
 
 class OfflineTraining(Training):
-    """Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass.
+    """Training from recorded episodes, whose config is a `plugrad.OfflineConfig`.
+
+    Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass.
 
     Args:
         algorithm: see `Training`; `config.input_` names the episodes.
@@ -34,9 +34,14 @@ class OfflineTraining(Training):
             _make_columns, data.episodes
         )[0]
         self._rows = {
-            module_id: ShuffledRows(len(next(iter(columns.values()))), self.config.seed, module_id)
-            for module_id, columns in self._columns.items()
+            module_id: ShuffledRows(steps, self.config.seed, module_id)
+            for module_id, steps in self.num_recorded_steps.items()
         }
+
+    @property
+    def num_recorded_steps(self) -> dict[ModuleID, int]:
+        """The number of recorded steps of each module."""
+        return {module_id: len(next(iter(columns.values()))) for module_id, columns in self._columns.items()}
 
     def training_step(self) -> ModuleResults:
         """See `Training`."""
@@ -65,7 +70,7 @@ class OfflineTraining(Training):
             self._rows[module_id].taken = taken
 
 
-def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
+def _make_columns(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
     """The columns that the learner's connectors make of episodes.
 
     Raises:
@@ -77,10 +82,13 @@ def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict
                 f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
                 "learner whole episodes with learner.update(episodes=...)"
             )
-    return run_pipeline(learner.connectors, learner, {}, _rename_to_only_module(learner, episodes))
+    columns: dict[ModuleID, dict[str, Array]] = learner.run_connectors(
+        _rename_to_only_module(learner, episodes)
+    )
+    return columns
 
 
-def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
+def _rename_to_only_module(learner: Any, episodes: Sequence[Episode]) -> Sequence[Episode]:
     """The only module learns from episodes of one module, whatever it was called when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):

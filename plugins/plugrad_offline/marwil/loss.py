@@ -1,4 +1,4 @@
-"""The loss of behaviour cloning and MARWIL, over ops: `-mean(w log pi(a|s))`, and a value error.
+"""The loss of MARWIL and of behaviour cloning, over ops: `-mean(w log pi(a|s))`, and a value error.
 
 References:
     Pomerleau 1991, "Efficient Training of Artificial Neural Networks for Autonomous Navigation",
@@ -20,7 +20,7 @@ NORM = "moving_average_sqd_adv_norm_start"
 """The setting, and the coefficient that begins there and moves after each update."""
 
 
-def bc_loss(
+def marwil_loss(
     learner: LearnerProtocol,
     module_id: ModuleID,
     config: ConfigView,

@@ -1,0 +1,53 @@
+"""`OfflineConfig`: the settings that algorithms which learn from recorded episodes share."""
+
+from dataclasses import dataclass
+
+from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
+from plugrad.config import field
+from plugrad.errors import ConfigError
+from plugrad.offline import load_episodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfflineConfig(AlgorithmConfig):
+    """Settings of algorithms that learn from recorded episodes alone, by `plugrad.training.OfflineTraining`.
+
+    Nothing is sampled: `env` is only for evaluation and may be left out. Environment steps, which schedules and
+    `--stop-timesteps` count, are recorded steps that were learned from, repetitions included.
+    """
+
+    input_: str | list[str] | None = field(
+        None,
+        section="offline_data",
+        also_in="training",
+        help="recorded episodes: a directory of plugrad record, minari:<data set id>, or a list of these",
+    )
+    train_batch_size: int = field(2048, help="recorded steps per update")
+    minibatch_size: int | None = field(64, help="rows per gradient step; none: the whole batch")
+    evaluation_interval: int | None = field(10, help="evaluate every so many iterations; none: never")
+
+    @property
+    def is_offline(self) -> bool:
+        """True."""
+        return True
+
+    def validate(self) -> None:
+        """As `AlgorithmConfig.validate`.
+
+        Raises:
+            ConfigError: also if observations are to be normalised: there are no running statistics offline.
+        """
+        super().validate()
+        if self.normalize_observations:
+            raise ConfigError(
+                "normalize_observations=True: recorded observations are learned from as they are"
+            )
+
+    def build_algo(self) -> Algorithm:
+        """As `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data."""
+        if self.env is not None or self.observation_space is not None:
+            return super().build_algo()
+        data = load_episodes(self.input_)
+        spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
+        return self.environment(**spaces).build_algo()
