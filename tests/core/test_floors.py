@@ -25,7 +25,7 @@ NOT_COUNTED = ("moved", "templates")
 """Import paths of before; code of other distributions, which `plugrad new-plugin` copies."""
 MOST_LOOSE_FILES = 20
 BUILDS_ON = {"plugrad_bc": "plugrad_offline", "plugrad_offline": "plugrad_sac"}
-"""Algorithms that are another one with a term more or less: `{package: the other's}`, of which public names are used."""
+"""Algorithms that are another one with a term more or less: `{package: the one whose exported names it may use}`."""
 Edges = dict[tuple[str, str], list[str]]
 """`{(room, room that it imports): ["file:line"]}`."""
 
