@@ -22,7 +22,6 @@ from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
 from plugrad.learner.connectors import initial_state
-from plugrad.learner.expected_weights import expect_weights
 from plugrad.offline import EpisodeData, EpisodeRecorder
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
@@ -423,11 +422,8 @@ class Algorithm:
             ConfigError: its settings name code, which you must give.
         """
         given = [] if env is None else ["env"]
-        checkpoint = checkpointing.load(path, kind="algorithm")
-        with checkpointing.as_checkpoint_error(checkpoint):
-            config = checkpointing.config_of(checkpoint, backend=backend, given=given)
-            with expect_weights(checkpoint.state.get("learner", {})):
-                algorithm = cls(config if env is None else config.environment(env))
+        with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
+            algorithm = cls(config if env is None else config.environment(env))
         algorithm.restore_from_path(path)
         return algorithm
 

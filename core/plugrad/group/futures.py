@@ -1,8 +1,8 @@
 """Futures of submitted updates, and counters of their outcomes."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from threading import Condition
 from typing import Any, Literal, TypeAlias
 
 from plugrad.errors import LearnerTimeoutError
@@ -32,22 +32,24 @@ class UpdateFuture:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._state: State = "in_flight"
-        self._outcome: Results | Dropped | BaseException | None = None
-        self._changed = Condition()
+        self._future: Future[Results | Dropped] = Future()
 
     def __repr__(self) -> str:
-        return f"UpdateFuture({self.number}, {self._state})"
+        return f"UpdateFuture({self.number}, {self.state})"
 
     @property
     def state(self) -> State:
         """ "in_flight", "applied", "failed" or "dropped"."""
-        return self._state
+        if not self.done:
+            return "in_flight"
+        if self._future.exception() is not None:
+            return "failed"
+        return "dropped" if isinstance(self._future.result(), Dropped) else "applied"
 
     @property
     def done(self) -> bool:
         """Whether there is an outcome."""
-        return self._state != "in_flight"
+        return self._future.done()
 
     def result(self, timeout: float | None = None) -> Results | Dropped:
         """Wait for the outcome.
@@ -62,27 +64,19 @@ class UpdateFuture:
             LearnerTimeoutError: there is no outcome yet; the update goes on.
             Exception: what the update raised.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.done, timeout):
-                raise LearnerTimeoutError(
-                    f"update {self.number} has no outcome after {timeout:g} s; it goes on", phase="update"
-                )
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        assert self._outcome is not None
-        return self._outcome
+        wait([self._future], timeout)
+        if not self.done:
+            raise LearnerTimeoutError(
+                f"update {self.number} has no outcome after {timeout:g} s; it goes on", phase="update"
+            )
+        return self._future.result()
 
-    def set_outcome(self, state: State, outcome: Results | Dropped | BaseException) -> None:
-        """Set the outcome, once.
-
-        Args:
-            state: "applied", "failed" or "dropped".
-            outcome: of that state.
-        """
-        with self._changed:
-            assert not self.done, f"{self!r} has an outcome already"
-            self._state, self._outcome = state, outcome
-            self._changed.notify_all()
+    def set_outcome(self, outcome: Results | Dropped | BaseException) -> None:
+        """Set the outcome, once."""
+        if isinstance(outcome, BaseException):
+            self._future.set_exception(outcome)
+        else:
+            self._future.set_result(outcome)
 
 
 class UpdateCounters:
@@ -99,19 +93,16 @@ class UpdateCounters:
         self._in_flight.append(UpdateFuture(self._submitted))
         return self._in_flight[-1]
 
-    def set_outcome(
-        self, future: UpdateFuture, state: State, outcome: Results | Dropped | BaseException
-    ) -> None:
+    def set_outcome(self, future: UpdateFuture, outcome: Results | Dropped | BaseException) -> None:
         """Set and count the outcome of a future.
 
         Args:
             future: one that is in flight.
-            state: "applied", "failed" or "dropped".
-            outcome: of that state.
+            outcome: results, an error or `Dropped`.
         """
-        future.set_outcome(state, outcome)
+        future.set_outcome(outcome)
         self._in_flight.remove(future)
-        self._counts[state] += 1
+        self._counts[future.state] += 1
 
     @property
     def in_flight(self) -> Sequence[UpdateFuture]:

@@ -20,8 +20,6 @@ from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
 from plugrad.learner import checkpointing
 from plugrad.learner.acting import make_policy, warn_without_statistics
 from plugrad.learner.checkpointing import Hyperparameters
-from plugrad.learner.expected_weights import expect_weights
-from plugrad.learner.state import check_whole
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
@@ -376,14 +374,10 @@ class LearnerGroup(Adaptable):
             CheckpointError: it cannot be read.
             RestoreMismatchError: its state does not fit its config.
         """
-        checkpoint = checkpointing.load(path, kind="learner")
-        check_whole(checkpoint.state, checkpoint.path)
-        with checkpointing.as_checkpoint_error(checkpoint):
-            config = checkpointing.config_of(checkpoint, backend=backend, given=["env"])
+        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=["env"]) as config:
             config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
-            with expect_weights(checkpoint.state):
-                group = cls(config=config)
+            group = cls(config=config)
         try:
             group.restore_from_path(path)
         except BaseException:

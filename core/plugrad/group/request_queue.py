@@ -66,11 +66,9 @@ class RequestQueue:
 
     def _run_update(self, future: UpdateFuture, update: Update) -> None:
         try:
-            results = update()
+            self._counters.set_outcome(future, update())
         except Exception as error:
-            self._counters.set_outcome(future, "failed", error)
-        else:
-            self._counters.set_outcome(future, "applied", results)
+            self._counters.set_outcome(future, error)
 
 
 class BackgroundRequestQueue(RequestQueue):
@@ -116,8 +114,7 @@ class BackgroundRequestQueue(RequestQueue):
                 self._make_room()
             future = self._counters.new_future()
             if len(self._counters.in_flight) > self._limit:
-                dropped = Dropped(f"the newest of more than {self._limit}")
-                self._counters.set_outcome(future, "dropped", dropped)
+                self._counters.set_outcome(future, Dropped(f"the newest of more than {self._limit}"))
                 return future
             self._waiting.append((lambda: self._run_update(future, update), future))
             self._changed.notify_all()
@@ -134,7 +131,7 @@ class BackgroundRequestQueue(RequestQueue):
             self.closed = True
             self._waiting.clear()
             for future in self._counters.in_flight:
-                self._counters.set_outcome(future, "failed", _closed_error())
+                self._counters.set_outcome(future, _closed_error())
             self._changed.notify_all()
 
     def _work(self) -> None:
@@ -152,12 +149,8 @@ class BackgroundRequestQueue(RequestQueue):
         answer: Future[Results] = Future()
         _run_into(answer, update)
         with self._changed:
-            if future.done:  # closed meanwhile
-                return
-            if error := answer.exception():
-                self._counters.set_outcome(future, "failed", error)
-            else:
-                self._counters.set_outcome(future, "applied", answer.result())
+            if not future.done:  # else closed meanwhile
+                self._counters.set_outcome(future, answer.exception() or answer.result())
 
     def _is_full(self) -> bool:
         return len(self._counters.in_flight) >= self._limit
@@ -179,8 +172,7 @@ class BackgroundRequestQueue(RequestQueue):
         for place, (_, future) in enumerate(self._waiting):
             if future is not None:
                 del self._waiting[place]
-                dropped = Dropped(f"the oldest of more than {self._limit}")
-                self._counters.set_outcome(future, "dropped", dropped)
+                self._counters.set_outcome(future, Dropped(f"the oldest of more than {self._limit}"))
                 return
 
 

@@ -211,7 +211,7 @@ def load_command(name: str) -> Any:
         PluginError: no such plugin, or it fails to import.
     """
     entry, owner = _find("plugin", name)
-    return _import_of(_record("plugin", entry, owner), entry)
+    return _import(entry, _record("plugin", entry, owner))
 
 
 class _IsCommandError(PluginError):
@@ -244,7 +244,7 @@ def _load(kind: str, name: str) -> Plugin:
         return _listener(load_local_plugin(name))
     entry, owner = _find(kind, name)
     record = _record(kind, entry, owner)
-    plugin = Plugin(tier, name, _import_of(record, entry))
+    plugin = Plugin(tier, name, _import(entry, record))
     if kind == "plugin" and _is_command(plugin.implementation):
         raise _IsCommandError(f"plugin {name!r} is a command, it does not listen: plugrad {name}")
     _check_hooks(plugin, record)
@@ -268,13 +268,9 @@ def _listener(plugin: Plugin) -> Plugin:
     return plugin
 
 
-def _import_of(record: PluginRecord, entry: EntryPoint) -> Any:
+def _import(entry: EntryPoint, record: PluginRecord) -> Any:
     if (error := obstacle(record)) is not None:
         raise error
-    return _import(entry, record)
-
-
-def _import(entry: EntryPoint, record: PluginRecord) -> Any:
     try:
         return entry.load()
     except Exception as error:

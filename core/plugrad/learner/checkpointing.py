@@ -24,8 +24,9 @@ from plugrad.errors import (
 )
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
-from plugrad.learner.expected_weights import keep_dense_encoders
+from plugrad.learner.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state import check_whole
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -172,6 +173,35 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
         refuse_own_modules(config)
     config = keep_dense_encoders(config, checkpoint.state)
     return config.plugins()  # a checkpoint never loads a listener
+
+
+@contextmanager
+def config_to_build(
+    path: StrPath, *, kind: str, backend: str | None, given: Collection[str]
+) -> Iterator[Any]:
+    """Read a checkpoint, for a block that builds a learner or an algorithm like the one that was saved.
+
+    Args:
+        path: a checkpoint directory or one of its saves.
+        kind: "learner" or "algorithm".
+        backend: as in `config_of`.
+        given: as in `config_of`.
+
+    Yields:
+        The config; what does not fit the checkpoint's weights is refused before it is built.
+
+    Raises:
+        CheckpointError: it cannot be read, or holds something that does not fit.
+        RestoreMismatchError: it has only some components of a learner's state.
+    """
+    checkpoint = load(path, kind=kind)
+    state = checkpoint.state if kind == "learner" else checkpoint.state.get("learner", {})
+    if kind == "learner":
+        check_whole(state, checkpoint.path)
+    with as_checkpoint_error(checkpoint):
+        config = config_of(checkpoint, backend=backend, given=given)
+        with expect_weights(state):
+            yield config
 
 
 def refuse_own_modules(config: Any) -> None:

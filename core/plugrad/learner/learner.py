@@ -49,7 +49,6 @@ from plugrad.learner.checkpointing import (
     warn_of_other_plugins,
 )
 from plugrad.learner.connectors import values_of_episodes
-from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.internals import LossCheck
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
@@ -530,14 +529,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         given = ["env", "learner_class"]  # it is of this class, and makes no environment
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
-        checkpoint = checkpointing.load(path, kind="learner")
-        check_whole(checkpoint.state, checkpoint.path)
-        with checkpointing.as_checkpoint_error(checkpoint):
-            config = checkpointing.config_of(checkpoint, backend=backend, given=given)
+        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.learners(num_learners=0)  # alone, also where a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
-            with expect_weights(checkpoint.state):
-                learner.build()
+            learner.build()
         learner.restore_from_path(path)
         return learner
 

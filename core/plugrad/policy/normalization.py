@@ -83,7 +83,7 @@ class ObservationNormalizer:
             m2: float64 `[*shape]`, their sum of squared deviations from that mean.
 
         Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-        Variances", 1979, doi:10.1007/978-3-642-51461-6_3, equations 2.1a and 2.1b, with means in place of sums.
+        Variances", 1982, doi:10.1007/978-3-642-51461-6_3, equations 2.1a and 2.1b, with means in place of sums.
         """
         total = self._count + count
         if not total:
