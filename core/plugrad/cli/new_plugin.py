@@ -25,10 +25,7 @@ _MADE_BY_RUNNING = ("__pycache__", ".pytest_cache", ".mypy_cache")
 @click.command(name="new-plugin", short_help="Write a new plugin as a distribution of its own.")
 @click.argument("name")
 @click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    default=KINDS[0],
-    help="The kind of plugin.  [default: algorithm]",
+    "--kind", type=click.Choice(KINDS), default=KINDS[0], help="The kind of plugin.  [default: algorithm]"
 )
 @debug_option
 def new_plugin(name: str, kind: str) -> None:

@@ -8,13 +8,7 @@ from typing import Any
 import click
 
 from plugrad.errors import PluginError, PlugradError
-from plugrad.hooks.manager import (
-    BACKEND_SPECIFICATIONS,
-    Plugin,
-    implementations,
-    is_wrapper,
-    specifications,
-)
+from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, is_wrapper, specifications
 from plugrad.hooks.registry import (
     PluginRecord,
     get_algorithm,

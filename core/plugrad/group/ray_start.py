@@ -82,11 +82,7 @@ def _start(ray: Any) -> None:
     # Ray's own 15 is a thirtieth of a core beside any busy process, and all learners wait for the one that has it.
     os.environ.setdefault("RAY_worker_niceness", "0")
     with _private_files():
-        context = ray.init(
-            address="local",
-            include_dashboard=False,
-            logging_level=logging.ERROR,
-        )
+        context = ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
     _own_addresses.add(ray.get_runtime_context().gcs_address)
     token = Path.home() / ".ray" / "auth_token"
     if token.is_file() and token.stat().st_uid == os.getuid():

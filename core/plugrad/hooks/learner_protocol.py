@@ -27,13 +27,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients, Schedule
-from plugrad.types import (
-    DEFAULT_MODULE_ID,
-    Array,
-    ModuleID,
-    ParamRef,
-    Tensor,
-)
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, ParamRef, Tensor
 
 
 class TargetNetworkProtocol(Protocol):

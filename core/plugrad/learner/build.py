@@ -112,9 +112,7 @@ def make_connectors(learner: LearnerInternals) -> list[Piece]:
 
 
 def make_modules(
-    learner: LearnerInternals,
-    spec: RLModuleSpec | MultiRLModuleSpec | None,
-    module: Any,
+    learner: LearnerInternals, spec: RLModuleSpec | MultiRLModuleSpec | None, module: Any
 ) -> MultiRLModule:
     """A learner's modules: finished ones, else those of a spec, else of the config's spec, else of the algorithm's.
 

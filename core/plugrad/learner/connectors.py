@@ -143,10 +143,7 @@ def _needs_splitting(learner: LearnerProtocol, module_id: ModuleID, columns: Map
 
 
 def _sequences(
-    module_id: ModuleID,
-    module: Any,
-    columns: Mapping[str, Array],
-    episodes: Sequence[SingleAgentEpisode],
+    module_id: ModuleID, module: Any, columns: Mapping[str, Array], episodes: Sequence[SingleAgentEpisode]
 ) -> dict[str, Array]:
     longest = max_seq_len(module)
     whole = [episode for episode in episodes if len(episode)]

@@ -598,11 +598,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @_locked
     def compute_values(
-        self,
-        obs: Array,
-        *,
-        module_id: ModuleID = DEFAULT_MODULE_ID,
-        state: Mapping[str, Array] | None = None,
+        self, obs: Array, *, module_id: ModuleID = DEFAULT_MODULE_ID, state: Mapping[str, Array] | None = None
     ) -> Array:
         """State values of observations.
 
@@ -695,12 +691,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     # --- state and disk -------------------------------------------------------------------------------------
 
     @_locked
-    def get_state(
-        self,
-        components: Paths = None,
-        *,
-        not_components: Paths = None,
-    ) -> dict[str, Any]:
+    def get_state(self, components: Paths = None, *, not_components: Paths = None) -> dict[str, Any]:
         """Copy the whole state, or some parts of it.
 
         Args:

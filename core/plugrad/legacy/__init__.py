@@ -34,10 +34,7 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "DEFAULT_POLICY_ID": ("constants", "DEFAULT_MODULE_ID"),
         "ENTROPY_KEY": ("constants", "the key 'entropy'"),
         "LEARNER_RESULTS_CURR_KL_COEFF_KEY": ("constants", "the key 'curr_kl_coeff'"),
-        "LEARNER_RESULTS_CURR_LR_KEY": (
-            "constants",
-            "the key 'curr_lr', or '<optimizer>_learning_rate'",
-        ),
+        "LEARNER_RESULTS_CURR_LR_KEY": ("constants", "the key 'curr_lr', or '<optimizer>_learning_rate'"),
         "POLICY_LOSS_KEY": ("constants", "the key 'policy_loss'"),
         "VF_LOSS_KEY": ("constants", "the key 'vf_loss'"),
         "TorchCompileWhatToCompile": ("constants", "config.framework(compile='forward_train')"),

@@ -14,11 +14,7 @@ from plugrad.legacy.warning import warn_older
 
 RENAMED = {"learning_rate": "lr", "lr_schedule": "lr"}
 """Fields of `LearnerHyperparameters` that a config names otherwise."""
-TAKES_HPS = (
-    "compute_loss_for_module",
-    "configure_optimizers_for_module",
-    "postprocess_gradients_for_module",
-)
+TAKES_HPS = ("compute_loss_for_module", "configure_optimizers_for_module", "postprocess_gradients_for_module")
 """Methods of a Learner whose `config` was once `hps`."""
 RENAMED_ARGUMENTS = {
     **dict.fromkeys((*TAKES_HPS, "additional_update_for_module"), ("config", "hps")),

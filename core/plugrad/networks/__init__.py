@@ -3,9 +3,4 @@
 from plugrad.networks.actor_critic import ActorCritic, action_inputs, lstm_cell_size
 from plugrad.networks.network import Network
 
-__all__ = [
-    "ActorCritic",
-    "Network",
-    "action_inputs",
-    "lstm_cell_size",
-]
+__all__ = ["ActorCritic", "Network", "action_inputs", "lstm_cell_size"]

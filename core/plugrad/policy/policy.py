@@ -54,12 +54,7 @@ class Policy:
     """
 
     def __init__(
-        self,
-        *,
-        act: ActFunction,
-        encoder: ObservationEncoder,
-        action_space: Space[Any],
-        initial_state: State,
+        self, *, act: ActFunction, encoder: ObservationEncoder, action_space: Space[Any], initial_state: State
     ) -> None:
         self._act = act
         self._encoder = encoder

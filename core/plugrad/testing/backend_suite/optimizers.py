@@ -13,14 +13,6 @@ from plugrad.testing.fixtures import REFERENCE, requires
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_learner
 from plugrad.types import DEFAULT_MODULE_ID, Array
 
-__all__ = [
-    "test_a_learning_rate_is_what_was_set_and_what_steps_go_by",
-    "test_a_native_optimizer_steps_by_the_learning_rate_that_was_set",
-    "test_clipped_gradients_are_those_of_the_formula",
-    "test_every_optimizer_with_gradients_steps_and_no_other",
-    "test_steps_are_those_of_the_formula",
-]
-
 P = DEFAULT_MODULE_ID
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     # Large epsilons: one that stands inside the root, or that is left out, is seen after one step.
@@ -172,3 +164,6 @@ def test_a_native_optimizer_steps_by_the_learning_rate_that_was_set(
     for ref, moved in _moved(learner, gradients).items():
         words = f"set_optimizer_lr: the learning rate must be that of every parameter group; {ref} is in one"
         np.testing.assert_allclose(moved, -0.125 * gradients[ref], rtol=1e-4, atol=1e-6, err_msg=words)
+
+
+__all__ = [name for name in dir() if name.startswith("test_")]

@@ -7,12 +7,6 @@ import pytest
 
 from plugrad.testing.tiny_learners import tiny_learner
 
-__all__ = [
-    "test_batches_cross_and_come_back",
-    "test_batches_of_every_layout_are_good",
-    "test_variables_keep_their_place_and_give_copies",
-]
-
 
 def test_batches_cross_and_come_back(backend: str) -> None:
     """Nested dicts of arrays; floats of any width are float32 when they are back, the rest is what it was."""
@@ -64,3 +58,6 @@ def test_variables_keep_their_place_and_give_copies(backend: str, value: Any) ->
     variable.assign(first)
     np.testing.assert_array_equal(variable.numpy(), value, err_msg="snapshot() is a view of the live buffer")
     assert str(learner._get_tensor_variable(1, "float32").numpy().dtype) == "float32"
+
+
+__all__ = [name for name in dir() if name.startswith("test_")]

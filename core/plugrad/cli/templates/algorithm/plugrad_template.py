@@ -53,9 +53,6 @@ def compute_loss_for_module(
     policy = distribution.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
     score = policy.logp(batch[Columns.ACTIONS]) * batch[Columns.ADVANTAGES]
     error = ops.square(fwd_out[Columns.VF_PREDS] - batch[Columns.VALUE_TARGETS])
-    parts = {
-        "policy_loss": -mean_over_rows(ops, score, batch),
-        "vf_loss": mean_over_rows(ops, error, batch),
-    }
+    parts = {"policy_loss": -mean_over_rows(ops, score, batch), "vf_loss": mean_over_rows(ops, error, batch)}
     learner.register_metrics(module_id, parts)
     return parts["policy_loss"] + config.vf_loss_coeff * parts["vf_loss"]
