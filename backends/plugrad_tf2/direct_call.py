@@ -1,0 +1,57 @@
+"""Calls of traced functions that skip what takes TensorFlow longer than a small program.
+
+`tf.function` looks for the trace that fits, and a concrete function binds its arguments by name: 0.1 to 0.3 ms for ten
+tensors. `ConcreteFunction._call_flat` is what both end in; the name is TensorFlow's own, and tests pin it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+
+class DirectFunction:
+    """A traced function of tensors and of dicts of tensors, one trace for each set of names, shapes and dtypes.
+
+    Args:
+        function: what is traced.
+        jit_compile: whether XLA compiles it.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, jit_compile: bool = False) -> None:
+        self._function = function
+        self._jit_compile = jit_compile
+        self._traces: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it, and trace it first if there is no trace for such arguments."""
+        leaves = list(_leaves(arguments, ()))
+        key = tuple((path, tensor.dtype, tensor.shape) for path, tensor in leaves)
+        tensors = [tensor for _, tensor in leaves]
+        if key not in self._traces:
+            self._traces[key] = self._trace(arguments, tensors)
+        trace = self._traces[key]
+        return trace._call_flat(tensors, trace.captured_inputs)
+
+    def _trace(self, arguments: tuple[Any, ...], tensors: list[Any]) -> Any:
+        def flat(*given: Any) -> Any:
+            rest = iter(given)
+            return self._function(*[_rebuilt(each, rest) for each in arguments])
+
+        traced = tf.function(flat, autograph=False, jit_compile=self._jit_compile or None)
+        return traced.get_concrete_function(*tensors)
+
+
+def _leaves(trees: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    for name, each in trees.items() if isinstance(trees, Mapping) else enumerate(trees):
+        if isinstance(each, Mapping):
+            yield from _leaves(each, (*path, name))
+        else:
+            yield (*path, name), each
+
+
+def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
+    """The same dicts with other leaves."""
+    if isinstance(tree, Mapping):
+        return {name: _rebuilt(each, leaves) for name, each in tree.items()}
+    return next(leaves)
