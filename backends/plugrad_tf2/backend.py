@@ -128,10 +128,9 @@ def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> di
 
 
 def _tensor(value: Any) -> Any:
-    # Which of both it is, TensorFlow takes as long to say as to make a tensor of it.
-    is_host = isinstance(value, np.ndarray) or not tf.is_tensor(value)
-    tensor = tf.constant(portable(value)) if is_host else value
-    return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating else tensor
+    if tf2_ops.is_on_host(value):
+        return tf.constant(portable(value))
+    return tf.cast(value, tf.float32) if value.dtype.is_floating else value
 
 
 @hookimpl

@@ -18,6 +18,7 @@ from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
 from plugrad_tf2.modes import call_in_mode, takes_training
+from plugrad_tf2.variables import value_of
 
 
 class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
@@ -94,7 +95,7 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
 
     def get_state(self) -> dict[str, Array]:
         """`{name: numpy copy}`."""
-        return {name: np.array(weight.numpy()) for name, weight in self.named_weights().items()}
+        return {name: np.array(value_of(weight)) for name, weight in self.named_weights().items()}
 
     def _load(self, state: Mapping[str, Array]) -> None:
         for name, weight in self.named_weights().items():

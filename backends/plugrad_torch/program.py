@@ -19,7 +19,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, why_not
 from plugrad_torch.minibatch_gather import minibatches
-from plugrad_torch.tracing import CompiledStep, signature
+from plugrad_torch.tracing import CompiledStep, on_host, signature
 
 log = logging.getLogger("plugrad")
 
@@ -55,7 +55,7 @@ class EagerUpdate(Program):
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[str, Any]:
         """See `Program.run`."""
         sums: Tensor | None = None
         walk = minibatches(columns, indices)
@@ -65,7 +65,7 @@ class EagerUpdate(Program):
             part = values.view(len(some), len(names)).sum(0)
             sums = part if sums is None else sums + part
         assert sums is not None
-        return dict(zip(names, sums / num_steps, strict=True))
+        return on_host(names, sums / num_steps)
 
 
 class CompiledUpdate(Program):
@@ -83,20 +83,21 @@ class CompiledUpdate(Program):
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
-        compiled = self._step_for(next(minibatches(columns, indices)))
+        compiled = self._step_for(columns, indices)
         if compiled is None:
             return self.run(columns, indices, num_steps)
         return compiled.run(columns, indices, num_steps)
 
-    def _step_for(self, minibatch: ModuleBatches) -> CompiledStep | None:
-        key = signature(minibatch)
+    def _step_for(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> CompiledStep | None:
+        key = signature(columns, indices)
         if key not in self._compiled:
             log.info("compiling the update for torch: the first one takes some seconds")
             try:
+                minibatch = next(minibatches(columns, indices))
                 self._compiled[key] = CompiledStep(self._step, self._variables, minibatch)
             except PlugradError:
                 raise
@@ -129,7 +130,7 @@ class CompiledForward(EagerUpdate):
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self.mode == "none":
             return super().run(columns, indices, num_steps)

@@ -78,7 +78,7 @@ class CompiledStep:
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         """Step through all minibatches and put the new values into the variables.
 
         Args:
@@ -98,7 +98,7 @@ class CompiledStep:
                 after, sums = captured.run(state, columns, indices, num_steps)
         for n in self._changed:
             self._variables[n].assign(after[n])
-        return dict(zip(self.names, (sums / num_steps).unbind(), strict=True))
+        return on_host(self.names, sums / num_steps)
 
     def _loop(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
@@ -156,10 +156,15 @@ def _replaced(variables: Sequence[Replaceable], tracers: Sequence[Tensor]) -> It
             variable.tracer = None
 
 
-def signature(minibatch: ModuleBatches) -> tuple[Any, ...]:
-    """What a compiled step depends on: columns, shapes and dtypes."""
+def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:
+    """`{metric: number}` of a vector of metrics: one piece crosses, and one number is no tensor of its own."""
+    return dict(zip(names, vector.detach().cpu().numpy(), strict=True))
+
+
+def signature(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> tuple[Any, ...]:
+    """What a compiled step depends on: columns, and the shapes and dtypes of their minibatches."""
     return tuple(
-        (mid, column, tuple(rows[column].shape), rows[column].dtype)
-        for mid, rows in minibatch.items()
-        for column in rows
+        (module_id, rows.shape[1], column, values.shape[1:], values.dtype)
+        for module_id, rows in indices.items()
+        for column, values in columns[module_id].items()
     )

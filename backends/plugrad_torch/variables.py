@@ -46,7 +46,10 @@ class TensorVariable:
             self.tracer = value
             return
         with torch.no_grad():
-            self.value.copy_(_as_tensor(value))
+            if isinstance(value, float | int):
+                self.value.fill_(value)
+            else:
+                self.value.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""

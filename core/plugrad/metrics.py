@@ -104,6 +104,8 @@ class Metrics:
         return found.get("/".join(names), default) if names else found or default
 
     def _plain(self, value: Any) -> float | Array:
+        if isinstance(value, float | int):
+            return value
         array = np.array(self._to_numpy(value) if hasattr(value, "dtype") else value)
         return array.item() if array.ndim == 0 else array
 

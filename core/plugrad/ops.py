@@ -42,7 +42,7 @@ class Variable(Protocol):
         """Replace the value by `value`: a tensor, numpy array or number of the same shape."""
 
     def snapshot(self) -> Tensor:
-        """A copy of the value on its device; `assign` takes it to restore the value."""
+        """A copy of the value on its device, in a form that `assign` takes to restore the value."""
 
     def numpy(self) -> Array:
         """A numpy copy of the value."""

@@ -13,6 +13,9 @@ from plugrad.columns import Columns
 from plugrad.errors import UnknownModuleError, did_you_mean
 from plugrad.types import ModuleID
 
+_DISCRETE = (gym.spaces.Discrete, gym.spaces.MultiDiscrete)
+_OF_ARRAYS = (gym.spaces.Box, gym.spaces.MultiBinary, *_DISCRETE)
+
 
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
     """Check a batch against a learner's modules.
@@ -114,9 +117,7 @@ def _check_shape(
     space: gym.Space[Any] | None,
     leading: tuple[str, ...],
 ) -> None:
-    if not isinstance(
-        space, gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
-    ):
+    if not isinstance(space, _OF_ARRAYS):
         return
     inner = tuple(space.shape or ())
     if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
@@ -136,15 +137,13 @@ def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Sp
         BatchError: an action is no integer or is not in the space.
     """
     actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
-    if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) or not isinstance(
-        actions, np.ndarray
-    ):
+    if not isinstance(space, _DISCRETE) or not isinstance(actions, np.ndarray):
         return
     if isinstance(mask, np.ndarray) and mask.ndim == 1:
         actions = actions[mask > 0]
     if not actions.size:
         return
-    if not np.issubdtype(actions.dtype, np.integer):
+    if actions.dtype.kind not in "iu":
         refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
     highest = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
     if (actions < 0).any() or (actions >= highest).any():

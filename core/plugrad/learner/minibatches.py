@@ -137,6 +137,8 @@ def _whole(rows: int, num_steps: int, parts: int) -> Array:
 
 def _interleaved(minibatches: Array, parts: int) -> Array:
     """[minibatches, size] as [steps, parts * size], the minibatches of a step interleaved."""
+    if parts == 1:
+        return minibatches
     count, size = minibatches.shape
     return (
         minibatches.reshape(count // parts, parts, size).swapaxes(1, 2).reshape(count // parts, parts * size)
@@ -150,10 +152,11 @@ def _size(samples: SampleCount, minibatch_size: int) -> int:
 
 def _draw_rows(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
     """[count, size] row numbers: pass after pass over all rows, each in a new order if they are shuffled."""
-    passes = ceil(count * size / rows)
-    order = np.empty((passes, rows), np.int32)
+    if not shuffle:
+        return (np.arange(count * size, dtype=np.int32) % rows).reshape(count, size)
+    order = np.empty((ceil(count * size / rows), rows), np.int32)
     for each in order:
-        each[:] = stream.permutation(rows) if shuffle else np.arange(rows)
+        each[:] = stream.permutation(rows)
     return order.reshape(-1)[: count * size].reshape(count, size)
 
 

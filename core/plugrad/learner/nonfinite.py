@@ -53,15 +53,18 @@ def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
 
 def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
     """bool of the shape of `values`; None if all are finite."""
-    if "float" not in str(values.dtype):
-        return None
     if not isinstance(values, np.ndarray):
         ops = learner.ops
-        if learner._convert_to_numpy(ops.isfinite(ops.sum(0.0 * values))):
+        if "float" not in str(values.dtype) or learner._convert_to_numpy(ops.isfinite(ops.sum(0.0 * values))):
             return None
         values = learner._convert_to_numpy(values)
-    with np.errstate(over="ignore"):
-        values = values.astype(np.float32, copy=False)  # as the backend will see them
+    if values.dtype.kind != "f":
+        return None
+    if values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32)  # as the backend will see them
+    if np.isfinite(values).all():
+        return None
     bad = np.isnan(values) if column in _MAY_BE_INFINITE else ~np.isfinite(values)
     return bad if bad.any() else None
 

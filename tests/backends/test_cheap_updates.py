@@ -1,0 +1,100 @@
+"""An update of one gradient step is cheap: what surrounds the program is counted in calls, which no load changes."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import needs
+import numpy as np
+from learning import ppo_batch, ppo_config
+
+from plugrad_ppo import PPOLearner
+
+ROWS = 8
+"""Of Python and C functions: what it took when this was written, and a quarter more."""
+
+
+class Calls:
+    """Counts calls of functions while it is on."""
+
+    number = 0
+
+    def _count(self, frame: Any, event: str, argument: Any) -> None:
+        self.number += event in ("call", "c_call")
+
+    @contextmanager
+    def on(self, is_on: bool = True) -> Iterator[None]:
+        before = sys.getprofile()
+        sys.setprofile(self._count if is_on else None)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+
+class CountingLearner(PPOLearner):
+    """Does not count what happens within the program."""
+
+    calls = Calls()
+
+    def _compile_update(self, step: Any, variables: Sequence[Any], mode: str) -> Any:
+        program = super()._compile_update(step, variables, mode)
+        run = program.run
+
+        def uncounted(*arguments: Any) -> Any:
+            with self.calls.on(False):
+                return run(*arguments)
+
+        program.run = uncounted
+        return program
+
+
+def test_few_functions_are_called_around_the_program_of_one_step(backend):
+    config = ppo_config(backend).learners(learner_class=CountingLearner)
+    learner = config.build_learner()
+    learner.update(ppo_batch(ROWS), minibatch_size=ROWS, num_epochs=1)
+    learner.calls.number = 0
+    with learner.calls.on():
+        learner.update(ppo_batch(ROWS), minibatch_size=ROWS, num_epochs=1)
+
+
+@needs.backends("tf2")
+def test_tensorflow_traces_anew_for_other_names_shapes_and_dtypes_and_for_nothing_else():
+    import tensorflow as tf
+
+    from plugrad_tf2.direct_call import DirectFunction
+
+    traced: list[list[str]] = []
+
+    def weighted(columns: Any, factor: Any) -> Any:
+        traced.append(list(columns["p0"]))
+        sums = [tf.reduce_sum(tf.cast(x, "float32")) for x in columns["p0"].values()]
+        return {"sum": sum(n * each for n, each in enumerate(sums, 1)) * factor}
+
+    function = DirectFunction(weighted)
+
+    def call(factor: float, **columns: Any) -> float:
+        tensors = {name: tf.constant(values) for name, values in columns.items()}
+        return float(function({"p0": tensors}, tf.constant(factor))["sum"])
+
+    one, two = np.ones(3, np.float32), np.full(3, 2, np.float32)
+    assert call(1.0, a=one, b=two) == 3 + 2 * 6
+    assert call(2.0, a=two, b=one) == 2 * (6 + 2 * 3)
+    assert traced == [["a", "b"]]
+    assert call(1.0, b=one, a=two) == 3 + 2 * 6  # by their order, as the columns of a batch
+    assert call(1.0, a=one[:2], b=two) == 2 + 2 * 6
+    assert call(1.0, a=one.astype(np.int32), b=two) == 3 + 2 * 6
+    assert traced == [["a", "b"], ["b", "a"], ["a", "b"], ["a", "b"]]
+
+
+@needs.backends("tf2")
+def test_a_snapshot_of_a_flat_vector_is_not_changed_by_what_is_assigned_later():
+    learner = ppo_config("tf2").build_learner()
+    (registered,) = learner.registered_optimizers.values()
+    parameters = registered.parameters
+    before, snapshot = parameters.numpy(), parameters.snapshot()
+    parameters.assign(before + 1.0)
+    np.testing.assert_array_equal(parameters.numpy(), before + 1.0)
+    parameters.assign(snapshot)
+    np.testing.assert_array_equal(parameters.numpy(), before)
