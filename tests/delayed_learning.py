@@ -7,9 +7,7 @@ from learning import OBSERVATIONS, TWO_ACTIONS
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, Learner
 from plugrad.losses import mean_over_rows
-from plugrad.networks import Network
-from plugrad.networks.initializers import orthogonal
-from plugrad.networks.layers import Parameter
+from plugrad.networks import Network, Parameter, orthogonal
 from plugrad.optimizers import SGD, Adam
 from plugrad.rng_streams import stream
 

@@ -115,19 +115,24 @@ class RLModuleSpec:
             "inference_only": self.inference_only,
         }
 
-    def network_config(self) -> dict[str, Any]:
-        """All settings of a built-in network: `model_config` merged over `MODEL_CONFIG`.
+    def network_config(self, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """All settings of a network: `model_config` merged over `MODEL_CONFIG`.
+
+        Args:
+            own: further keys that the network reads, with their defaults; also other defaults of known keys.
+
+        Returns:
+            Every key with its value.
 
         Raises:
-            ConfigError: `model_config` has a key that no built-in network reads.
+            ConfigError: `model_config` has a key that the network does not read.
         """
+        known = {**MODEL_CONFIG, **(own or {})}
         for key in self.model_config:
-            if key not in MODEL_CONFIG:
-                hint = did_you_mean(key, MODEL_CONFIG)
-                raise ConfigError(
-                    f"model_config has no key {key!r}; there are {', '.join(MODEL_CONFIG)}.{hint}"
-                )
-        return {**MODEL_CONFIG, **self.model_config}
+            if key not in known:
+                hint = did_you_mean(key, known)
+                raise ConfigError(f"model_config has no key {key!r}; there are {', '.join(known)}.{hint}")
+        return {**known, **self.model_config}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,24 @@
 """Noise, target networks that move with each gradient step and delayed optimizers: numpy's numbers in every mode."""
 
+import numpy as np
 import pytest
-from delayed_learning import PI_RATE, ByHand, DelayedLearner, delayed_batch, delayed_config, delayed_learner
+from delayed_learning import (
+    PI_RATE,
+    ByHand,
+    DelayedLearner,
+    Lines,
+    delayed_batch,
+    delayed_config,
+    delayed_learner,
+)
 from learning import digest, largest_difference
 from threads import on_all
 
+from plugrad import DEFAULT_MODULE_ID, Columns
 from plugrad.learner.snapshot import digest as digest_of
+from plugrad.networks import Parameter, orthogonal
 
+P = DEFAULT_MODULE_ID
 MODES = ["none", "forward_train", "complete_update"]
 CASES = {
     "each second step": {},
@@ -116,3 +128,44 @@ def test_an_optimizer_of_the_frameworks_own_is_delayed_too(backend, nonfinite):
     again.update(batch, num_total_minibatches=2)
     by_hand.update(batch, 2)
     by_hand.check(again)
+
+
+class ThroughTheCritic(Lines):
+    """The value of an action is its product with `qf`; of the policy's actions, with `qf` as a constant."""
+
+    parameters = (Parameter("pi", (3, 1), orthogonal, 0.5), Parameter("qf", (3, 1), orthogonal, 0.5))
+
+    def forward(self, ops, weights, batch, *, value):
+        obs = batch[Columns.OBS]
+        if "policy_actions" not in batch:
+            return {Columns.ACTION_DIST_INPUTS: ops.matmul(obs, weights["pi"])}
+        slope = ops.matmul(obs, ops.stop_gradient(weights["qf"]))
+        return {"qf_preds": (batch["policy_actions"] * slope)[:, 0]}
+
+
+class ActorOnly(DelayedLearner):
+    """Its loss is the critic's value of the policy's actions, and nothing else."""
+
+    def _build_network(self, *, module_id, config, module_spec):
+        return ThroughTheCritic()
+
+    def get_noise_columns(self, module_id, config=None):
+        return {}
+
+    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        chosen = {Columns.OBS: batch[Columns.OBS], "policy_actions": fwd_out[Columns.ACTION_DIST_INPUTS]}
+        return -self.ops.mean(self.module[module_id].forward_train(chosen)["qf_preds"])
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_an_actor_is_trained_through_a_critic_that_stays_as_it_is(backend, mode):
+    learner = delayed_learner(backend, compile=mode, learner_class=ActorOnly, policy_delay=1)
+    before, batch = learner.get_weights()[P], delayed_batch(8)
+    results = learner.update(batch)[P]
+    after, obs = learner.get_weights()[P], batch[Columns.OBS]
+    slope = -(obs * (obs @ before["qf"])).mean(0)[:, None]
+    assert results["gradients_pi_global_norm"] == pytest.approx(np.linalg.norm(slope), rel=1e-5)
+    assert results["gradients_qf_global_norm"] == 0.0
+    np.testing.assert_array_equal(after["qf"], before["qf"])
+    # The first step of Adam goes against the sign of the gradient.
+    np.testing.assert_allclose(after["pi"], before["pi"] - PI_RATE * np.sign(slope), atol=1e-5)

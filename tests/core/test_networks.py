@@ -384,3 +384,15 @@ def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
 def test_what_cannot_be_served_is_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         network(**settings)
+
+
+def test_a_network_may_read_keys_of_its_own():
+    spec = RLModuleSpec(model_config={"qf_hiddens": [8]})
+    own = {"qf_hiddens": [16], "fcnet_activation": "relu"}
+    settings = spec.network_config(own)
+    assert (settings["qf_hiddens"], settings["fcnet_activation"]) == ([8], "relu")
+    assert RLModuleSpec(model_config={"fcnet_activation": "tanh"}).network_config(own)["qf_hiddens"] == [16]
+    with pytest.raises(ConfigError, match=r"no key 'qf_hidens'.*Did you mean 'qf_hiddens'"):
+        RLModuleSpec(model_config={"qf_hidens": [8]}).network_config(own)
+    with pytest.raises(ConfigError, match="no key 'qf_hiddens'"):
+        spec.network_config()

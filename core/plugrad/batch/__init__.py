@@ -4,6 +4,7 @@ from plugrad.batch.batch_errors import missing_column, refuse
 from plugrad.batch.checks import are_sequences, check, check_actions
 from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
 from plugrad.batch.rows import Rows
+from plugrad.batch.sequences import pad, piece_lengths, unpad
 
 __all__ = [
     "Batch",
@@ -16,6 +17,9 @@ __all__ = [
     "check_actions",
     "env_steps_of",
     "missing_column",
+    "pad",
+    "piece_lengths",
     "portable",
     "refuse",
+    "unpad",
 ]

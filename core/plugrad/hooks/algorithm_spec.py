@@ -125,8 +125,10 @@ class AlgorithmSpec(HookCaller, Protocol):
 
         Asked once per module, at build and when it is added. The copy is part of the state and of what a failed update
         puts back. A loss reads `learner.targets[module_id].forward({"obs": batch["new_obs"]})`, also in a compiled
-        program, and no gradient flows through it. `after_gradient_based_update` moves it: `update(tau=0.005)`, or a
-        copy now and then: `update(every=500, now=timesteps)`.
+        program, and no gradient flows through it. The settings `target_update`, `tau` and `target_network_update_freq`
+        of an `OffPolicyConfig` say how it moves: after gradient steps inside the program, or after updates. Where a
+        config has no such settings, `after_gradient_based_update` moves it: `update(tau=0.005)`, or a copy now and
+        then: `update(every=500, now=timesteps)`.
 
         Args:
             module_id: of the module.

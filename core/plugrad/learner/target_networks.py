@@ -84,7 +84,10 @@ class TargetNetwork:
         Sources: Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1; Mnih et al. 2015,
         doi:10.1038/nature14236 (tau = 1).
 
-        For `after_gradient_based_update`: outside the program, undone together with a failed update.
+        For `after_gradient_based_update`: outside the program, undone together with a failed update. Called in an
+        override or a wrapper of `apply_gradients`, it moves after each gradient step, in compiled programs too, also in
+        one that `nonfinite="skip"` leaves out. There `every` and `now` must not be given: they and the counters of
+        moves are Python numbers, which a program does not change. `target_update="step"` does the same with a count.
 
         Args:
             tau: in (0, 1], a float or a scalar tensor; 1.0 copies.
