@@ -13,7 +13,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, columns_of_outputs
+from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
@@ -192,6 +192,9 @@ class Tf2Network(Tf2RLModule, has_modes=False):
             yield
         finally:
             self._tensors = former
+
+    def _acting_weights(self) -> WeightsOnDemand:
+        return WeightsOnDemand(self._weights, lambda weight: np.array(value_of(weight)))
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self.network.forward(ops, self._tensors, batch, value=True)

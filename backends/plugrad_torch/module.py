@@ -12,7 +12,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, columns_of_outputs
+from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_torch import ops
 from plugrad_torch.variables import places_of, to_numpy
@@ -129,6 +129,9 @@ class TorchNetwork(TorchRLModule, has_modes=False):
     def named_state(self) -> dict[str, Any]:
         """Its weights: it has no buffers."""
         return self.named_weights()
+
+    def _acting_weights(self) -> WeightsOnDemand:
+        return WeightsOnDemand(self.named_weights(), to_numpy)
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self.network.forward(ops, self.named_weights(), batch, value=True)

@@ -9,6 +9,7 @@ import needs
 import numpy as np
 from learning import ppo_batch, ppo_config
 
+from plugrad import DEFAULT_MODULE_ID, numpy_ops
 from plugrad_ppo import PPOLearner
 
 ROWS = 8
@@ -98,3 +99,27 @@ def test_a_snapshot_of_a_flat_vector_is_not_changed_by_what_is_assigned_later():
     np.testing.assert_array_equal(parameters.numpy(), before + 1.0)
     parameters.assign(snapshot)
     np.testing.assert_array_equal(parameters.numpy(), before)
+
+
+def test_who_acts_after_an_update_copies_only_the_weights_that_are_read(backend):
+    learner = ppo_config(backend).build_learner()
+    module = learner.module[DEFAULT_MODULE_ID]
+    weights, state = module._acting_weights(), module.get_state()
+    assert list(weights) == list(state)
+    assert len(weights) == len(state)
+    np.testing.assert_array_equal(weights["pi.out.weight"], state["pi.out.weight"])
+    module.set_state({name: values + 1.0 for name, values in state.items()})
+    np.testing.assert_array_equal(weights["pi.out.weight"], state["pi.out.weight"])  # a copy of its time
+    np.testing.assert_array_equal(weights["vf.out.weight"], state["vf.out.weight"] + 1.0)  # not read before
+
+
+def test_actions_are_of_the_weights_after_each_update(backend):
+    learner = ppo_config(backend, lr=0.1).build_learner()
+    batch = ppo_batch(ROWS)
+    before = learner.compute_actions(batch["obs"], explore=False)["action_dist_inputs"]
+    learner.update(batch)
+    after = learner.compute_actions(batch["obs"], explore=False)["action_dist_inputs"]
+    module = learner.module[DEFAULT_MODULE_ID]
+    expected = module.network.forward(numpy_ops, module.get_state(), {"obs": batch["obs"]}, value=False)
+    np.testing.assert_array_equal(after, expected["action_dist_inputs"])
+    assert np.abs(after - before).max() > 0.01

@@ -132,7 +132,7 @@ class Actor:
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
         version = self._learner.weights_version, module._num_loads
         if self._weights.get(module_id, (None,))[0] != version:
-            self._weights[module_id] = version, module.get_state()
+            self._weights[module_id] = version, module._acting_weights()
         return self._weights[module_id][1]
 
 

@@ -3,5 +3,6 @@
 from plugrad.rl_module.multi_rl_module import MultiRLModule
 from plugrad.rl_module.rl_module import RLModule, columns_of_outputs
 from plugrad.rl_module.state_check import check_same_arrays
+from plugrad.rl_module.weights_on_demand import WeightsOnDemand
 
-__all__ = ["MultiRLModule", "RLModule", "check_same_arrays", "columns_of_outputs"]
+__all__ = ["MultiRLModule", "RLModule", "WeightsOnDemand", "check_same_arrays", "columns_of_outputs"]

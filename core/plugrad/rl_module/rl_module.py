@@ -230,6 +230,10 @@ class RLModule(SavesWeights, Adaptable):
         """The weights: `{parameter name: numpy copy}`, in canonical order; empty for a module without parameters."""
         return {}
 
+    def _acting_weights(self) -> Mapping[str, Array]:
+        """The weights of a built-in network that acts in numpy; asked for after each update."""
+        return self.get_state()
+
     def _load(self, state: Mapping[str, Array]) -> None:
         """Assign arrays of the names and shapes that `get_state` gives."""
 

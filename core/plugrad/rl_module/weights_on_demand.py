@@ -1,0 +1,31 @@
+"""`WeightsOnDemand`: weights of which only those are copied that somebody reads."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from plugrad.types import Array
+
+
+class WeightsOnDemand(Mapping[str, Array]):
+    """`{parameter name: numpy copy}`, each copied when it is first read: who acts reads no critic.
+
+    Args:
+        weights: `{parameter name: parameter}` of the framework.
+        copy: makes a numpy copy of one.
+    """
+
+    def __init__(self, weights: Mapping[str, Any], copy: Callable[[Any], Array]) -> None:
+        self._weights = weights
+        self._copy = copy
+        self._copies: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._copies:
+            self._copies[name] = self._copy(self._weights[name])
+        return self._copies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
