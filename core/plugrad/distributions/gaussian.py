@@ -103,12 +103,19 @@ class SquashedGaussian(DiagGaussian):
     runs: ClassVar[tuple[Run, ...]]
     """The bounds."""
 
+    @classmethod
+    def scale_actions(cls, actions: Tensor) -> Tensor:
+        """Rescale actions (..., d) from the bounds to [-1, 1]."""
+        return _by_runs(cls.ops, cls.runs, actions, lambda part, run: (part - run.centre) / run.half_width)
+
+    @classmethod
+    def unscale_actions(cls, scaled: Tensor) -> Tensor:
+        """Rescale (..., d) from [-1, 1] to the bounds."""
+        return _by_runs(cls.ops, cls.runs, scaled, lambda part, run: run.centre + run.half_width * part)
+
     def logp(self, actions: Tensor) -> Tensor:
         self._check_actions(actions)
-        squashed = _by_runs(
-            self.ops, self.runs, actions, lambda part, run: (part - run.centre) / run.half_width
-        )
-        u = self.ops.atanh(self.ops.clip(squashed, -INSIDE, INSIDE))
+        u = self.ops.atanh(self.ops.clip(self.scale_actions(actions), -INSIDE, INSIDE))
         return super().logp(u) - self._log_slope(u)
 
     def entropy(self) -> NoReturn:
@@ -118,25 +125,21 @@ class SquashedGaussian(DiagGaussian):
         )
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        return np.asarray(self._rescale(np.tanh(super().sample(rng)), numpy_ops))
+        return np.asarray(self.bind(numpy_ops).unscale_actions(np.tanh(super().sample(rng))))
 
     def rsample(self, noise: Tensor) -> Tensor:
-        return self._rescale(self.ops.tanh(super().rsample(noise)), self.ops)
+        return self.unscale_actions(self.ops.tanh(super().rsample(noise)))
 
     def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         u, logp = super().rsample(noise), self._log_density(noise)
-        return self._rescale(self.ops.tanh(u), self.ops), logp - self._log_slope(u)
+        return self.unscale_actions(self.ops.tanh(u)), logp - self._log_slope(u)
 
     def mode(self) -> Tensor:
-        return self._rescale(self.ops.tanh(super().mode()), self.ops)
+        return self.unscale_actions(self.ops.tanh(super().mode()))
 
     def _log_slope(self, u: Tensor) -> Tensor:
         """The sum of `log(1 - tanh(u)**2)` (appendix C, eq. 21), exact where `tanh(u)` rounds to 1."""
         return self.ops.sum(2.0 * (LOG_2 - u - self.ops.softplus(-2.0 * u)), axis=-1)
-
-    def _rescale(self, squashed: Tensor, ops: Ops) -> Tensor:
-        """From [-1, 1] to the bounds."""
-        return _by_runs(ops, self.runs, squashed, lambda part, run: run.centre + run.half_width * part)
 
 
 def _by_runs(ops: Ops, runs: tuple[Run, ...], x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:

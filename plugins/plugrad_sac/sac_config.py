@@ -1,0 +1,54 @@
+"""The settings of SAC."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad import OffPolicyConfig
+from plugrad.config import FieldInfo, field
+from plugrad.errors import ConfigError
+
+
+def _check_twin_q(info: FieldInfo, value: Any) -> bool:
+    if value is not True:
+        raise ConfigError("twin_q: SAC always has two critics; leave it out", field=info.name)
+    return True
+
+
+def _check_target_entropy(info: FieldInfo, value: Any) -> Any:
+    if isinstance(value, str) and value != "auto":
+        raise ConfigError(
+            f'target_entropy must be a number of nats, "auto" or None, got {value!r}', field=info.name
+        )
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(OffPolicyConfig):
+    """Settings of SAC beside those of every off-policy algorithm; all are arguments of `.training(...)`."""
+
+    lr: float | list[list[float]] = field(
+        3e-4,
+        schedulable=True,
+        help="learning rate of what has none of its own: a float or [[timestep, value], ...]",
+    )
+    actor_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"
+    )
+    critic_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the critics; None: lr"
+    )
+    alpha_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the temperature; None: lr"
+    )
+    num_envs_per_env_runner: int = field(1)
+    random_steps: int = field(100)
+    initial_alpha: float = field(
+        1.0, above=0, help="the temperature at first: the weight of the policy's entropy"
+    )
+    target_entropy: float | str | None = field(
+        "auto",
+        check=_check_target_entropy,
+        help="entropy of the policy in nats that the temperature aims at; auto: minus the dimensions of a Box, 0.98 of "
+        "the largest entropy of discrete actions; None: the temperature stays as it is",
+    )
+    twin_q: bool = field(True, check=_check_twin_q, help="two critics, always: RLlib's name")

@@ -1,0 +1,112 @@
+"""The loss of SAC for discrete actions, over ops.
+
+Reference: Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings", arXiv:1910.07207. Expectations over the
+policy's actions are sums over all actions in place of estimates.
+"""
+
+from collections.abc import Mapping
+from math import log
+
+from plugrad import Columns, LearnerProtocol
+from plugrad.losses import mean_over_rows
+from plugrad.ops import Ops
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
+from plugrad_sac.networks import QF_PREDS
+from plugrad_sac.sac_networks import LOG_ALPHA
+from plugrad_sac.temperature import temperature_loss
+
+TARGET_ENTROPY = 0.98
+"""The target that "auto" means, as a share of the largest entropy: the author's, and RLlib's."""
+
+
+def loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The losses of critics, policy (equation 12) and temperature (equation 11), added up.
+
+    Each has a gradient for its own parameters alone, so one sum trains all three.
+
+    Args:
+        learner: gives ops, the module and its target network, and takes metrics.
+        module_id: whose loss.
+        config: target_entropy, and what `soft_td_errors` reads.
+        batch: what `soft_td_errors` reads; `weights` [B] if some rows count more.
+        fwd_out: action_dist_inputs [B, actions], qf_preds [2, B, actions], log_alpha.
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops = learner.ops
+    q_values = fwd_out[QF_PREDS]
+    errors = soft_td_errors(learner, module_id, config, batch, fwd_out)
+    of_actions = _values_of_actions(ops, q_values, batch[Columns.ACTIONS])
+    critic_loss = 0.5 * twin_critic_loss(learner, module_id, batch, of_actions, errors)
+
+    alpha = ops.stop_gradient(ops.exp(fwd_out[LOG_ALPHA]))
+    logp = ops.log_softmax(fwd_out[Columns.ACTION_DIST_INPUTS])
+    smaller = ops.min(ops.stop_gradient(q_values), axis=0)
+    policy_loss = mean_over_rows(ops, _expected(ops, logp, alpha * logp - smaller), batch)
+    learner.register_metric(module_id, "policy_loss", policy_loss)
+
+    auto = TARGET_ENTROPY * log(ops.shape(logp)[-1])
+    return (
+        critic_loss
+        + policy_loss
+        + temperature_loss(
+            learner, module_id, config, batch, fwd_out[LOG_ALPHA], _expected(ops, logp, -logp), auto=auto
+        )
+    )
+
+
+def soft_td_errors(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """`Q_i(s, a) - (r + gamma^n V(s'))` with `V(s') = sum_a' pi(a'|s') (min_i Q'_i(s', a') - alpha log pi(a'|s'))`.
+
+    Equation 10 is this soft value. The policy is the present one, `Q'_i` are the target critics.
+
+    Args:
+        learner: gives ops, the module and its target network.
+        module_id: which one.
+        config: gamma.
+        batch: actions [B], new_obs (n steps on), rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if not 1.
+        fwd_out: qf_preds [2, B, actions], log_alpha.
+
+    Returns:
+        The errors of both critics [2, B].
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops = learner.ops
+    later = {Columns.OBS: batch[Columns.NEXT_OBS], Columns.ACTIONS: batch[Columns.ACTIONS]}
+    outputs = learner.targets[module_id].forward(later)  # the policy in it is the present one: it has no copy
+    logp = ops.log_softmax(outputs[Columns.ACTION_DIST_INPUTS])
+    alpha = ops.exp(fwd_out[LOG_ALPHA])
+    values = _expected(ops, logp, ops.min(outputs[QF_PREDS], axis=0) - alpha * logp)
+    q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
+    return twin_td_errors(ops, module_id, config, batch, q_values, values)
+
+
+def _expected(ops: Ops, logp: Tensor, values: Tensor) -> Tensor:
+    """The expectation [B] over the policy's actions of values [B, actions]."""
+    return ops.sum(ops.exp(logp) * values, axis=-1)
+
+
+def _values_of_actions(ops: Ops, values: Tensor, actions: Tensor) -> Tensor:
+    """The values [2, B] of one action each, of [2, B, actions]."""
+    indices = ops.expand_dims(ops.cast(actions, "int64"), -1)
+    return ops.take_along_axis(values, ops.stack([indices, indices]), axis=-1)[..., 0]

@@ -1,0 +1,107 @@
+"""The loss of SAC for a Box, over ops.
+
+References:
+    Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:1812.05905.
+    Fujimoto et al. 2018, "Addressing Function Approximation Error in Actor-Critic Methods", arXiv:1802.09477: the
+        smaller of two critics' values.
+"""
+
+from collections.abc import Mapping
+
+from plugrad import Columns, LearnerProtocol
+from plugrad.distributions import Distribution
+from plugrad.losses import mean_over_rows
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
+from plugrad_sac.networks import POLICY_ACTIONS, QF_PREDS
+from plugrad_sac.sac_networks import LOG_ALPHA
+from plugrad_sac.temperature import temperature_loss
+
+NOISE = "policy_noise"
+"""Standard normals [B, d] of the actions in `obs`."""
+NEXT_NOISE = "next_policy_noise"
+"""Standard normals [B, d] of the actions in `new_obs`."""
+
+
+def loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The losses of critics (equation 5), policy (equation 9) and temperature (equation 18), added up.
+
+    Each has a gradient for its own parameters alone, so one sum trains all three.
+
+    Args:
+        learner: gives ops, the module and its target network, and takes metrics.
+        module_id: whose loss.
+        config: target_entropy, and what `soft_td_errors` reads.
+        batch: obs, policy_noise [B, d], and what `soft_td_errors` reads; `weights` [B] if some rows count more.
+        fwd_out: action_dist_inputs [B, 2 d], qf_preds [2, B], log_alpha.
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops, module = learner.ops, learner.module[module_id]
+    errors = soft_td_errors(learner, module_id, config, batch, fwd_out)
+    critic_loss = 0.5 * twin_critic_loss(learner, module_id, batch, fwd_out[QF_PREDS], errors)
+
+    alpha = ops.stop_gradient(ops.exp(fwd_out[LOG_ALPHA]))
+    policy = _policy(learner, module_id, fwd_out[Columns.ACTION_DIST_INPUTS])
+    actions, logp = policy.rsample_with_logp(batch[NOISE])
+    chosen = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: actions}
+    q_values = ops.min(module.forward_train(chosen)[QF_PREDS], axis=0)
+    policy_loss = mean_over_rows(ops, alpha * logp - q_values, batch)
+    learner.register_metric(module_id, "policy_loss", policy_loss)
+
+    auto = -float(ops.shape(actions)[-1])
+    return (
+        critic_loss
+        + policy_loss
+        + temperature_loss(learner, module_id, config, batch, fwd_out[LOG_ALPHA], -logp, auto=auto)
+    )
+
+
+def soft_td_errors(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """`Q_i(s, a) - (r + gamma^n V(s'))` with the soft value `V(s') = min_i Q'_i(s', a') - alpha log pi(a'|s')`.
+
+    Equations 2 and 3; `a'` is drawn from the present policy, `Q'_i` are the target critics.
+
+    Args:
+        learner: gives ops, the module and its target network.
+        module_id: which one.
+        config: gamma.
+        batch: new_obs (n steps on), next_policy_noise [B, d], rewards [B] (the sum of n), terminateds [B]; `n_step`
+            [B] if not 1.
+        fwd_out: qf_preds [2, B], log_alpha.
+
+    Returns:
+        The errors of both critics [2, B].
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops, new_obs = learner.ops, batch[Columns.NEXT_OBS]
+    outputs = learner.module[module_id].forward_train({Columns.OBS: new_obs})
+    policy = _policy(learner, module_id, ops.stop_gradient(outputs[Columns.ACTION_DIST_INPUTS]))
+    actions, logp = policy.rsample_with_logp(batch[NEXT_NOISE])
+    chosen = {Columns.OBS: new_obs, POLICY_ACTIONS: actions}
+    q_values = ops.min(learner.targets[module_id].forward(chosen)[QF_PREDS], axis=0)
+    values = q_values - ops.exp(fwd_out[LOG_ALPHA]) * logp
+    return twin_td_errors(ops, module_id, config, batch, fwd_out[QF_PREDS], values)
+
+
+def _policy(learner: LearnerProtocol, module_id: ModuleID, inputs: Tensor) -> Distribution:
+    return learner.module[module_id].get_train_action_dist_cls().from_logits(inputs)

@@ -1,0 +1,110 @@
+"""The networks of SAC: a squashed Gaussian policy for a Box, a categorical policy for discrete actions."""
+
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad import Columns, RLModuleSpec
+from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
+from plugrad.errors import ConfigError
+from plugrad.networks.initializers import constant
+from plugrad.networks.layers import Parameter
+from plugrad.ops import Ops
+from plugrad.types import Tensor
+from plugrad_sac.networks import BoxPolicyAndCritics, PolicyAndCritics
+
+LOG_ALPHA = "log_alpha"
+"""The logarithm of the temperature: a scalar parameter, and a column beside QF_PREDS of ACTIONS."""
+LOG_STD_BOUNDS = (-20.0, 2.0)
+"""Of the logs of the policy's standard deviations; those of stable-baselines3."""
+
+
+class SquashedGaussianNetwork(BoxPolicyAndCritics):
+    """SAC's network for a bounded Box: ACTION_DIST_INPUTS are means, then logs of standard deviations.
+
+    Args:
+        spec: see `PolicyAndCritics`.
+        initial_alpha: the temperature at first, above 0.
+    """
+
+    def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
+        super().__init__(spec, outputs_per_dimension=2)
+        self.parameters += _temperature(spec, initial_alpha)
+
+    def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[SquashedGaussian]:
+        """See `Network.distribution_class`."""
+        return squashed_gaussian_class(action_space, ops)
+
+    def forward(
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
+    ) -> dict[str, Tensor]:
+        """See `PolicyAndCritics`; with LOG_ALPHA."""
+        return _with_temperature(super().forward(ops, weights, batch, value=value), weights, batch)
+
+    def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
+        half = self._num_dimensions
+        mean, log_std = ops.split(outputs, (half, half), -1)
+        return ops.concat([mean, ops.clip(log_std, *LOG_STD_BOUNDS)], -1)
+
+
+class CategoricalNetwork(PolicyAndCritics):
+    """SAC's network for discrete actions: ACTION_DIST_INPUTS are logits, QF_PREDS the values of all actions.
+
+    Args:
+        spec: see `PolicyAndCritics`; its action space is Discrete.
+        initial_alpha: the temperature at first, above 0.
+    """
+
+    def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
+        num_actions = int(spec.action_space.n)  # type: ignore[union-attr]
+        super().__init__(spec, num_outputs=num_actions, num_inputs=0, num_values=num_actions)
+        self.parameters += _temperature(spec, initial_alpha)
+
+    def forward(
+        self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
+    ) -> dict[str, Tensor]:
+        """See `PolicyAndCritics`; with LOG_ALPHA."""
+        return _with_temperature(super().forward(ops, weights, batch, value=value), weights, batch)
+
+    def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def _values(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor, actions: Tensor) -> Tensor:
+        return self._critics.values(ops, weights, obs)
+
+
+def sac_network(spec: RLModuleSpec, *, initial_alpha: float) -> PolicyAndCritics:
+    """The network of SAC for a module's action space.
+
+    Args:
+        spec: complete, with spaces.
+        initial_alpha: the temperature at first, above 0.
+
+    Returns:
+        A `SquashedGaussianNetwork` or a `CategoricalNetwork`.
+
+    Raises:
+        ConfigError: another space than a bounded float Box with one axis, or Discrete.
+    """
+    match spec.action_space:
+        case gym.spaces.Discrete():
+            return CategoricalNetwork(spec, initial_alpha=initial_alpha)
+        case gym.spaces.Box():
+            return SquashedGaussianNetwork(spec, initial_alpha=initial_alpha)
+    raise ConfigError(
+        f"SAC needs a Box or a Discrete action space, found {spec.action_space}. Change the actions with a "
+        "gymnasium.ActionWrapper.",
+        action_space=spec.action_space,
+    )
+
+
+def _temperature(spec: RLModuleSpec, initial_alpha: float) -> tuple[Parameter, ...]:
+    return () if spec.inference_only else (Parameter(LOG_ALPHA, (), constant, log(initial_alpha)),)
+
+
+def _with_temperature(
+    columns: dict[str, Tensor], weights: Mapping[str, Tensor], batch: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    return {**columns, LOG_ALPHA: weights[LOG_ALPHA]} if Columns.ACTIONS in batch else columns

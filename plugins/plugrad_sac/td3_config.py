@@ -1,0 +1,40 @@
+"""The settings of TD3."""
+
+from dataclasses import dataclass
+
+from plugrad import OffPolicyConfig
+from plugrad.config import field
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(OffPolicyConfig):
+    """Settings of TD3 beside those of every off-policy algorithm; all are arguments of `.training(...)`.
+
+    Noise is measured where the bounds of the actions are [-1, 1].
+    """
+
+    lr: float | list[list[float]] = field(
+        1e-3,
+        schedulable=True,
+        help="learning rate of what has none of its own: a float or [[timestep, value], ...]",
+    )
+    actor_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"
+    )
+    critic_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the critics; None: lr"
+    )
+    num_envs_per_env_runner: int = field(1)
+    random_steps: int = field(100)
+    exploration_noise: float = field(
+        0.1, above=0, help="standard deviation of the noise of exploring actions"
+    )
+    target_policy_noise: float | list[list[float]] = field(
+        0.2,
+        schedulable=True,
+        minimum=0,
+        help="standard deviation of the noise of the target policy's actions",
+    )
+    target_noise_clip: float = field(0.5, minimum=0, help="limit on that noise")
+    policy_delay: int = field(2, minimum=1, help="gradient steps of the critics for each one of the policy")
+    target_network_update_freq: int = field(2)

@@ -1,0 +1,98 @@
+"""The loss of TD3, over ops.
+
+Reference: Fujimoto et al. 2018, "Addressing Function Approximation Error in Actor-Critic Methods", arXiv:1802.09477.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad import Columns, LearnerProtocol
+from plugrad.distributions import squashed_gaussian_class
+from plugrad.losses import mean_over_rows
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
+from plugrad_sac.networks import POLICY_ACTIONS, QF_PREDS
+
+TARGET_NOISE = "target_noise"
+"""Standard normals [B, d] that smooth the target policy."""
+
+
+def td3_loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The losses of critics and policy of algorithm 1, added up.
+
+    Each has a gradient for its own parameters alone. That the policy is delayed is its optimizer's business.
+
+    Args:
+        learner: gives ops, the module and its target network, and takes metrics.
+        module_id: whose loss.
+        config: what `td3_td_errors` reads.
+        batch: obs, and what `td3_td_errors` reads; `weights` [B] if some rows count more.
+        fwd_out: action_dist_inputs [B, 2 d], qf_preds [2, B].
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops, module = learner.ops, learner.module[module_id]
+    errors = td3_td_errors(learner, module_id, config, batch, fwd_out)
+    critic_loss = twin_critic_loss(learner, module_id, batch, fwd_out[QF_PREDS], errors)
+    actions = _deterministic_actions(learner, module_id, fwd_out)
+    chosen = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: actions}
+    first_critic = module.forward_train(chosen)[QF_PREDS][0]
+    policy_loss = -mean_over_rows(ops, first_critic, batch)
+    learner.register_metric(module_id, "policy_loss", policy_loss)
+    return critic_loss + policy_loss
+
+
+def td3_td_errors(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """`Q_i(s, a) - (r + gamma^n min_i Q'_i(s', a'))` with `a' = clip(pi'(s') + clip(noise))`.
+
+    Clipped double Q-learning (section 4.2) and target policy smoothing (section 5.3). `Q'_i` and `pi'` are the target
+    networks. Standard deviation and clip of the noise are those where the bounds are [-1, 1].
+
+    Args:
+        learner: gives ops, the module and its target network.
+        module_id: which one.
+        config: gamma, target_policy_noise, target_noise_clip.
+        batch: new_obs (n steps on), target_noise [B, d], rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if
+            not 1.
+        fwd_out: qf_preds [2, B].
+
+    Returns:
+        The errors of both critics [2, B].
+
+    Raises:
+        BatchError: a column has not one number per row, and would broadcast.
+    """
+    ops, target, new_obs = learner.ops, learner.targets[module_id], batch[Columns.NEXT_OBS]
+    space: Any = learner.module[module_id].action_space
+    bounds = squashed_gaussian_class(space, ops)
+    deterministic = _deterministic_actions(learner, module_id, target.forward({Columns.OBS: new_obs}))
+    limit = config.target_noise_clip
+    noise = ops.clip(config.target_policy_noise * batch[TARGET_NOISE], -limit, limit)
+    smoothed = ops.clip(bounds.scale_actions(deterministic) + noise, -1.0, 1.0)
+    chosen = {Columns.OBS: new_obs, POLICY_ACTIONS: bounds.unscale_actions(smoothed)}
+    values = ops.min(target.forward(chosen)[QF_PREDS], axis=0)
+    return twin_td_errors(ops, module_id, config, batch, fwd_out[QF_PREDS], values)
+
+
+def _deterministic_actions(
+    learner: LearnerProtocol, module_id: ModuleID, columns: Mapping[str, Tensor]
+) -> Tensor:
+    distribution = learner.module[module_id].get_train_action_dist_cls()
+    return distribution.from_logits(columns[Columns.ACTION_DIST_INPUTS]).mode()

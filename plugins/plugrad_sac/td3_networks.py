@@ -1,0 +1,42 @@
+"""The network of TD3: a deterministic policy, and Gaussian noise around it to explore."""
+
+from math import log
+
+import gymnasium as gym
+
+from plugrad import RLModuleSpec
+from plugrad.errors import ConfigError
+from plugrad.ops import Ops
+from plugrad.types import Tensor
+from plugrad_sac.networks import BoxPolicyAndCritics
+
+
+class DeterministicNetwork(BoxPolicyAndCritics):
+    """TD3's network: ACTION_DIST_INPUTS are actions within the bounds, then logs of the noise's standard deviations.
+
+    They are the inputs of a `DiagGaussian`: its mode is the deterministic action, its samples explore.
+
+    Args:
+        spec: see `PolicyAndCritics`.
+        exploration_noise: standard deviation of the noise, above 0, where the bounds are [-1, 1].
+
+    Raises:
+        ConfigError: the action space is no float Box with one axis and finite bounds.
+    """
+
+    def __init__(self, spec: RLModuleSpec, *, exploration_noise: float) -> None:
+        if not isinstance(spec.action_space, gym.spaces.Box):
+            raise ConfigError(
+                f"TD3 needs a bounded Box action space, found {spec.action_space}",
+                action_space=spec.action_space,
+            )
+        super().__init__(spec, outputs_per_dimension=1)
+        self._exploration_noise = exploration_noise
+
+    def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
+        bounds = self._bounds(ops)
+        half_widths = bounds.unscale_actions(ops.ones_like(outputs)) - bounds.unscale_actions(
+            ops.zeros_like(outputs)
+        )
+        log_std = ops.log(half_widths) + log(self._exploration_noise)
+        return ops.concat([bounds.unscale_actions(ops.tanh(outputs)), log_std], -1)

@@ -1,0 +1,49 @@
+"""The loss of SAC's temperature, over ops."""
+
+from collections.abc import Mapping
+
+from plugrad import LearnerProtocol
+from plugrad.losses import mean_over_rows
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+
+
+def temperature_loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    log_alpha: Tensor,
+    entropies: Tensor,
+    *,
+    auto: float,
+) -> Tensor:
+    """`alpha * (H(pi(.|s)) - target entropy)`: equation 18 of Haarnoja et al. 2018, arXiv:1812.05905.
+
+    The temperature falls while the policy's entropy is above its target, and rises while it is below. No gradient
+    flows into the policy. Reports `alpha_value`, `log_alpha_value`, `alpha_loss`, `target_entropy` and `entropy`.
+
+    Args:
+        learner: gives ops and takes metrics.
+        module_id: whose loss.
+        config: target_entropy; without one the temperature is a constant and its loss 0.
+        batch: the rows that count.
+        log_alpha: the logarithm of the temperature, a scalar.
+        entropies: of the policy in each row [B], or estimates of them.
+        auto: the target that `target_entropy="auto"` means, in nats.
+
+    Returns:
+        The scalar loss.
+    """
+    ops = learner.ops
+    alpha = ops.exp(log_alpha)
+    entropy = mean_over_rows(ops, ops.stop_gradient(entropies), batch)
+    # Not log_alpha itself: an optimizer that steps in place would change it before it is read.
+    metrics = {"alpha_value": alpha, "log_alpha_value": ops.log(alpha), "entropy": entropy}
+    loss = ops.zeros_like(entropy)
+    if config.target_entropy is not None:
+        target = auto if config.target_entropy == "auto" else float(config.target_entropy)
+        loss = alpha * (entropy - target)
+        metrics |= {"alpha_loss": loss, "target_entropy": ops.zeros_like(entropy) + target}
+    learner.register_metrics(module_id, metrics)
+    return loss
