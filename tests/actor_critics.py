@@ -94,7 +94,8 @@ class Paper:
     def __init__(self, kind: str, weights: Any, target: Any, rows: Any, noise: Any) -> None:
         as_float64 = lambda each: {name: np.float64(values) for name, values in each.items()}  # noqa: E731
         self.kind, self.rows, self.noise = kind, rows, noise
-        self.weights, self.target = as_float64(weights), as_float64({**weights, **target})
+        self.weights = as_float64(weights)
+        self.target = {name: np.float64(target.get(name, each)) for name, each in self.weights.items()}
 
     def losses(self, **changed: Any) -> dict[str, float]:
         """Of critics, policy and temperature, with the weights of each changed; targets are constants."""

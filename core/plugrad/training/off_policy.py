@@ -4,6 +4,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
+from plugrad.columns import Columns
 from plugrad.episodes import episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
@@ -133,8 +136,15 @@ def _compute_td_errors(
     """The TD errors [B] of each module's rows by its present weights."""
     errors = {}
     for module_id, rows in batch.items():
-        tensors = learner._convert_batch_type(rows)
+        tensors = learner._convert_batch_type({**rows, **_draw_noise(learner, module_id, rows)})
         fwd_out = learner.module[module_id].forward_train(tensors)
         found = td_errors(learner, module_id, learner.config_view(module_id), tensors, fwd_out)
         errors[module_id] = learner._convert_to_numpy(found)
     return errors
+
+
+def _draw_noise(learner: Any, module_id: ModuleID, rows: Rows) -> Rows:
+    """The noise columns that the TD errors of these rows read, from a stream that no update draws from."""
+    number, rng = len(rows[Columns.OBS]), learner.stream(module_id, "priorities")
+    shapes = learner.get_noise_columns(module_id)
+    return {name: rng.standard_normal((number, *shape), np.float32) for name, shape in shapes.items()}
