@@ -248,10 +248,10 @@ def test_the_live_table_fits_its_terminal(width, goal):
 
 def test_without_a_terminal_there_is_a_plain_line_now_and_then():
     console = Console(file=io.StringIO(), width=40)
-    with open_display(console, "a title", Goals(reward=None, timesteps=10), quiet=False) as display:
-        assert isinstance(display, PlainLines)
-        display.show(progress())
-        display.show(progress(timesteps=9999))
+    with open_display(console, "a title", Goals(reward=None, timesteps=10), quiet=False) as show:
+        assert isinstance(show.__self__, PlainLines)
+        show(progress())
+        show(progress(timesteps=9999))
     lines = console.file.getvalue().splitlines()
     assert lines == ["a title", plain_line(progress())]
     assert "6,144 steps" in lines[1]
@@ -260,8 +260,8 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then():
 
 def test_quiet_shows_nothing():
     console = Console(file=io.StringIO(), force_terminal=True)
-    with open_display(console, "a title", Goals(reward=None, timesteps=10), quiet=True) as display:
-        display.show(progress())
+    with open_display(console, "a title", Goals(reward=None, timesteps=10), quiet=True) as show:
+        show(progress())
     assert console.file.getvalue() == ""
 
 

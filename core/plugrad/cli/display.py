@@ -9,7 +9,7 @@ from rich.live import Live
 
 from plugrad.cli.live_table import MIN_WIDTH, LiveTable
 from plugrad.cli.progress import Goals, Progress
-from plugrad.cli.train_loop import Display
+from plugrad.cli.train_loop import Show
 
 LINE_EVERY_S = 5.0
 
@@ -23,7 +23,7 @@ class OutputConsole(Console):
 
 
 @contextmanager
-def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> Iterator[Display]:
+def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> Iterator[Show]:
     """The display that fits the console.
 
     Args:
@@ -33,23 +33,16 @@ def open_display(console: Console, title: str, goals: Goals, *, quiet: bool) -> 
         quiet: show nothing.
 
     Yields:
-        The display.
+        A function that shows progress.
     """
     if quiet:
-        yield NoDisplay()
+        yield lambda progress: None
     elif console.is_terminal and console.width >= MIN_WIDTH:
         table = LiveTable(title, goals)
         with Live(table, console=console, refresh_per_second=4):
-            yield table
+            yield table.show
     else:
-        yield PlainLines(console, title)
-
-
-class NoDisplay:
-    """Shows nothing."""
-
-    def show(self, progress: Progress) -> None:
-        """Do nothing."""
+        yield PlainLines(console, title).show
 
 
 class PlainLines:

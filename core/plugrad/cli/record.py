@@ -1,17 +1,14 @@
 """`plugrad record`: episodes of a trained policy, or of its further training, as data for offline algorithms."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from plugrad.algorithm import Algorithm
 from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.offline import save_episodes
-
-if TYPE_CHECKING:
-    from plugrad.algorithm import Algorithm
 
 
 @click.command(short_help="Write episodes of a trained policy as training data.")
@@ -70,7 +67,7 @@ def record(
 
 
 def _record_policy(
-    algorithm: "Algorithm",
+    algorithm: Algorithm,
     checkpoint: Path,
     directory: Path,
     episodes: int,
@@ -90,7 +87,7 @@ def _record_policy(
     click.echo(f"{episodes} episodes, {sum(map(len, data.episodes))} steps, mean return {mean:.1f}")
 
 
-def _record_training(algorithm: "Algorithm", timesteps: int, directory: Path) -> None:
+def _record_training(algorithm: Algorithm, timesteps: int, directory: Path) -> None:
     """Train on, in memory only, and write the episodes that are sampled."""
     algorithm.record_training(str(directory))
     steps = 0

@@ -3,10 +3,11 @@
 import atexit
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from plugrad.algorithm import Algorithm
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import DEFAULT_TIMESTEPS, Goals
@@ -22,9 +23,6 @@ from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
-
-if TYPE_CHECKING:
-    from plugrad.algorithm import Algorithm
 
 
 @click.command(cls=SettingsCommand, context_settings={"max_content_width": 110})
@@ -140,9 +138,7 @@ def _one_env(named: str | None, positional: str | None) -> str | None:
     return named or positional
 
 
-def _begin_run(
-    request: TrainRequest, lock: ExitStack, cleanup: ExitStack
-) -> tuple["Algorithm", RunDirectory]:
+def _begin_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> tuple[Algorithm, RunDirectory]:
     config = request.fresh_config()
     algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
@@ -153,7 +149,7 @@ def _begin_run(
 
 def _resume_run(
     request: TrainRequest, path: Path, lock: ExitStack, cleanup: ExitStack
-) -> tuple["Algorithm", RunDirectory]:
+) -> tuple[Algorithm, RunDirectory]:
     run = RunDirectory.open(path)
     lock.enter_context(training_lock(path))
     save = run.newest_undamaged_save()
@@ -169,7 +165,7 @@ def _resume_run(
 
 def _train(
     request: TrainRequest,
-    algorithm: "Algorithm",
+    algorithm: Algorithm,
     run: RunDirectory,
     signals: StopSignals,
     listeners: HookManager,
@@ -186,12 +182,12 @@ def _train(
     title = f"{request.algorithm} on {env_name(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
         stack.callback(listeners.call_hook, "algorithm_stopped", algorithm=algorithm)
-        display = stack.enter_context(open_display(console, title, goals, quiet=request.quiet))
+        show = stack.enter_context(open_display(console, title, goals, quiet=request.quiet))
         loop = TrainLoop(
             algorithm=algorithm,
             run=run,
             goals=goals,
-            display=display,
+            show=show,
             signals=signals,
             listeners=listeners,
             save_every=request.save_every,

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from signal import Signals
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
 
+from plugrad.algorithm import Algorithm
 from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Goals, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.signals import StopSignals
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
-
-if TYPE_CHECKING:
-    from plugrad.algorithm import Algorithm
 
 log = logging.getLogger("plugrad")
 
@@ -25,11 +22,8 @@ _RATE_OVER = 20
 """Iterations over which steps per second are taken."""
 
 
-class Display(Protocol):
-    """Shows the progress of a run."""
-
-    def show(self, progress: Progress) -> None:
-        """Show the state after one iteration."""
+Show = Callable[[Progress], None]
+"""Shows the progress of a run after one iteration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +51,19 @@ class TrainLoop:
         algorithm: new, or restored from the last checkpoint of the run directory.
         run: where metrics and checkpoints go.
         goals: when to stop.
-        display: shows the progress.
+        show: shows the progress.
         signals: Ctrl-C and its kin, which ask to stop.
         listeners: their `iteration_ended` gets each row of metrics; the algorithm's own listeners get its results.
         save_every: iterations between two checkpoints; None: a checkpoint every `SAVE_EVERY_S` seconds.
 
     Attributes:
-        output_is_gone: nobody reads what the display prints any more.
+        output_is_gone: nobody reads what `show` prints any more.
     """
 
-    algorithm: "Algorithm"
+    algorithm: Algorithm
     run: RunDirectory
     goals: Goals
-    display: Display
+    show: Show
     signals: StopSignals
     listeners: HookManager
     save_every: int | None = None
@@ -114,7 +108,7 @@ class TrainLoop:
         progress = Progress.of(row, session_seconds=session, steps_per_second=self._rate(row))
         self._keep_best(progress)
         try:
-            self.display.show(progress)
+            self.show(progress)
         except OSError:  # a closed pipe, a terminal that is gone
             self.output_is_gone = True
         return progress

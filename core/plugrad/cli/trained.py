@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from plugrad.algorithm import Algorithm
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.cli.typed_names import look_in_current_folder
 from plugrad.hooks.registry import use_plugin
-
-if TYPE_CHECKING:
-    from plugrad.algorithm import Algorithm
+from plugrad.learner import checkpointing
+from plugrad.learner.expected_weights import expect_weights
 
 NO_TRUST = Trust()
 
 
-def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tuple["Algorithm", Path]:
+def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tuple[Algorithm, Path]:
     """Build the algorithm of a run and restore it.
 
     Args:
@@ -33,10 +33,6 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
         ConfigError: the run has no checkpoint, or its settings name code that nobody vouches for.
         CheckpointError: the checkpoint cannot be read.
     """
-    from plugrad.algorithm import Algorithm  # late: --help needs no algorithm
-    from plugrad.learner import checkpointing
-    from plugrad.learner.expected_weights import expect_weights
-
     if not (run / "config.toml").is_file():
         return Algorithm.from_checkpoint(str(run), backend=backend, env=trust.env), run
     directory = RunDirectory(run)

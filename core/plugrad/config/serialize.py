@@ -78,20 +78,21 @@ def decode(value: Any) -> Any:
 
 def with_none_words(value: Any) -> Any:
     """JSON data as TOML data: None becomes the word `"none"`."""
-    if isinstance(value, list):
-        return [with_none_words(item) for item in value]
-    if isinstance(value, dict):
-        return {key: with_none_words(item) for key, item in value.items()}
-    return NONE if value is None else value
+    return _replaced(value, None, NONE)
 
 
 def without_none_words(value: Any) -> Any:
     """TOML data as JSON data: the word `"none"` becomes None."""
+    return _replaced(value, NONE, None)
+
+
+def _replaced(value: Any, old: Any, new: Any) -> Any:
+    """The data with one plain value in place of another."""
     if isinstance(value, list):
-        return [without_none_words(item) for item in value]
+        return [_replaced(item, old, new) for item in value]
     if isinstance(value, dict):
-        return {key: without_none_words(item) for key, item in value.items()}
-    return None if value == NONE else value
+        return {key: _replaced(item, old, new) for key, item in value.items()}
+    return new if value == old else value
 
 
 def decode_field(info: FieldInfo, value: Any, *, none_words: bool) -> Any:

@@ -38,9 +38,6 @@ def resolve_name(name: str, *, where: str = "name") -> Any:
     Returns:
         The object.
 
-    Returns:
-        The attribute.
-
     Raises:
         ConfigError: the name has no colon, the module cannot be imported, or it has no such attribute.
     """
@@ -65,9 +62,6 @@ def import_named(module_name: str, name: str, *, where: str) -> ModuleType:
         module_name: the part of `name` before the colon.
         name: the whole name, for the error.
         where: the setting that has the name, for the error.
-
-    Returns:
-        The module.
 
     Returns:
         The module.

@@ -15,7 +15,7 @@ from plugrad.learner import Learner
 from plugrad.learner.components import state_variables
 from plugrad.networks import Network
 from plugrad.networks.layers import Parameter
-from plugrad.ops import Ops, Variable
+from plugrad.ops import Ops
 from plugrad.testing.tiny_learners import tiny_config
 from plugrad.types import DEFAULT_MODULE_ID, Array, Tensor
 
@@ -135,7 +135,11 @@ class BackendProbe(Learner):
                 output.assign(self.ops.cast(value, "float32"))
             return {"rows": self.ops.sum(minibatch[DEFAULT_MODULE_ID][Columns.OBS])}
 
-        self._run(step, [*state_variables(self), *outputs], mode)
+        program = self._compile_update(step, [*state_variables(self), *outputs], mode)
+        rows = self._convert_batch_type({DEFAULT_MODULE_ID: {Columns.OBS: np.ones((16, 3), np.float32)}})
+        order = self._convert_batch_type({DEFAULT_MODULE_ID: np.zeros((16, 1), np.int32)})
+        program.run(rows, order, 1)
+        self.update_mode = f"{program.mode}: {program.reason}"
         return [output.numpy() for output in outputs]
 
     @property
@@ -156,10 +160,3 @@ class BackendProbe(Learner):
         variables = [each.parameters for each in self.registered_optimizers.values()]
         _, results, gradients = self._differentiate(variables, loss_fn)
         return results, list(gradients.values())
-
-    def _run(self, step: Any, variables: Sequence[Variable], mode: str) -> None:
-        program = self._compile_update(step, variables, mode)
-        rows = self._convert_batch_type({DEFAULT_MODULE_ID: {Columns.OBS: np.ones((16, 3), np.float32)}})
-        order = self._convert_batch_type({DEFAULT_MODULE_ID: np.zeros((16, 1), np.int32)})
-        program.run(rows, order, 1)
-        self.update_mode = f"{program.mode}: {program.reason}"
