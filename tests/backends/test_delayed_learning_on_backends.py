@@ -169,3 +169,23 @@ def test_an_actor_is_trained_through_a_critic_that_stays_as_it_is(backend, mode)
     np.testing.assert_array_equal(after["qf"], before["qf"])
     # The first step of Adam goes against the sign of the gradient.
     np.testing.assert_allclose(after["pi"], before["pi"] - PI_RATE * np.sign(slope), atol=1e-5)
+
+
+class Failing(DelayedLearner):
+    """Raises after the gradient steps if it is told to."""
+
+    fails = False
+
+    def after_gradient_based_update(self, *, timesteps):
+        super().after_gradient_based_update(timesteps=timesteps)
+        if self.fails:
+            raise RuntimeError("after the steps")
+
+
+def test_a_failed_update_takes_steps_noise_and_counts_back(backend):
+    learner = delayed_learner(backend, compile="auto", learner_class=Failing, policy_delay=3)
+    learner.update(delayed_batch(), num_total_minibatches=4)
+    before, learner.fails = digest(learner.get_state()), True
+    with pytest.raises(RuntimeError, match="after the steps"):
+        learner.update(delayed_batch(seed=1), num_total_minibatches=4)
+    assert digest(learner.get_state()) == before
