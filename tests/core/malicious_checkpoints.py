@@ -82,6 +82,10 @@ DATA = [
     (b'{"x":{"$eval":"1"}}', "marker"),
     (b'{"x":{"$array":0,"y":1}}', "marker"),
     (b'{"$float":"inf"}', "not an object"),
+    (b'{"x":{"$block":[1,"a"]}}', "block"),
+    (b'{"x":{"$block":[]}}', "block"),
+    (b'{"x":{"$block":[{}]}}', "block"),
+    (b'{"x":{"$block":1}}', "block"),
 ]
 """What `data.json` may not be, and what the error says."""
 

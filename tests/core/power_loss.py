@@ -57,7 +57,7 @@ class Recorder:
 
     def __init__(self, root: Path) -> None:
         self._root = _inode(root)
-        self._before = [each for path in root.rglob("*") for each in _present(path)]
+        self._before = _present(root)
         self.log: list[Change | int] = []
 
     def crashes(self) -> Iterator[Tree]:
@@ -98,13 +98,15 @@ def _inode(path: Path | int) -> int:
     return os.stat(path).st_ino
 
 
-def _present(path: Path) -> Iterator[Change | int]:
+def _present(root: Path) -> list[Change | int]:
     """What is there already, as changes that are secure."""
-    yield _link(path)
-    yield _inode(path.parent)
-    if path.is_file():
-        yield _write(_inode(path), path.read_bytes())
-        yield _inode(path)
+    found: dict[Path, list[Change | int]] = {
+        path: [_link(path), _inode(path.parent)] for path in root.rglob("*")
+    }
+    files = {_inode(path): path for path in found if path.is_file()}  # one name of each
+    for inode, path in files.items():
+        found[path] += [_write(inode, path.read_bytes()), inode]
+    return [change for changes in found.values() for change in changes]
 
 
 def _link(path: Path) -> Change:
@@ -125,6 +127,11 @@ def _write(inode: int, data: bytes) -> Change:
     return Change(inode, play, is_write=True)
 
 
+def _hard_link(path: Path, inode: int) -> Change:
+    parent = _inode(path.parent)
+    return Change(parent, lambda disk: disk.names.setdefault(parent, {}).update({path.name: inode}))
+
+
 def _rename(parent: int, old: str, new: str) -> Change:
     def play(disk: Disk) -> None:
         disk.names[parent][new] = disk.names[parent].pop(old)
@@ -141,7 +148,8 @@ def recorded(root: Path) -> Iterator[Recorder]:
     """Record what this process does below `root`; the calls themselves are made."""
     recorder = Recorder(root)
     real = {
-        name: getattr(os, name) for name in ("open", "write", "fsync", "mkdir", "rename", "unlink", "rmdir")
+        name: getattr(os, name)
+        for name in ("open", "write", "fsync", "mkdir", "rename", "link", "unlink", "rmdir")
     }
 
     def open_(path: Any, flags: int, *rest: Any, **kw: Any) -> int:
@@ -171,6 +179,10 @@ def recorded(root: Path) -> Iterator[Recorder]:
         recorder.log.append(_rename(_inode(Path(old).parent), Path(old).name, Path(new).name))
         real["rename"](old, new)
 
+    def link(old: Any, new: Any, **kw: Any) -> None:
+        real["link"](old, new, **kw)
+        recorder.log.append(_hard_link(Path(new), _inode(Path(old))))
+
     def remove(name: str) -> Callable[..., None]:
         def call(path: Any, *, dir_fd: int | None = None) -> None:
             recorder.log.append(
@@ -187,6 +199,7 @@ def recorded(root: Path) -> Iterator[Recorder]:
             "fsync": fsync,
             "mkdir": mkdir,
             "rename": rename,
+            "link": link,
         }.items():
             patch.setattr(os, name, call)
         for name in ("unlink", "rmdir"):

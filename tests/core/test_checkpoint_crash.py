@@ -16,14 +16,17 @@ from typing import Any
 
 import pytest
 from learning import digest, ppo_batch, ppo_config
-from saving import fork, state_of, step_of, wait
+from saving import a_block, fork, state_of, step_of, wait
 
 from plugrad import Learner
-from plugrad.checkpoint import list_saves, save_checkpoint
+from plugrad.checkpoint import Block, list_saves, save_checkpoint
 from plugrad.errors import CheckpointError
 
 TESTS = Path(__file__).parents[1]
-SYSCALLS = {os.open, os.write, os.pwrite, os.fsync, os.ftruncate, os.mkdir, os.rename, os.unlink, os.rmdir}
+SYSCALLS = {
+    *(os.open, os.write, os.pwrite, os.fsync, os.ftruncate),
+    *(os.mkdir, os.rename, os.link, os.unlink, os.rmdir),
+}
 
 
 @contextmanager
@@ -57,24 +60,24 @@ def test_two_hundred_kills_leave_the_last_save_and_no_mixture() -> None:
     assert [row[6:10] for row in rows[-2:]] == [["0"] * 4] * 2
 
 
-def syscalls_of_a_save(path: Path) -> int:
+def syscalls_of_a_save(path: Path, block: Block) -> int:
     with at_syscall(-1, lambda: None) as count:
-        save_checkpoint(path, state_of(0), metadata={})
+        save_checkpoint(path, state_of(0, block=block), metadata={})
     return count[0]
 
 
 def test_killed_before_any_syscall_of_the_protocol_a_reader_sees_old_or_new(tmp_path: Path) -> None:
-    path = tmp_path / "c"
+    path, block = tmp_path / "c", a_block()
     for step in (-2, -1):
-        save_checkpoint(path, state_of(step, 100), metadata={})
-    total = syscalls_of_a_save(tmp_path / "other") + 10
+        save_checkpoint(path, state_of(step, 100, block), metadata={})
+    total = syscalls_of_a_save(tmp_path / "other", block) + 15
     seen = []
     for number in range(1, total):
         before = step_of(path)
 
         def save_and_die(number: int = number) -> None:
             with at_syscall(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-                save_checkpoint(path, state_of(number, 100), metadata={})
+                save_checkpoint(path, state_of(number, 100, block), metadata={})
 
         exitcode = wait(fork(save_and_die))
         found = step_of(path)
@@ -88,7 +91,7 @@ def test_killed_before_any_syscall_of_the_protocol_a_reader_sees_old_or_new(tmp_
 
 
 def save_with_failure(
-    path: Path, number: int, fail: Callable[[], None]
+    path: Path, number: int, fail: Callable[[], None], block: Block
 ) -> tuple[CheckpointError | None, bool, int]:
     """Save with the `number`-th syscall failing: the error, whether anything warned, the syscalls made."""
     error = None
@@ -96,7 +99,7 @@ def save_with_failure(
         warnings.simplefilter("always")
         with at_syscall(number, fail) as count:
             try:
-                save_checkpoint(path, state_of(number, 100), metadata={})
+                save_checkpoint(path, state_of(number, 100, block), metadata={})
             except CheckpointError as raised:
                 error = raised
     return error, bool(warned), count[0]
@@ -104,16 +107,16 @@ def save_with_failure(
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE])
 def test_any_syscall_that_fails_is_named_and_harms_nothing(tmp_path: Path, code: int) -> None:
-    path = tmp_path / "c"
+    path, block = tmp_path / "c", a_block()
     for step in (-2, -1):
-        save_checkpoint(path, state_of(step, 100), metadata={})
+        save_checkpoint(path, state_of(step, 100, block), metadata={})
 
     def fail() -> None:
         raise OSError(code, os.strerror(code))
 
     errors = 0
     for number in range(1, 60):
-        before, error, warned, calls = step_of(path), *save_with_failure(path, number, fail)
+        before, error, warned, calls = step_of(path), *save_with_failure(path, number, fail, block)
         if calls < number:
             break
         if error:

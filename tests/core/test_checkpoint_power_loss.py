@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from power_loss import Recorder, Tree, lay_out, recorded
-from saving import state_of, step_of
+from saving import a_block, state_of, step_of
 
-from plugrad.checkpoint import save_checkpoint
+from plugrad.checkpoint import Block, save_checkpoint
 from plugrad.errors import CheckpointCorruptError
 
 
-def record_a_save(root: Path, path: str, step: int, keep: int = 2) -> Recorder:
+def record_a_save(root: Path, path: str, step: int, keep: int = 2, block: Block | None = None) -> Recorder:
     with recorded(root) as recorder:
-        save_checkpoint(root / path, state_of(step, 4), metadata={}, keep=keep)
+        save_checkpoint(root / path, state_of(step, 4, block), metadata={}, keep=keep)
     return recorder
 
 
@@ -36,6 +36,16 @@ def test_every_cut_leaves_the_save_before_or_the_new_one(tmp_path: Path, keep: i
         save_checkpoint(root / "c", state_of(step, 4), metadata={}, keep=keep)
     recorder = record_a_save(root, "c", 3, keep)
     assert len(list(recorder.crashes())) > 100
+    assert steps_in(recorder.crashes(), "c", tmp_path / "cuts") == {2, 3}
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_block_that_is_linked_is_as_secure_as_one_that_is_written(tmp_path: Path, keep: int) -> None:
+    root, block = tmp_path / "disk", a_block()
+    for step in (1, 2):
+        save_checkpoint(root / "c", state_of(step, 4, block), metadata={}, keep=keep)
+    recorder = record_a_save(root, "c", 3, keep, block)
+    assert (root / "c" / "save-3" / "b0001.safetensors").stat().st_nlink == keep
     assert steps_in(recorder.crashes(), "c", tmp_path / "cuts") == {2, 3}
 
 

@@ -28,7 +28,7 @@ def test_there_are_checkpoints_of_what_is_promised() -> None:
     assert {len(each.metadata["module_ids"]) for each in found} == {1, 2}
     assert any(each.metadata["config"]["model_config"].get("use_lstm") for each in found)
     sizes = [file.stat().st_size for path in golden.GOLDEN for file in path.rglob("*") if file.is_file()]
-    assert sum(sizes) < 60_000 * len({path.parent for path in golden.GOLDEN})
+    assert sum(sizes) < 80_000 * len({path.parent for path in golden.GOLDEN})
 
 
 @pytest.fixture
@@ -49,20 +49,20 @@ def saved_with(path: Path, change: Any) -> Path:
 
 def test_a_newer_format_says_what_reads_it(path: Path) -> None:
     malicious_checkpoints.seal(
-        path / "save-1", lambda fields: fields.update(format_version=2, plugrad_version="3.4", news=[])
+        path / "save-1", lambda fields: fields.update(format_version=3, plugrad_version="3.4", news=[])
     )
     for open_ in (load_checkpoint, lambda path: Learner.from_checkpoint(path, backend="numpy")):
         with pytest.raises(CheckpointVersionError) as caught:
             open_(path)
         for words in (
             str(path),
-            "format version 2",
+            "format version 3",
             "plugrad 3.4",
-            "reads up to 1",
+            "reads up to 2",
             'pip install "plugrad>=3.4"',
         ):
             assert words in str(caught.value)
-        assert caught.value.facts["found"] == 2
+        assert caught.value.facts["found"] == 3
 
 
 def test_a_field_of_the_metadata_that_nobody_knows_is_kept(path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from plugrad import Learner
-from plugrad.checkpoint import save_checkpoint
+from plugrad.checkpoint import Block, save_checkpoint
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import implementations, specifications
 from plugrad.learner.learner import CORE
@@ -140,6 +140,8 @@ def test_the_reader_on_the_format_page_reads_a_checkpoint(tmp_path):
         "plain": [None, True, 1, 1.0, -0.0, 2**80, -(2**127), float("inf"), float("-inf"), "\u00e9$", {}],
         "$array": 1,
     }
+    rows = [{"z": np.arange(n), "$a": np.full((n, 2), n, np.float32)} for n in (1, 2)]
+    state["rows"] = {str(n): Block(lambda each=each: each) for n, each in enumerate(rows)}
     for number in range(1, 12):  # the newest is save-11, the last in the alphabet is save-9
         save_checkpoint(
             tmp_path, state | {"number": number}, metadata={"$float": "inf", "n": number}, keep=11
@@ -149,7 +151,8 @@ def test_the_reader_on_the_format_page_reads_a_checkpoint(tmp_path):
     exec(code, namespace)
     metadata, found = namespace["read"](tmp_path)
     assert metadata == {"$float": "inf", "n": 11}
-    np.testing.assert_equal(found, state | {"number": 11})
+    expected_rows = {str(n): each for n, each in enumerate(rows)}
+    np.testing.assert_equal(found, state | {"number": 11, "rows": expected_rows})
     assert [type(each) for each in found["plain"]] == [type(each) for each in state["plain"]]
     assert found["module/$weights"]["$w"].dtype == np.float32
 

@@ -1,12 +1,17 @@
 """Off-policy training and its settings, which algorithms share: shown with DQN."""
 
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
-from learning import largest_difference
+from learning import digest, largest_difference
 
 from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, OffPolicyConfig
-from plugrad.errors import ConfigError
+from plugrad.algorithm import Algorithm
+from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
+from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.replay import storage
 from plugrad.training import OffPolicyTraining
 from plugrad_dqn import DQNConfig
 
@@ -30,7 +35,7 @@ def config(**training) -> DQNConfig:
 def actions(algorithm) -> np.ndarray:
     """Those in the replay buffer, in the order of their steps."""
     (each,) = algorithm._training._buffers.values()
-    return each._columns["actions"][: len(each)]
+    return each._storage.columns["actions"][: len(each)]
 
 
 # --- sampling ---
@@ -42,7 +47,7 @@ def test_the_first_steps_of_a_run_are_random_and_no_later_ones():
     for _ in range(10):
         algorithm.train()
     (buffer,) = algorithm._training._buffers.values()
-    greedy = algorithm._learner.compute_actions(buffer._columns["obs"][:80], explore=False)["actions"]
+    greedy = algorithm._learner.compute_actions(buffer._storage.columns["obs"][:80], explore=False)["actions"]
     is_greedy = actions(algorithm) == greedy
     assert 10 < is_greedy[:40].sum() < 30
     assert is_greedy[40:].all()
@@ -65,6 +70,88 @@ def test_nothing_to_remember_yet_is_nothing_to_learn_from():
     algorithm = config(n_step=6, num_steps_sampled_before_learning_starts=0).build_algo()
     assert f"learners/{P}/total_loss" not in algorithm.train()
     assert f"learners/{P}/total_loss" in algorithm.train()
+
+
+# --- checkpoints ---
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 rows."""
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 1000)
+
+
+ALL = {"n_step": 3, "train_batch_size": 8, "replay_buffer_config": {"type": "prioritized", "capacity": 100}}
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The arrays and the state of the newest save."""
+    return {
+        file.name: file.read_bytes()
+        for file in list_saves(path)[-1].iterdir()
+        if file.name != "metadata.json"
+    }
+
+
+def trained(algorithm: Algorithm, iterations: int, path: Path | None = None) -> Algorithm:
+    for _ in range(iterations):
+        algorithm.train()
+    if path:
+        algorithm.save_to_path(path)
+    return algorithm
+
+
+@pytest.mark.parametrize("times", [(1,), (5, 19), (2, 3, 16)])
+def test_a_run_that_was_killed_ends_with_the_files_of_one_that_never_was(small_blocks, tmp_path, times):
+    """Whenever they saved: also where rows are overwritten, and where only part of a block is left."""
+    whole = trained(config(**ALL).build_algo(), 9, tmp_path / "whole")
+    trained(whole, 16, tmp_path / "whole")
+    algorithm, done = config(**ALL).build_algo(), 0
+    for iteration in times:
+        trained(algorithm, iteration - done, tmp_path / "killed").train()  # what is lost
+        algorithm, done = Algorithm.from_checkpoint(tmp_path / "killed"), iteration
+    trained(algorithm, 25 - done, tmp_path / "killed")
+    found, expected = files_of(tmp_path / "killed"), files_of(tmp_path / "whole")
+    assert len([name for name in expected if name.startswith("b")]) == 6
+    assert found == expected
+
+
+def test_a_checkpoint_crosses_backends_in_the_middle_of_training(small_blocks, backend, tmp_path):
+    trained(config(**ALL).build_algo(), 8, tmp_path)
+    there = Algorithm.from_checkpoint(tmp_path, backend=backend)
+    here = Algorithm.from_checkpoint(tmp_path)
+    assert digest(there._training.get_state()) == digest(here._training.get_state())
+    for algorithm in (there, here):
+        trained(algorithm, 3)
+    assert largest_difference(there._learner.get_weights(), here._learner.get_weights()) < 1e-5
+    back = Algorithm.from_checkpoint(there.save_to_path(tmp_path / "back"), backend="numpy")
+    assert digest(back._training.get_state()) == digest(there._training.get_state())
+
+
+def test_without_the_replay_a_resumed_run_says_so_once_and_fills_it_again(tmp_path, caplog):
+    settings = {"checkpoint_replay": False, "num_steps_sampled_before_learning_starts": 16}
+    trained(config(**settings).build_algo(), 10, tmp_path)
+    assert not [name for name in files_of(tmp_path) if name.startswith("b")]
+    resumed = Algorithm.from_checkpoint(tmp_path)
+    found = [f"learners/{P}/total_loss" in resumed.train() for _ in range(3)]
+    assert found == [False, True, True]
+    said = [each.getMessage() for each in caplog.records if "replay" in each.getMessage()]
+    assert said == [
+        "the checkpoint has no rows of the replay buffer (checkpoint_replay=False): learning goes on after 16 "
+        "environment steps have filled it again"
+    ]
+
+
+def test_rows_of_another_space_are_refused_and_nothing_changes(tmp_path):
+    algorithm = trained(config().build_algo(), 4, tmp_path)
+    before = digest(algorithm._training.get_state())
+    checkpoint = load_checkpoint(tmp_path)
+    replay = checkpoint.state["training"][P]["replay"]
+    replay["rows"] = {name: {**part, "obs": part["obs"][:, :3]} for name, part in replay["rows"].items()}
+    save_checkpoint(tmp_path, checkpoint.state, metadata=checkpoint.metadata)
+    with pytest.raises(RestoreMismatchError, match=r"obs: \(3,\), expected \(4,\)"):
+        algorithm.restore_from_path(tmp_path)
+    assert digest(algorithm._training.get_state()) == before
 
 
 # --- target networks after updates ---

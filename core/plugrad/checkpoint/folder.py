@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from plugrad.checkpoint.layout import StrPath, save_number
+from plugrad.checkpoint.layout import StrPath, block_number, save_number
 from plugrad.errors import CheckpointCorruptError, CheckpointUnsafeError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -53,15 +53,19 @@ class Folder:
             os.close(fd)
 
     def size(self, name: str) -> int:
-        """The length of a file in bytes.
+        """The length of a file in bytes; errors as in `stat`."""
+        return self.stat(name).st_size
+
+    def stat(self, name: str) -> os.stat_result:
+        """What the system says of a file.
 
         Raises:
             CheckpointCorruptError: it is missing.
-            CheckpointUnsafeError: it is no regular file, or has hard links.
+            CheckpointUnsafeError: it is no regular file, or has hard links and is no block.
         """
         found = self._look_at(name)
         self._check_file(name, found)
-        return found.st_size
+        return found
 
     def read(self, name: str, size: int) -> bytearray:
         """Read a file.
@@ -75,7 +79,7 @@ class Folder:
 
         Raises:
             CheckpointCorruptError: the file is missing, or not of this length.
-            CheckpointUnsafeError: it is no regular file, has hard links, or does not fit into memory.
+            CheckpointUnsafeError: as in `stat`, or it does not fit into memory.
         """
         self.size(name)
         fd = self._descriptor(name, _FILE)
@@ -100,7 +104,7 @@ class Folder:
     def _check_file(self, name: str, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise self._unsafe(name, "is not a regular file")
-        if found.st_nlink > 1:
+        if found.st_nlink > 1 and block_number(name) is None:
             raise self._unsafe(
                 name, f"has {found.st_nlink} names (hard links); copy the checkpoint to read it"
             )

@@ -5,6 +5,7 @@
         metadata.json              the manifest: what was saved, sizes and hashes of the other files
         data.json                  the state, with numbers in place of arrays
         m0001.safetensors, ...     the arrays
+        b0001.safetensors, ...     blocks: arrays that never change; other saves may have the same files
     PATH/.tmp-<pid>-<n>/           a save that is being written, or whose writer died
     PATH/.trash-<pid>-<n>/         an old save that is being removed
 
@@ -27,6 +28,7 @@ DATA: Final = "data.json"
 _SAVE = re.compile(r"save-([1-9][0-9]{0,17})")
 _TEMPORARY = re.compile(r"\.(tmp|trash)-[0-9]+-[0-9]+")
 _SHARD = re.compile(r"m[0-9]{4,6}\.safetensors")
+_BLOCK = re.compile(r"b([0-9]{4,6})\.safetensors")
 
 
 def save_name(number: int) -> str:
@@ -65,9 +67,20 @@ def shard_name(number: int) -> str:
     return f"m{number:04d}.safetensors"
 
 
+def block_name(number: int) -> str:
+    """The name of a block's file; the first is number 1."""
+    return f"b{number:04d}.safetensors"
+
+
+def block_number(name: str) -> int | None:
+    """The number of a block's file; None for any other name."""
+    match = _BLOCK.fullmatch(name)
+    return int(match[1]) if match and name == block_name(int(match[1])) else None
+
+
 def is_content_name(name: str) -> bool:
-    """Whether a manifest may list this name: that of `data.json` or a shard, never a path."""
-    return name == DATA or _SHARD.fullmatch(name) is not None
+    """Whether a manifest may list this name: that of `data.json`, a shard or a block, never a path."""
+    return name == DATA or _SHARD.fullmatch(name) is not None or block_number(name) is not None
 
 
 def list_saves(path: StrPath) -> list[Path]:

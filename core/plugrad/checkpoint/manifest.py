@@ -12,28 +12,17 @@ from functools import cache
 from typing import Any, Final
 
 from plugrad.checkpoint import strict_json, tree
-from plugrad.checkpoint.layout import DATA, is_content_name
+from plugrad.checkpoint.file_entry import FileEntry
+from plugrad.checkpoint.layout import DATA, block_number, is_content_name
 from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVersionError
 
 FORMAT: Final = "plugrad checkpoint"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""The newest that is read. A save without blocks is of version 1, which older versions of plugrad read too."""
 MAX_BYTES: Final = 2 * 2**20
 """The limit of the file. Parsing takes some twenty times as much memory."""
 
 _KEYS: Final = {"format", "format_version", "plugrad_version", "metadata", "files"}
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """A file in the manifest: `size` in bytes, `sha256` in lower-case hexadecimal."""
-
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, data: bytes | bytearray) -> "FileEntry":
-        """The entry of these bytes."""
-        return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -63,6 +52,10 @@ class Manifest:
         """
         return cls(dict(metadata), files, _own_version())
 
+    @property
+    def _has_blocks(self) -> bool:
+        return any(block_number(name) is not None for name in self.files)
+
     def to_bytes(self) -> bytes:
         """The bytes of the file.
 
@@ -71,7 +64,7 @@ class Manifest:
         """
         fields = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": FORMAT_VERSION if self._has_blocks else 1,
             "plugrad_version": self.plugrad_version,
             "metadata": tree.encode(self.metadata, None, "metadata"),
             "files": {name: {"size": e.size, "sha256": e.sha256} for name, e in self.files.items()},

@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.checkpoint import shards, strict_json
+from plugrad.checkpoint.blocks import BlockFile, ReadBlock, identity_of
 from plugrad.checkpoint.disk import disk_errors
+from plugrad.checkpoint.file_entry import FileEntry
 from plugrad.checkpoint.folder import Folder, open_folder
-from plugrad.checkpoint.layout import DATA, MANIFEST, StrPath, save_name, save_number, save_numbers
-from plugrad.checkpoint.manifest import MAX_BYTES, FileEntry, Manifest
+from plugrad.checkpoint.layout import (
+    DATA,
+    MANIFEST,
+    StrPath,
+    block_number,
+    save_name,
+    save_number,
+    save_numbers,
+)
+from plugrad.checkpoint.manifest import MAX_BYTES, Manifest
 from plugrad.checkpoint.tree import Decoder
 from plugrad.checkpoint.writer import MAX_DATA_BYTES
 from plugrad.errors import (
@@ -32,7 +42,8 @@ class Checkpoint:
     Attributes:
         path: its own directory, `.../save-<n>`.
         metadata: the metadata that were given to `save_checkpoint`.
-        state: the state that was given to `save_checkpoint`; its arrays are writable copies.
+        state: the state that was given to `save_checkpoint`; its arrays are writable copies. A block is a
+            `Block`, whose file a later save may link.
         plugrad_version: the version that wrote it.
     """
 
@@ -87,15 +98,35 @@ def _load(save: Folder) -> Checkpoint:
     for name in save.names():
         save.size(name)  # refuses what is no regular file, whether the manifest lists it or not
     manifest = _read_manifest(save)
+    arrays, blocks = _read_arrays(save, manifest.files)
+    state = _read_data(save, manifest.files[DATA], Decoder(arrays, blocks))
+    return Checkpoint(save.path, manifest.metadata, state, manifest.plugrad_version)
+
+
+def _read_arrays(
+    save: Folder, files: Mapping[str, FileEntry]
+) -> tuple[dict[int, Array], dict[int, ReadBlock]]:
+    """The arrays of the shards, and the blocks, by number."""
     arrays: dict[int, Array] = {}
-    for name in sorted(manifest.files.keys() - {DATA}):
-        arrays |= _read_shard(save, name, manifest.files[name])
-        if len(arrays) > shards.MAX_ARRAYS:
+    blocks: dict[int, ReadBlock] = {}
+    count = 0
+    for name in sorted(files.keys() - {DATA}):
+        identity = identity_of(save.stat(name))
+        found = _read_shard(save, name, files[name])
+        count += len(found)
+        if count > shards.MAX_ARRAYS:
             raise CheckpointUnsafeError(
                 f"{save.path} has more than {shards.MAX_ARRAYS} arrays", path=str(save.path)
             )
-    state = _read_data(save, manifest.files[DATA], arrays)
-    return Checkpoint(save.path, manifest.metadata, state, manifest.plugrad_version)
+        number = block_number(name)
+        if number is None:
+            arrays |= found
+        elif found.keys() != set(range(len(found))):
+            raise _corrupt(save, name, f"its arrays are not numbered from 0 to {len(found) - 1}")
+        else:
+            file = BlockFile(save.path / name, files[name], identity)
+            blocks[number] = ReadBlock([found[n] for n in range(len(found))], file)
+    return arrays, blocks
 
 
 def _read_manifest(save: Folder) -> Manifest:
@@ -120,15 +151,15 @@ def _read_shard(save: Folder, name: str, entry: FileEntry) -> dict[int, Array]:
         raise CheckpointUnsafeError(f"{save.path / name} has {error}", path=str(save.path / name)) from None
 
 
-def _read_data(save: Folder, entry: FileEntry, arrays: dict[int, Array]) -> dict[str, Any]:
+def _read_data(save: Folder, entry: FileEntry, decoder: Decoder) -> dict[str, Any]:
     data = _read_listed(save, DATA, entry, MAX_DATA_BYTES)
-    decoder = Decoder(arrays)
     try:
         state = strict_json.loads(data, decoder)
     except ValueError as error:
         raise _corrupt(save, DATA, str(error)) from error
-    if not isinstance(state, dict) or decoder.unused:
-        raise _corrupt(save, DATA, f"{len(decoder.unused)} arrays have no name in it, or it is not an object")
+    unused = len(decoder.unused) + len(decoder.unused_blocks)
+    if not isinstance(state, dict) or unused:
+        raise _corrupt(save, DATA, f"{unused} arrays have no name in it, or it is not an object")
     return state
 
 

@@ -50,6 +50,11 @@ def pack(arrays: Sequence[Array]) -> Iterator[bytes]:
         yield _serialize(shard)
 
 
+def pack_block(arrays: Sequence[Array]) -> bytes:
+    """Some arrays as one file; errors as in `pack`."""
+    return _serialize({str(number): _as_stored(array) for number, array in enumerate(arrays)})
+
+
 def _as_stored(array: Array) -> Array:
     # safetensors writes the buffer as it is: a transposed array would come back scrambled, without an error.
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")

@@ -6,10 +6,12 @@ process that dies at any point leaves the last good save. The next save removes 
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from plugrad.checkpoint import shards, strict_json, tree
+from plugrad.checkpoint.blocks import BlockFile, write_block
 from plugrad.checkpoint.disk import (
     disk_errors,
     make_directory,
@@ -17,10 +19,12 @@ from plugrad.checkpoint.disk import (
     sync_directory,
     write_file,
 )
+from plugrad.checkpoint.file_entry import FileEntry
 from plugrad.checkpoint.layout import (
     DATA,
     MANIFEST,
     StrPath,
+    block_name,
     is_temporary_name,
     save_name,
     save_numbers,
@@ -29,9 +33,8 @@ from plugrad.checkpoint.layout import (
     trash_name,
 )
 from plugrad.checkpoint.lock import writer_lock
-from plugrad.checkpoint.manifest import FileEntry, Manifest
+from plugrad.checkpoint.manifest import Manifest
 from plugrad.errors import CheckpointError, ConfigError
-from plugrad.types import Array
 
 MAX_DATA_BYTES: Final = 8 * 2**20
 """The limit of `data.json`, which holds names and plain values. Put long lists of numbers into arrays."""
@@ -64,18 +67,18 @@ def save_checkpoint(
     """
     if keep < 1:
         raise ConfigError(f"keep={keep}: at least the save just written is kept", keep=keep)
-    arrays: list[Array] = []
-    data = _data(state, arrays)
+    leaves = tree.Leaves()
+    data = _data(state, leaves)
     owned = Path(path)
     with disk_errors("save a checkpoint to", owned), writer_lock(owned) as turn, turn:
         make_directory(owned.absolute())
-        _save(owned, data, arrays, metadata)
+        _save(owned, data, leaves, metadata)
         _prune(owned, keep)
     return owned
 
 
-def _data(state: Mapping[str, Any], arrays: list[Array]) -> bytes:
-    data = strict_json.dumps(tree.encode(state, arrays, "state"))
+def _data(state: Mapping[str, Any], leaves: tree.Leaves) -> bytes:
+    data = strict_json.dumps(tree.encode(state, leaves, "state"))
     if len(data) > MAX_DATA_BYTES:
         raise CheckpointError(
             f"the names and plain values of the state take {len(data)} bytes as JSON, a checkpoint keeps at "
@@ -84,7 +87,7 @@ def _data(state: Mapping[str, Any], arrays: list[Array]) -> bytes:
     return data
 
 
-def _save(owned: Path, data: bytes, arrays: list[Array], metadata: Mapping[str, Any]) -> None:
+def _save(owned: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any]) -> None:
     names = os.listdir(owned)
     for name in filter(is_temporary_name, names):
         remove_or_warn(owned / name)
@@ -92,7 +95,7 @@ def _save(owned: Path, data: bytes, arrays: list[Array], metadata: Mapping[str, 
     staging = owned / staging_name(number)
     try:
         os.mkdir(staging)
-        _write_files(staging, data, arrays, metadata)
+        blocks = _write_files(staging, data, leaves, metadata)
         sync_directory(staging)
         os.rename(staging, owned / save_name(number))
     except BaseException:
@@ -100,19 +103,27 @@ def _save(owned: Path, data: bytes, arrays: list[Array], metadata: Mapping[str, 
             remove_or_warn(staging)
         raise
     sync_directory(owned)
+    for block, file in zip(leaves.blocks, blocks, strict=True):
+        block.file = replace(file, path=owned / save_name(number) / file.path.name)
 
 
-def _write_files(staging: Path, data: bytes, arrays: list[Array], metadata: Mapping[str, Any]) -> None:
+def _write_files(
+    staging: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any]
+) -> list[BlockFile]:
+    """Write all files; returns those of the blocks."""
     files = {}
-    for name, content in _contents(data, arrays):
+    for name, content in _contents(data, leaves):
         write_file(staging / name, content)
         files[name] = FileEntry.of(content)
+    blocks = [write_block(staging / block_name(n), each) for n, each in enumerate(leaves.blocks, start=1)]
+    files |= {each.path.name: each.entry for each in blocks}
     write_file(staging / MANIFEST, Manifest.of(metadata, files).to_bytes())
+    return blocks
 
 
-def _contents(data: bytes, arrays: list[Array]) -> Iterator[tuple[str, bytes]]:
+def _contents(data: bytes, leaves: tree.Leaves) -> Iterator[tuple[str, bytes]]:
     yield DATA, data
-    for number, shard in enumerate(shards.pack(arrays), start=1):
+    for number, shard in enumerate(shards.pack(leaves.arrays), start=1):
         yield shard_name(number), shard
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.replay.older_state import in_order_of_age
+from plugrad.replay.storage import Rows, RowStorage
 from plugrad.types import Array
-
-Rows = dict[str, Array]
 
 
 class ReplayBuffer:
@@ -21,12 +21,11 @@ class ReplayBuffer:
     def __init__(self, capacity: int, rng: np.random.Generator) -> None:
         self.capacity = capacity
         self._rng = rng
-        self._columns: Rows = {}
-        self._added = 0
+        self._storage = RowStorage(capacity)
 
     def __len__(self) -> int:
         """The number of rows."""
-        return min(self._added, self.capacity)
+        return len(self._storage)
 
     def add(self, rows: Mapping[str, Array]) -> Array:
         """Add rows, over the oldest ones where the buffer is full.
@@ -37,18 +36,7 @@ class ReplayBuffer:
         Returns:
             Their places, int64.
         """
-        number = len(next(iter(rows.values())))
-        kept = slice(max(0, number - self.capacity), None)
-        places = np.arange(self._added, self._added + number)[kept] % self.capacity
-        if not self._columns:
-            self._columns = {
-                name: np.zeros((self.capacity, *values.shape[1:]), values.dtype)
-                for name, values in rows.items()
-            }
-        for name, values in rows.items():
-            self._columns[name][places] = values[kept]
-        self._added += number
-        return places
+        return self._storage.add(rows)
 
     def sample(self, number: int) -> tuple[Rows, Array]:
         """Draw rows, the same one perhaps several times.
@@ -57,25 +45,31 @@ class ReplayBuffer:
             `({column: [number, ...]}, places)`.
         """
         places = self._rng.integers(len(self), size=number)
-        return {name: values[places] for name, values in self._columns.items()}, places
+        return self._storage.rows(places), places
+
+    def row_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of one row of each column, `{column: shape}`; empty before rows were added."""
+        return {name: values.shape[1:] for name, values in self._storage.columns.items()}
 
     def get_state(self, *, rows: bool = True) -> dict[str, Any]:
-        """What `set_state` needs; copies.
+        """What `set_state` needs. Save it, or use it, before other rows are added: `RowStorage.get_parts` says why.
 
         Args:
             rows: False leaves the rows out: whoever takes over the state begins with an empty buffer.
         """
-        columns = self._columns if rows else {}
         return {
-            "columns": {name: values[: len(self)].copy() for name, values in columns.items()},
-            "added": self._added if rows else 0,
+            "rows": self._storage.get_parts() if rows else None,
+            "added": self._storage.added if rows else 0,
             "rng": self._rng.bit_generator.state,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `get_state` of a buffer of this capacity returned."""
-        self._columns, self._added = {}, 0
-        if state["columns"]:
-            self.add(state["columns"])
-        self._added = state["added"]
+        """Go on from what `get_state` of a buffer returned.
+
+        Raises:
+            RestoreMismatchError: the state is not one of a buffer. Nothing was changed.
+        """
+        state = in_order_of_age(state)
+        storage = RowStorage.from_parts(self.capacity, state["rows"], state["added"])
         self._rng.bit_generator.state = state["rng"]
+        self._storage = storage

@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.replay.buffer import ReplayBuffer, Rows
+from plugrad.errors import RestoreMismatchError
+from plugrad.replay.buffer import ReplayBuffer
+from plugrad.replay.older_state import in_order_of_age
+from plugrad.replay.storage import Rows, check_parts
 from plugrad.replay.sum_tree import SumTree
 from plugrad.types import Array
 
@@ -43,8 +46,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         total = self._tree.total
         places = self._tree.find(self._rng.random(number) * total)
         weights = (len(self) * self._tree[places] / total) ** -self._beta
-        rows = {name: values[places] for name, values in self._columns.items()}
-        return {**rows, Columns.WEIGHTS: (weights / weights.max()).astype(np.float32)}, places
+        return {
+            **self._storage.rows(places),
+            Columns.WEIGHTS: (weights / weights.max()).astype(np.float32),
+        }, places
 
     def update_priorities(self, places: Array, priorities: Array) -> None:
         """Set the priorities of rows that were drawn.
@@ -59,14 +64,31 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def get_state(self, *, rows: bool = True) -> dict[str, Any]:
         """See `ReplayBuffer.get_state`."""
+        places = self._storage.places() if rows else np.zeros(0, np.int64)
         state = super().get_state(rows=rows)
-        number = len(self) if rows else 0
-        return {**state, "priorities": self._tree[np.arange(number)], "largest": self._largest}
+        return {**state, "priorities": self._tree[places], "largest": self._largest}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """See `ReplayBuffer`."""
-        self._tree = SumTree(self.capacity)
+        """See `ReplayBuffer.set_state`."""
+        state = in_order_of_age(state)
+        priorities, largest = _checked_priorities(state)
         super().set_state(state)
-        self._largest = float(state["largest"])
+        self._largest = largest
+        self._tree = SumTree(self.capacity)
         if len(self):
-            self._tree[np.arange(len(self))] = state["priorities"]
+            self._tree[self._storage.places()] = priorities[-len(self) :]
+
+
+def _checked_priorities(state: Mapping[str, Any]) -> tuple[Array, float]:
+    """The priorities of all rows, and the largest ever, of a state that may come from a stranger's file."""
+    priorities, largest = state["priorities"], float(state["largest"])
+    number = check_parts(state["rows"] or {}, state["added"])
+    if (
+        not isinstance(priorities, np.ndarray)
+        or priorities.shape != (number,)
+        or priorities.dtype.kind != "f"
+    ):
+        raise RestoreMismatchError(f"a replay buffer of {number} rows has not as many priorities")
+    if not (np.isfinite(priorities).all() and (priorities > 0).all() and 0 < largest < np.inf):
+        raise RestoreMismatchError("a priority of a replay buffer is no finite number above 0")
+    return priorities, largest

@@ -10,9 +10,10 @@ from plugrad.columns import Columns
 from plugrad.episodes import episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
-from plugrad.replay.buffer import Rows
 from plugrad.replay.settings import make_buffer
+from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
+from plugrad.training.replay_columns import check_columns
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -45,6 +46,8 @@ class OffPolicyTraining(Training):
         super().__init__(algorithm)
         self._buffers: dict[ModuleID, ReplayBuffer] = {}
         self._transitions: dict[ModuleID, NStepTransitions] = {}
+        self._was_emptied = False
+        self._filled_since = 0
         self._check_priorities()
 
     def _check_priorities(self) -> None:
@@ -60,11 +63,13 @@ class OffPolicyTraining(Training):
     def training_step(self) -> ModuleResults:
         """See `Training`."""
         before = self.num_env_steps
+        if self._was_emptied:
+            self._was_emptied, self._filled_since = False, before
         episodes = self.algorithm.sample(random_actions=before < self.config.random_steps)
         for module_id, chunks in episodes_by_module(episodes).items():
             self._ensure_buffer(module_id)
             self._buffers[module_id].add(self._transitions[module_id](chunks))
-        if self.num_env_steps < self.config.num_steps_sampled_before_learning_starts:
+        if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
         return self._learn(self._num_rows(self.num_env_steps - before))
 
@@ -122,12 +127,20 @@ class OffPolicyTraining(Training):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """See `Training`."""
+        """See `Training`. A state without rows is logged; learning then waits until as many are there as at first."""
         self._buffers, self._transitions = {}, {}
         for module_id, each in state.items():
             self._ensure_buffer(module_id)
             self._buffers[module_id].set_state(each["replay"])
             self._transitions[module_id].set_state(each["waiting"])
+            check_columns(self._buffers[module_id].row_shapes(), self.config, module_id)
+        self._was_emptied = any(each["replay"].get("rows", {}) is None for each in state.values())
+        if self._was_emptied:
+            _log.warning(
+                "the checkpoint has no rows of the replay buffer (checkpoint_replay=False): learning goes on after %d "
+                "environment steps have filled it again",
+                self.config.num_steps_sampled_before_learning_starts,
+            )
 
 
 def _compute_td_errors(

@@ -18,7 +18,9 @@ sys.path.insert(0, str(HERE.parents[1]))
 from learning import OBSERVATIONS, ppo_batch, ppo_config, quick, with_modules  # noqa: E402
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner  # noqa: E402
+from plugrad.algorithm import Algorithm  # noqa: E402
 from plugrad.checkpoint import save_checkpoint  # noqa: E402
+from plugrad_dqn import DQNConfig  # noqa: E402
 
 P = DEFAULT_MODULE_ID
 SETTINGS = {
@@ -98,13 +100,34 @@ def make_learner(name: str, folder: Path) -> dict[str, object]:
     }
 
 
+def make_off_policy(folder: Path) -> dict[str, object]:
+    """Train from a replay buffer of which the first rows are overwritten; save and go on for one iteration more."""
+    settings = {"train_batch_size": 16, "minibatch_size": 8, "lr": 0.01, "n_step": 2}
+    replay = {"type": "prioritized", "capacity": 40}
+    config = (
+        DQNConfig()
+        .environment("CartPole-v1")
+        .framework("torch")
+        .rl_module(model_config={"fcnet_hiddens": [3]})
+        .training(**settings, num_steps_sampled_before_learning_starts=16, replay_buffer_config=replay)
+        .env_runners(num_envs_per_env_runner=2, rollout_fragment_length=4)
+        .debugging(seed=11)
+    )
+    return _go_on(quick(config).build_algo(), 8, folder)
+
+
 def make_algorithm(folder: Path) -> dict[str, object]:
     """Train on CartPole and save in the middle of episodes; go on for one iteration more."""
     config = ppo_config("torch", **SETTINGS, train_batch_size=32).environment(
         "CartPole-v1", observation_space=None, action_space=None
     )
-    algorithm = quick(config).env_runners(num_envs_per_env_runner=2, normalize_observations=True).build_algo()
-    for _ in range(2):
+    config = quick(config).env_runners(num_envs_per_env_runner=2, normalize_observations=True)
+    return _go_on(config.build_algo(), 2, folder)
+
+
+def _go_on(algorithm: Algorithm, iterations: int, folder: Path) -> dict[str, object]:
+    """Train, save, and train for one iteration more."""
+    for _ in range(iterations):
         algorithm.train()
     algorithm.save_to_path(folder)
     algorithm.train()
@@ -113,7 +136,10 @@ def make_algorithm(folder: Path) -> dict[str, object]:
 
 def main() -> None:
     folder = HERE / version("plugrad")
-    makers = {name: partial(make_learner, name) for name in CONFIGS} | {"algorithm-torch": make_algorithm}
+    makers = {name: partial(make_learner, name) for name in CONFIGS} | {
+        "algorithm-torch": make_algorithm,
+        "dqn-torch": make_off_policy,
+    }
     for name, make in makers.items():
         if (folder / name).exists():
             print(f"{folder / name} is there already and stays")

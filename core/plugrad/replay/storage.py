@@ -1,0 +1,187 @@
+"""`RowStorage`: the last rows of experience, numbered in the order in which they came."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, Self
+
+import numpy as np
+
+from plugrad.checkpoint import Block
+from plugrad.checkpoint.blocks import BlockFile
+from plugrad.errors import CheckpointError, RestoreMismatchError
+from plugrad.types import Array
+
+Rows = dict[str, Array]
+
+BLOCK_BYTES: Final = 8 * 2**20
+"""At most so many bytes of rows are one block of a checkpoint."""
+
+
+class RowStorage:
+    """The last `capacity` of all rows that were added. Row `number` lies at place `number % capacity`.
+
+    In a state, rows are parts in the order of their numbers. A part with the numbers `[k * n, (k + 1) * n)`, for n rows
+    of about `BLOCK_BYTES`, is a `plugrad.checkpoint.Block`: later checkpoints need not write it again. Which parts
+    there are follows from the numbers alone, not from the times of earlier checkpoints.
+
+    Args:
+        capacity: rows.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.columns: Rows = {}
+        self.added = 0
+        self._blocks: dict[int, Block] = {}
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return min(self.added, self.capacity)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest row."""
+        return self.added - len(self)
+
+    def add(self, rows: Mapping[str, Array]) -> Array:
+        """Add rows, over the oldest ones where the storage is full.
+
+        Args:
+            rows: `{column: [N, ...]}`, the same columns at every call.
+
+        Returns:
+            Their places, int64; without those of rows that others of the same call have overwritten.
+        """
+        number = len(next(iter(rows.values())))
+        kept = slice(max(0, number - self.capacity), None)
+        places = np.arange(self.added, self.added + number)[kept] % self.capacity
+        if not self.columns:
+            self.columns = {
+                name: np.zeros((self.capacity, *values.shape[1:]), values.dtype)
+                for name, values in rows.items()
+            }
+        for name, values in rows.items():
+            self.columns[name][places] = values[kept]
+        self.added += number
+        return places
+
+    def places(self) -> Array:
+        """The places of all rows in the order of their numbers, int64."""
+        return np.arange(self.first, self.added) % self.capacity
+
+    def rows(self, places: Array) -> Rows:
+        """Copies of the rows at some places."""
+        return {name: values[places] for name, values in self.columns.items()}
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def get_parts(self) -> dict[str, Mapping[str, Array]]:
+        """All rows in parts, `{number of the first row: columns}`; copies, except blocks.
+
+        A block is read when it is saved, or given to `from_parts`. Do that before its rows are overwritten.
+        """
+        if not self.added:
+            return {}
+        size = self._block_rows()
+        begin, end = -(-self.first // size), self.added // size
+        if begin > end:  # no block begins or ends here
+            return {str(self.first): self._take(self.first, self.added)}
+        self._blocks = {k: self._blocks.get(k) or self._block(k, size) for k in range(begin, end)}
+        edges = (self.first, begin * size), (end * size, self.added)
+        head, tail = ({str(a): self._take(a, b)} if a < b else {} for a, b in edges)
+        return {**head, **{str(k * size): block for k, block in self._blocks.items()}, **tail}
+
+    @classmethod
+    def from_parts(cls, capacity: int, parts: Any, added: Any) -> Self:
+        """A storage with the rows of `get_parts`; where there are more than `capacity`, the last of them.
+
+        Args:
+            capacity: rows.
+            parts: of `get_parts` of any storage; None: no rows.
+            added: rows that had been added there.
+
+        Returns:
+            A new storage.
+
+        Raises:
+            RestoreMismatchError: the parts do not fit each other, or `added`.
+        """
+        parts = {} if parts is None else parts
+        total = check_parts(parts, added)
+        storage = cls(capacity)
+        # A smaller storage had fewer rows than numbers: count what there is.
+        storage.added = added - total if total >= min(added, capacity) else 0
+        for part in parts.values():
+            number = storage.added
+            storage.add(part)
+            storage._keep_file(part, number)
+        return storage
+
+    def _keep_file(self, part: Mapping[str, Array], number: int) -> None:
+        """Remember the file of a part that was read as a block and is one here."""
+        size = self._block_rows()
+        if isinstance(part, Block) and number % size == 0 and self.added == number + size:
+            self._blocks[number // size] = self._block(number // size, size, part.file)
+
+    def _block(self, k: int, size: int, file: BlockFile | None = None) -> Block:
+        return Block(partial(self._read, k * size, (k + 1) * size), file)
+
+    def _block_rows(self) -> int:
+        """Rows in a block, a power of 2."""
+        row_bytes: int = sum(values[0].nbytes for values in self.columns.values())
+        return 1 << max(0, (BLOCK_BYTES // max(1, row_bytes)).bit_length() - 1)
+
+    def _take(self, begin: int, end: int) -> Rows:
+        """A copy of the rows of some numbers."""
+        return self.rows(np.arange(begin, end) % self.capacity)
+
+    def _read(self, begin: int, end: int) -> Rows:
+        """The rows of some numbers, without a copy where they lie together."""
+        if begin < self.first:
+            raise CheckpointError(
+                f"the rows {begin} to {end - 1} of a replay buffer were overwritten meanwhile"
+            )
+        start, stop = begin % self.capacity, begin % self.capacity + end - begin
+        if stop > self.capacity:
+            return self._take(begin, end)
+        return {name: values[start:stop] for name, values in self.columns.items()}
+
+
+def check_parts(parts: Any, added: Any) -> int:
+    """Check what may come from a stranger's file.
+
+    Args:
+        parts: should be of `RowStorage.get_parts`.
+        added: should be the number of rows that were added.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        RestoreMismatchError: the parts have not the same columns, with the same shapes and dtypes and as many rows as
+            `added` allows.
+    """
+    if not isinstance(parts, Mapping) or not all(isinstance(part, Mapping) for part in parts.values()):
+        raise RestoreMismatchError("the rows of a replay buffer are parts, and each part has columns")
+    if len({_signature(part) for part in parts.values()}) > 1:
+        raise RestoreMismatchError("the rows of a replay buffer have different columns, shapes or dtypes")
+    total = count_rows(parts)
+    if type(added) is not int or not total <= added < 2**62:
+        raise RestoreMismatchError(f"a replay buffer has {total} rows of {str(added)[:40]} that were added")
+    return total
+
+
+def count_rows(parts: Mapping[str, Mapping[str, Array]]) -> int:
+    """The number of rows in all parts."""
+    return sum(len(next(iter(part.values()))) for part in parts.values())
+
+
+def _signature(part: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Names, dtypes and shapes of the rows of one part."""
+    values = list(part.values())
+    lengths = {len(each) if isinstance(each, np.ndarray) and each.ndim else 0 for each in values}
+    if len(lengths) != 1 or 0 in lengths:
+        raise RestoreMismatchError(
+            "a column of a replay buffer is no array of as many rows as the others have"
+        )
+    return tuple((name, each.dtype.str, each.shape[1:]) for name, each in part.items())
