@@ -46,6 +46,7 @@ def test_help_names_every_command(plugrad):
         "record",
         "plot",
         "inspect",
+        "algorithms",
         "plugins",
         "new-plugin",
         "parity",
@@ -249,7 +250,7 @@ def test_what_a_page_tells_to_type_exists(page):
 
 
 def test_help_fits_into_80_columns():
-    for arguments in (["--help"], ["new-plugin", "--help"], ["plugins", "--help"]):
+    for arguments in (["--help"], ["new-plugin", "--help"], ["algorithms", "--help"], ["plugins", "--help"]):
         said = CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, prog_name="plugrad").stdout
         assert max(map(len, said.splitlines())) <= 80
         assert "..." not in said.replace("[OPTIONS] COMMAND [ARGS]...", "")

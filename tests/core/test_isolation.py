@@ -17,6 +17,8 @@ DOORS = {
     "checkpoint": "import plugrad.checkpoint",
     "help": "from click.testing import CliRunner; from plugrad.cli import main;"
     "assert CliRunner().invoke(main, ['--help']).exit_code == 0",
+    "algorithms command": "from click.testing import CliRunner; from plugrad.cli import main;"
+    "assert CliRunner().invoke(main, ['algorithms']).exit_code == 0",
     "plugins command": "from click.testing import CliRunner; from plugrad.cli import main;"
     "assert CliRunner().invoke(main, ['plugins']).exit_code == 0",
 }

@@ -69,7 +69,7 @@ def test_every_top_level_package_has_its_folder_and_its_types() -> None:
     assert [
         name for name, folder in top_folders().items() if not (ROOT / folder / "py.typed").is_file()
     ] == []
-    assert options("options.package_data")["*"] == "py.typed"
+    assert lines(options("options.package_data")["*"].replace(",", "\n")) == ["py.typed", "tuned/*.toml"]
 
 
 def declared_entry_points() -> list[tuple[str, str, str, str]]:

@@ -1,12 +1,13 @@
-"""The command line: train, eval, record, plot, video, inspect, plugins, new-plugin, parity, doctor.
+"""The command line: train, eval, record, plot, video, inspect, algorithms, plugins, new-plugin, parity, doctor.
 
-`--help`, `inspect`, `plugins`, `new-plugin` and `doctor` import no framework.
+`--help`, `inspect`, `algorithms`, `plugins`, `new-plugin` and `doctor` import no framework.
 """
 
 import os
 
 import click
 
+from plugrad.cli.algorithms import algorithms
 from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
 from plugrad.cli.exits import debug_option
@@ -37,6 +38,7 @@ for command in (
     plot,
     video,
     inspect_checkpoint,
+    algorithms,
     plugins,
     new_plugin,
     parity,

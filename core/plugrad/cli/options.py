@@ -118,16 +118,25 @@ def write_sections(
 def _help(info: FieldInfo) -> str:
     default = encode_field(info, info.make_default())
     shown = default if info.choices else with_none_words(default)
-    return f"{info.help}  [default: {_literal(shown)}]"
+    return f"{info.help}  [default: {toml_literal(shown)}]"
 
 
-def _literal(value: Any, *, quote: bool = False) -> str:
+def toml_literal(value: Any, *, quote: bool = False) -> str:
+    """A value as it is typed on the command line.
+
+    Args:
+        value: JSON data.
+        quote: whether texts get quotation marks, as within lists and tables.
+
+    Returns:
+        One line.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_literal(v, quote=True)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k} = {toml_literal(v, quote=True)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(_literal(item, quote=True) for item in value) + "]"
+        return "[" + ", ".join(toml_literal(item, quote=True) for item in value) + "]"
     if isinstance(value, str):
         return json.dumps(value) if quote else value
     return f"{value:g}" if isinstance(value, float) else str(value)

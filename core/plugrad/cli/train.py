@@ -10,7 +10,7 @@ import click
 from plugrad.algorithm import Algorithm
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
-from plugrad.cli.progress import DEFAULT_TIMESTEPS, Goals
+from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
 from plugrad.cli.signals import StopSignals
@@ -43,9 +43,8 @@ from plugrad.learner.expected_weights import expect_weights
     "--stop-timesteps",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    default=DEFAULT_TIMESTEPS,
-    show_default=False,
-    help="Stop after so many environment steps, those before a resume included.  [default: 1000000]",
+    help="Stop after so many environment steps, those before a resume included.  [default: 1000000, or what --tuned "
+    "says]",
 )
 @click.option(
     "--stop-time",
@@ -65,6 +64,11 @@ from plugrad.learner.expected_weights import expect_weights
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="Settings to start from: TOML, or JSON if it ends in .json.",
+)
+@click.option(
+    "--tuned",
+    is_flag=True,
+    help="Start from the settings that come with the algorithm for ENV: plugrad algorithms ALGORITHM shows them.",
 )
 @click.option(
     "--resume",
@@ -176,7 +180,7 @@ def _train(
     given, threshold = request.stop_reward, algorithm.env_spec_reward_threshold
     goals = Goals(
         reward=threshold if given is None else given,
-        timesteps=int(request.stop_timesteps),
+        timesteps=request.timesteps,
         seconds=request.stop_time,
     )
     title = f"{request.algorithm} on {env_name(config)} with {config.backend}, seed {config.seed}"

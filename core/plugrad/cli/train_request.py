@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
+from plugrad.cli.progress import DEFAULT_TIMESTEPS
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_settings
 from plugrad.cli.trust import Trust
+from plugrad.cli.tuned import Tuned, tuned_for
 from plugrad.errors import ConfigError
 from plugrad.learner.checkpointing import Hyperparameters
 
@@ -44,18 +47,19 @@ class TrainRequest:
     learners: int | None
     plugins: tuple[str, ...]
     config_file: Path | None
+    tuned: bool
     out: Path | None
     resume: Path | None
     hyperparameters: Hyperparameters | None
     save_every: int | None
     stop_reward: float | None
-    stop_timesteps: float
+    stop_timesteps: float | None
     stop_time: float | None
     tensorboard: bool
     quiet: bool
 
     def fresh_config(self) -> AlgorithmConfig:
-        """The config of a new run: the file of `--config`, then the arguments, then the settings.
+        """The config of a new run: the file of `--config` or the tuned settings, then the arguments, then the settings.
 
         Raises:
             ConfigError: a setting is refused, or the file names code that the user did not type.
@@ -63,6 +67,10 @@ class TrainRequest:
         if self.hyperparameters is not None:
             raise ConfigError(
                 "--hyperparameters is for --resume: a new run has no checkpoint to take them from"
+            )
+        if self.tuned and self.config_file is not None:
+            raise ConfigError(
+                f"--tuned and --config {self.config_file} both say which settings to start from: give one of them"
             )
         config = self._apply(self._base_config())
         if config.env is None and not config.is_offline:
@@ -96,7 +104,26 @@ class TrainRequest:
         """Whose settings of training a run goes on with."""
         return self.hyperparameters or "checkpoint"
 
+    @property
+    def timesteps(self) -> int:
+        """The environment steps after which training stops: those typed, else tuned ones, else the default."""
+        if self.stop_timesteps is not None:
+            return int(self.stop_timesteps)
+        found = self._tuned.stop_timesteps if self.tuned else None
+        return DEFAULT_TIMESTEPS if found is None else found
+
+    @cached_property
+    def _tuned(self) -> Tuned:
+        env = self.env or self.settings.get("env")
+        if env is None and not self.config_class().is_offline:
+            env = DEFAULT_ENV
+        found = tuned_for(self.algorithm, self.config_class, env)
+        self.trust.check(found.config, found.file)
+        return found
+
     def _base_config(self) -> AlgorithmConfig:
+        if self.tuned:
+            return self._tuned.config
         if self.config_file is None:
             return self.config_class()
         config = read_settings(self.config_file, self.config_class)
@@ -131,6 +158,7 @@ class TrainRequest:
         may_change = (*RESUMABLE_SECTIONS, "training") if own else RESUMABLE_SECTIONS
         changes = [name for name in self.settings if fields[name].section not in may_change]
         named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
+        named |= {"--tuned": self.tuned or None}
         wrong = [option_name(fields[name]) for name in changes]
         wrong += [option for option, value in named.items() if value is not None]
         if wrong:

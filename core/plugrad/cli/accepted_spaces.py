@@ -1,0 +1,80 @@
+"""The spaces that an algorithm takes. It is asked by building a small learner for each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.errors import ConfigError
+from plugrad.policy.observations import flat_space, stored_space
+from plugrad.types import DEFAULT_MODULE_ID
+
+BACKEND = "numpy"
+"""The reference backend, which needs no framework."""
+
+ACTIONS: dict[str, Space[Any]] = {
+    "Discrete": Discrete(2),
+    "MultiDiscrete": MultiDiscrete([2, 3]),
+    "MultiBinary": MultiBinary(2),
+    "Box": Box(-1.0, 1.0, (2,)),
+    "Box without bounds": Box(-np.inf, np.inf, (2,)),
+}
+OBSERVATIONS: dict[str, Space[Any]] = {
+    "Box": Box(-np.inf, np.inf, (3,)),
+    "images": Box(0, 255, (20, 20, 3), np.uint8),
+    "Discrete": Discrete(3),
+    "MultiDiscrete": MultiDiscrete([2, 3]),
+    "MultiBinary": MultiBinary(3),
+    "Dict": Dict(a=Box(-1.0, 1.0, (2,)), b=Discrete(2)),
+    "Tuple": Tuple((Box(-1.0, 1.0, (2,)), Discrete(2))),
+}
+
+
+@dataclass(frozen=True)
+class AcceptedSpaces:
+    """Names of the kinds of spaces that an algorithm takes, by its default network.
+
+    Attributes:
+        observations: names of `OBSERVATIONS`.
+        actions: names of `ACTIONS`.
+    """
+
+    observations: tuple[str, ...]
+    actions: tuple[str, ...]
+
+
+def accepted_spaces(config_class: type[AlgorithmConfig]) -> AcceptedSpaces:
+    """Build a learner of each kind of space. An algorithm refuses a space by raising a `ConfigError`.
+
+    Args:
+        config_class: the algorithm's config.
+
+    Returns:
+        The kinds for which a learner was built.
+
+    Raises:
+        ConfigError: an algorithm that takes no actions at all: what it says to the first.
+    """
+    vector = OBSERVATIONS["Box"]
+    refusals = {name: _refusal(config_class, vector, space) for name, space in ACTIONS.items()}
+    actions = tuple(name for name, refusal in refusals.items() if refusal is None)
+    if not actions:
+        raise next(refusal for refusal in refusals.values() if refusal is not None)
+    one = ACTIONS[actions[0]]
+    taken = [name for name, space in OBSERVATIONS.items() if _refusal(config_class, space, one) is None]
+    return AcceptedSpaces(tuple(taken), actions)
+
+
+def _refusal(
+    config_class: type[AlgorithmConfig], observations: Space[Any], actions: Space[Any]
+) -> ConfigError | None:
+    config = config_class().framework(BACKEND)
+    try:
+        # As an env runner hands them over.
+        stored = stored_space(flat_space(observations))
+        config.build_learner(spaces={DEFAULT_MODULE_ID: (stored, actions)})
+    except ConfigError as error:
+        return error
+    return None
