@@ -1,33 +1,46 @@
 """Two learners are one for off-policy algorithms: noise, target networks per gradient step, delayed optimizers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from actor_critics import tiny, transitions
 from delayed_learning import delayed_batch, delayed_config
 from learning import largest_difference
 
+from plugrad import DEFAULT_MODULE_ID
 from plugrad.learner.snapshot import digest as digest_of
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product]
 
 PARTS = ["rl_module", "targets", "optimizer"]
+SETTINGS = {"num_epochs": 2, "shuffle_batch_per_epoch": True, "minibatch_size": 9}
 
 
-@pytest.mark.parametrize("mode", ["auto", pytest.param("complete_update", marks=pytest.mark.long)])
-def test_two_learners_are_one_after_50_updates(backend: str, mode: str) -> None:
-    """With rows that two learners cannot share evenly, several epochs, and minibatches in a new order each time."""
-    settings = {"num_epochs": 2, "shuffle_batch_per_epoch": True, "policy_delay": 3, "minibatch_size": 9}
-    config = delayed_config(backend, compile=mode, **settings)
+def config_of(kind: str, backend: str, mode: str) -> Any:
+    """With minibatches that two learners cannot share evenly."""
+    if kind == "written out":
+        return delayed_config(backend, compile=mode, policy_delay=3, **SETTINGS)
+    return tiny(kind, backend, compile=mode, **SETTINGS, train_batch_size=20, target_network_update_freq=2)
+
+
+def batch_of(kind: str, seed: int) -> dict[str, np.ndarray]:
+    return delayed_batch(20, seed=seed) if kind == "written out" else transitions(kind, 20, seed=seed)
+
+
+@pytest.mark.parametrize("mode", ["auto", "complete_update"])
+@pytest.mark.parametrize("kind", ["written out", "sac", "sac discrete", "td3"])
+def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: str) -> None:
+    """250 gradient steps; each minibatch in a new order, its noise too."""
+    config = config_of(kind, backend, mode)
     one = config.build_learner()
-    remote = config.learners(num_learners=2, num_cpus_per_learner=0.1, timeout_s=60)
-    group = remote.build_learner_group()
+    group = config.learners(num_learners=2, num_cpus_per_learner=0.1, timeout_s=60).build_learner_group()
     try:
         for n in range(50):
-            batch = delayed_batch(20, seed=n)
-            expected = one.update(batch)
-            for found in group.update(batch):
-                np.testing.assert_allclose(
-                    found["default_policy"]["total_loss"], expected["default_policy"]["total_loss"], rtol=1e-5
-                )
+            expected = one.update(batch_of(kind, n))[DEFAULT_MODULE_ID]
+            for found in group.update(batch_of(kind, n)):
+                loss = found[DEFAULT_MODULE_ID]["total_loss"]
+                assert loss == pytest.approx(expected["total_loss"], rel=1e-4, abs=1e-5)
         assert len(set(group.foreach_learner(digest_of))) == 1
         state = group.get_state()["learner"]
         assert largest_difference({name: state[name] for name in PARTS}, one.get_state(PARTS)) < 1e-5
