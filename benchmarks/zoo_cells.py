@@ -28,6 +28,7 @@ class Cell:
         steps_per_update: environment steps, and then as many gradient steps.
         hiddens: of policy and critics.
         source: where the settings come from.
+        is_tuned: whether plugrad has them as tuned settings; else it runs with its defaults.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Cell:
     steps_per_update: int = 1
     hiddens: list[int] = field(default_factory=lambda: [256, 256])
     source: str
+    is_tuned: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ _CELLS = (
         tau=0.01,
         random_steps=10_000,
         source=RL_ZOO,
+        is_tuned=True,
     ),
     Cell(
         name="sac-HalfCheetah-v5",
@@ -81,6 +84,7 @@ _CELLS = (
         final_episodes=20,
         random_steps=10_000,
         source=RL_ZOO,
+        is_tuned=True,
     ),
     *(
         Cell(

@@ -1,0 +1,66 @@
+"""A listener that evaluates during `plugrad train` as the zoo does, and measures the seconds without that."""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from zoo_cells import SECONDS_WARM_UP, Cell
+from zoo_evaluation import evaluate
+
+from plugrad import hookimpl
+
+
+class ZooListener:
+    """Evaluates every `cell.evaluate_every` steps and when training ends. `begin` comes first.
+
+    Attributes:
+        curve: `(environment steps, mean return)` of each evaluation.
+        returns: of the evaluation at the end.
+        seconds: from `begin`, or from the end of the warm-up, to the last iteration, without evaluations.
+        mode: how updates ran.
+    """
+
+    def begin(self, cell: Cell, *, only_seconds: bool) -> None:
+        """Start the clock of a run.
+
+        Args:
+            cell: what is trained.
+            only_seconds: start the clock again after a warm-up, and evaluate nothing.
+        """
+        self.curve: list[tuple[int, float]] = []
+        self.returns: list[float] = []
+        self.seconds = 0.0
+        self.mode = ""
+        self._cell, self._only_seconds = cell, only_seconds
+        self._start = perf_counter()
+
+    @hookimpl
+    def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
+        """Evaluate, where a point of the curve is due."""
+        steps = int(results["num_env_steps_sampled_lifetime"])
+        self.seconds = perf_counter() - self._start
+        if self._only_seconds:
+            if steps == SECONDS_WARM_UP:
+                self._start = perf_counter()
+        elif steps % self._cell.evaluate_every == 0:
+            self.curve.append((steps, float(np.mean(self._play(algorithm, self._cell.curve_episodes)))))
+
+    @hookimpl
+    def algorithm_stopped(self, algorithm: Any) -> None:
+        """Evaluate the policy of the last step."""
+        group = algorithm.learner_group
+        self.mode = str(group.foreach_learner(lambda learner: learner.update_mode)[0])
+        if not self._only_seconds:
+            self.returns = self._play(algorithm, self._cell.final_episodes)
+
+    def _play(self, algorithm: Any, episodes: int) -> list[float]:
+        before, policy = perf_counter(), algorithm.get_policy()
+        returns = evaluate(
+            lambda observations: policy.predict(observations, deterministic=True)[0], self._cell.env, episodes
+        )
+        self._start += perf_counter() - before
+        return returns
+
+
+listener = ZooListener()

@@ -1,0 +1,109 @@
+"""One run of plugrad in the zoo, by the command `plugrad train`: `python zoo_plugrad.py BACKEND CELL SEED [seconds]`.
+
+The last line printed is JSON. Seconds are without imports and evaluations; with the word `seconds` they are those of
+some thousand steps after a warm-up, and nothing is evaluated.
+"""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from contestant_plugrad import use_one_thread
+from record import installed
+from zoo_cells import CELLS, EVERYWHERE, SECONDS_RANDOM_STEPS, SECONDS_STEPS, SECONDS_WARM_UP, Cell
+from zoo_evaluation import PACKAGES
+from zoo_listener import listener
+
+from plugrad.cli import main as plugrad
+
+VARIANTS = {
+    "torch": ("--backend", "torch"),
+    "torch-compiled": ("--backend", "torch", "--framework.compile", "complete_update"),
+    "tf2": ("--backend", "tf2"),
+}
+
+
+def command(cell: Cell) -> list[str]:
+    """The command of a cell without backend, seed and folder: what a user types."""
+    words = ["train", cell.algorithm, cell.env]
+    if cell.is_tuned:
+        return [*words, "--tuned", "--stop-reward", "inf"]
+    return [*words, "--stop-timesteps", str(cell.steps)]
+
+
+def for_seconds(cell: Cell) -> list[str]:
+    """More options of a run for seconds."""
+    early = str(SECONDS_RANDOM_STEPS)
+    every = cell.steps_per_update
+    return [
+        *("--stop-timesteps", str(SECONDS_WARM_UP + SECONDS_STEPS)),
+        *("--training.random_steps", early),
+        *("--training.num_steps_sampled_before_learning_starts", early),
+        *("--env_runners.rollout_fragment_length", str(every)),
+        *("--training.train_batch_size", str(EVERYWHERE["batch_size"] * every)),
+        *("--rl_module.model_config", f"{{fcnet_hiddens = {cell.hiddens}}}"),
+    ]
+
+
+def check_settings(file: Path, cell: Cell) -> None:
+    """Compare a run's settings with those of the cell, which the other libraries have.
+
+    Raises:
+        ValueError: one of them differs.
+    """
+    run = tomllib.loads(file.read_text())
+    training, every = run["training"], cell.steps_per_update
+    wanted: dict[str, Any] = {
+        "tau": cell.tau,
+        "random_steps": cell.random_steps,
+        "num_steps_sampled_before_learning_starts": cell.random_steps,
+        "minibatch_size": EVERYWHERE["batch_size"],
+        "train_batch_size": EVERYWHERE["batch_size"] * every,
+        "gamma": EVERYWHERE["gamma"],
+        "lr": cell.lr or {"sac": 3e-4, "td3": 1e-3}[cell.algorithm],
+    }
+    if cell.algorithm == "td3":
+        wanted["exploration_noise"] = EVERYWHERE["td3_action_noise"]
+    found = {name: training[name] for name in wanted}
+    found |= {"capacity": training["replay_buffer_config"]["capacity"]}
+    found |= {
+        name: run["env_runners"][name] for name in ("num_envs_per_env_runner", "rollout_fragment_length")
+    }
+    wanted |= {
+        "capacity": EVERYWHERE["capacity"],
+        "num_envs_per_env_runner": 1,
+        "rollout_fragment_length": every,
+    }
+    if found != wanted:
+        raise ValueError(f"{cell.name}: the run had {found}, the cell says {wanted}")
+
+
+def main(variant: str, name: str, seed: str, what: str = "") -> None:
+    use_one_thread(variant.partition("-")[0])
+    cell, only_seconds = CELLS[name], what == "seconds"
+    with TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        typed = [
+            *command(cell),
+            *VARIANTS[variant],
+            "--seed",
+            seed,
+            *(for_seconds(cell) if only_seconds else ()),
+        ]
+        listener.begin(cell, only_seconds=only_seconds)
+        around = ["--out", str(run), "--plugin", "zoo_listener:listener", "--quiet"]
+        plugrad([*typed, *around], standalone_mode=False)
+        if not only_seconds:
+            check_settings(run / "config.toml", cell)
+    found: dict[str, Any] = {"command": " ".join(["plugrad", *typed]), "mode": listener.mode}
+    found |= {"seconds": listener.seconds, "versions": installed(PACKAGES)}
+    print(
+        json.dumps(found | ({} if only_seconds else {"curve": listener.curve, "returns": listener.returns}))
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
