@@ -141,7 +141,10 @@ def convert_to_numpy(tensors: Any) -> Any:
     if isinstance(tensors, Mapping):
         if tensors and all(tf.is_tensor(value) and value.shape.rank == 0 for value in tensors.values()):
             return dict(zip(tensors, tf.stack(list(tensors.values())).numpy(), strict=True))
-        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+        return {
+            key: value if isinstance(value, np.generic) else convert_to_numpy(value)
+            for key, value in tensors.items()
+        }
     if isinstance(tensors, list | tuple):
         return [convert_to_numpy(value) for value in tensors]
     return np.array(tensors.numpy()) if tf.is_tensor(tensors) else np.asarray(tensors)

@@ -152,7 +152,10 @@ def convert_to_numpy(tensors: Any) -> Any:
         scalars = [value for value in tensors.values() if isinstance(value, torch.Tensor) and value.ndim == 0]
         if len(scalars) == len(tensors) > 0:
             return dict(zip(tensors, torch.stack(scalars).detach().cpu().numpy(), strict=True))
-        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+        return {
+            key: value if isinstance(value, np.generic) else convert_to_numpy(value)
+            for key, value in tensors.items()
+        }
     if isinstance(tensors, list | tuple):
         return [convert_to_numpy(value) for value in tensors]
     return tensors.detach().cpu().numpy().copy() if isinstance(tensors, torch.Tensor) else np.asarray(tensors)

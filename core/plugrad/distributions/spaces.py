@@ -1,6 +1,8 @@
 """The distribution class for an action space."""
 
+from functools import lru_cache
 from itertools import groupby
+from math import inf
 from typing import Any
 
 import gymnasium as gym
@@ -57,8 +59,10 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
     """
     match action_space:
         case gym.spaces.Box(shape=(d,), dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
-            _check_bounds(action_space, low, high)
-            return SquashedGaussian.bind(ops, runs=_runs(low, high), input_dim=2 * d, action_shape=(d,))
+            runs = _runs(tuple(low.tolist()), tuple(high.tolist()))
+            if runs is None:
+                raise _bounds_error(action_space)
+            return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * d, action_shape=(d,))
     raise ConfigError(
         f"A squashed Gaussian needs a float Box with one axis as action space, found {action_space}. Change the "
         "actions with a gymnasium.ActionWrapper.",
@@ -66,19 +70,21 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
     )
 
 
-def _check_bounds(action_space: gym.Space[Any], low: Any, high: Any) -> None:
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise ConfigError(
-            f"A squashed Gaussian needs finite bounds with low < high in every dimension, found "
-            f"{action_space}. Give the environment bounds that suit it, such as "
-            "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, "
-            f"{action_space.shape}))",
-            action_space=action_space,
-        )
+def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
+    return ConfigError(
+        f"A squashed Gaussian needs finite bounds with low < high in every dimension, found "
+        f"{action_space}. Give the environment bounds that suit it, such as "
+        "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, "
+        f"{action_space.shape}))",
+        action_space=action_space,
+    )
 
 
-def _runs(low: Any, high: Any) -> tuple[Run, ...]:
-    """The bounds of a Box, dimensions with equal ones together."""
-    bounds = zip(low.tolist(), high.tolist(), strict=True)
+@lru_cache  # asked for in each forward pass, also where one observation is acted on
+def _runs(low: tuple[float, ...], high: tuple[float, ...]) -> tuple[Run, ...] | None:
+    """The bounds of a Box, dimensions with equal ones together; None if they are infinite or an interval is empty."""
+    bounds = list(zip(low, high, strict=True))
+    if not all(-inf < lower < upper < inf for lower, upper in bounds):
+        return None
     runs = [(len(list(run)), lower, upper) for (lower, upper), run in groupby(bounds)]
     return tuple(Run(size, (lower + upper) / 2, (upper - lower) / 2) for size, lower, upper in runs)
