@@ -71,7 +71,7 @@ class RowStorage:
 
     def rows(self, places: Array) -> Rows:
         """Copies of the rows at some places."""
-        return {name: values[places] for name, values in self.columns.items()}
+        return {name: values.take(places, axis=0) for name, values in self.columns.items()}
 
     # --- state --------------------------------------------------------------------------------------------------
 
