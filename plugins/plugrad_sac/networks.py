@@ -109,5 +109,5 @@ class BoxPolicyAndCritics(PolicyAndCritics):
 
     def _values(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor, actions: Tensor) -> Tensor:
         # The environment clips the actions of an explorer that goes beyond the bounds.
-        scaled = ops.clip(self._bounds(ops).scale_actions(ops.cast(actions, "float32")), -1.0, 1.0)
+        scaled = ops.clip(self._bounds(ops).scale_actions(actions), -1.0, 1.0)
         return ops.squeeze(self._critics.values(ops, weights, obs, scaled), -1)

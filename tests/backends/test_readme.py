@@ -19,6 +19,8 @@ ALGORITHMS = {
     "bc": "behaviour cloning, from `plugrad record` and from Minari",
     "marwil": "MARWIL: imitation that weighs advantages, from the same data",
     "dqn": "DQN: double, dueling, n-step, prioritised replay",
+    "sac": "SAC: a learned temperature, continuous and discrete actions",
+    "td3": "TD3: continuous actions",
     "ppo": "PPO: discrete and continuous actions, flat and image observations",
 }
 CAPABILITIES = {

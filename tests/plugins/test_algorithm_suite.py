@@ -8,10 +8,12 @@ import pytest
 from plugrad import AlgorithmConfig, SingleAgentEpisode
 from plugrad.offline import save_episodes
 from plugrad.testing.algorithm_suite import *  # noqa: F403
-from plugrad.testing.tiny_task import STEPS, RightOrLeft
+from plugrad.testing.tiny_task import STEPS, RightOrLeft, SayTheNumber
+
+CONTINUOUS = ("sac", "td3")
 
 
-@pytest.fixture(scope="session", params=["ppo", "bc", "marwil", "dqn"])
+@pytest.fixture(scope="session", params=["ppo", "bc", "marwil", "dqn", "sac", "td3"])
 def algorithm(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -27,13 +29,20 @@ def algorithm_config(
         "marwil": {"input_": str(demonstrations)},
         "dqn": {"num_steps_sampled_before_learning_starts": 16, "n_step": 2},
     }
+    if algorithm in CONTINUOUS:
+        more[algorithm] = more["dqn"]
+        algorithm_config = algorithm_config.environment(SayTheNumber)
     return algorithm_config.training(**more[algorithm])
 
 
 @pytest.fixture
 def learning_config(algorithm: str, learning_config: AlgorithmConfig) -> AlgorithmConfig:
-    greedier = {"epsilon": 0.1, "gamma": 0.5, "target_network_update_freq": 100}
-    return learning_config.training(**greedier) if algorithm == "dqn" else learning_config
+    if algorithm == "dqn":
+        return learning_config.training(epsilon=0.1, gamma=0.5, target_network_update_freq=100)
+    if algorithm in CONTINUOUS:
+        learning_config = learning_config.env_runners(rollout_fragment_length=8)
+        return learning_config.training(gamma=0.5, tau=0.05, train_batch_size=1024, num_epochs=1)
+    return learning_config
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from typing import Any
 from plugrad.columns import Columns
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.data_parallel import only_modules
 from plugrad.types import Array, ModuleID
 
 
@@ -26,7 +27,7 @@ def batch_recorder(cls: type[Any]) -> type[Any]:
         def _convert_batch_type(self, batch: Mapping[str, Any]) -> dict[str, Any]:
             columns = {m: dict(each) for m, each in batch.items() if isinstance(each, Mapping)}
             if any(Columns.OBS in each for each in columns.values()):
-                raise BatchRecordedError(columns)
+                raise BatchRecordedError(only_modules(columns))
             converted: dict[str, Any] = super()._convert_batch_type(batch)
             return converted
 
