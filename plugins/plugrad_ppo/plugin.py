@@ -56,8 +56,8 @@ def after_gradient_based_update(
         if KL_KEY not in results:
             continue
         coefficient = learner.coefficients[module_id]["kl_coeff"]
-        config: Any = learner.config.get_config_for_module(module_id)
-        value = float(coefficient.numpy()) * _kl_factor(float(results[KL_KEY]), config.kl_target)
+        target = learner.config.get_config_for_module(module_id).kl_target
+        value = float(coefficient.numpy()) * _kl_factor(float(results[KL_KEY]), target)
         coefficient.assign(value)
         learner.register_metric(module_id, "curr_kl_coeff", value)
 

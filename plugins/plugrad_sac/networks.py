@@ -44,7 +44,7 @@ class PolicyAndCritics(Network):
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
         if config["use_lstm"]:
-            raise ConfigError("SAC and TD3 have no recurrent networks: leave use_lstm out of model_config")
+            raise ConfigError("twin critics have no recurrent networks: leave use_lstm out of model_config")
         self._policy = Encoder(spec.observation_space, config)
         self._critics = TwinCritics(
             spec.observation_space, config, num_inputs=num_inputs, num_values=num_values

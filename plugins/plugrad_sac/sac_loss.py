@@ -48,10 +48,31 @@ def loss(
     Raises:
         BatchError: a column has not one number per row, and would broadcast.
     """
-    ops, module = learner.ops, learner.module[module_id]
     errors = soft_td_errors(learner, module_id, config, batch, fwd_out)
     critic_loss = 0.5 * twin_critic_loss(learner, module_id, batch, fwd_out[QF_PREDS], errors)
+    return critic_loss + policy_and_temperature_loss(learner, module_id, config, batch, fwd_out)
 
+
+def policy_and_temperature_loss(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The losses of policy (equation 9) and temperature (equation 18), added up.
+
+    Args:
+        learner: gives ops and the module, and takes metrics.
+        module_id: whose loss.
+        config: target_entropy.
+        batch: obs, policy_noise [B, d].
+        fwd_out: action_dist_inputs [B, 2 d], log_alpha.
+
+    Returns:
+        The scalar loss.
+    """
+    ops, module = learner.ops, learner.module[module_id]
     alpha = ops.stop_gradient(ops.exp(fwd_out[LOG_ALPHA]))
     policy = _policy(learner, module_id, fwd_out[Columns.ACTION_DIST_INPUTS])
     actions, logp = policy.rsample_with_logp(batch[NOISE])
@@ -59,12 +80,9 @@ def loss(
     q_values = ops.min(module.forward_train(chosen)[QF_PREDS], axis=0)
     policy_loss = mean_over_rows(ops, alpha * logp - q_values, batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
-
     auto = -float(ops.shape(actions)[-1])
-    return (
-        critic_loss
-        + policy_loss
-        + temperature_loss(learner, module_id, config, batch, fwd_out[LOG_ALPHA], -logp, auto=auto)
+    return policy_loss + temperature_loss(
+        learner, module_id, config, batch, fwd_out[LOG_ALPHA], -logp, auto=auto
     )
 
 

@@ -24,7 +24,6 @@ MISSPELT = {
         "tests/author/plugrad-reinforce/plugrad_reinforce.py",
         "learner.compute_values_of_episodes",
     ),
-    "a setting": ("core/plugrad/group/remote_learners.py", "self.config.timeout_s"),
     "a stranger's backend": ("tests/author/plugrad-toy/plugrad_toy/backend.py", "learner.get_param_ref"),
 }
 """`{what: (file, what is misspelt in it)}`."""
@@ -62,8 +61,8 @@ def report_on_misspelt(mypy, tmp_path_factory) -> str:
 
 
 @pytest.mark.parametrize("what", MISSPELT)
-def test_a_misspelt_attribute_of_a_learner_or_a_config_is_an_error(report_on_misspelt, what):
+def test_a_misspelt_attribute_of_the_learner_is_an_error(report_on_misspelt, what):
     file, name = MISSPELT[what]
-    attribute = name.rpartition(".")[2]
+    attribute = name.removeprefix("learner.")
     expected = rf'^{re.escape(file)}:\d+: error: "\w+" has no attribute "{attribute}_"'
     assert re.search(expected, report_on_misspelt, re.M), report_on_misspelt

@@ -21,6 +21,8 @@ ALGORITHMS = {
     "dqn": "DQN: double, dueling, n-step, prioritised replay",
     "sac": "SAC: a learned temperature, continuous and discrete actions",
     "td3": "TD3: continuous actions",
+    "cql": "CQL: SAC from recorded episodes, with values kept low where the data has no actions",
+    "iql": "IQL: values and a policy from recorded episodes, which value only their actions",
     "ppo": "PPO: discrete and continuous actions, flat and image observations",
 }
 CAPABILITIES = {

@@ -130,12 +130,12 @@ class FluentConfig:
             object.__setattr__(changed, "_unused", f"config = config.{section}({example})")
         return changed
 
-    if not TYPE_CHECKING:  # for a type checker, an unknown setting is an error
+    def __getattribute__(self, name: str) -> Any:
+        if name[0] != "_":
+            object.__getattribute__(self, "__dict__").pop("_unused", None)
+        return object.__getattribute__(self, name)
 
-        def __getattribute__(self, name: str) -> Any:
-            if name[0] != "_":
-                object.__getattribute__(self, "__dict__").pop("_unused", None)
-            return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = hint_for(name) or did_you_mean(name, config_fields(type(self)))

@@ -251,11 +251,11 @@ def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleS
     return built
 
 
-def check_expected_weights(config: Any) -> None:
+def check_expected_weights(config: Config) -> None:
     """Compare the networks of a config with the weights that are expected, if any are, and build nothing.
 
     Args:
-        config: an `AlgorithmConfig` with spaces.
+        config: with spaces.
 
     Raises:
         RestoreMismatchError: the config does not describe these weights.

@@ -185,7 +185,7 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
         timestep: environment steps so far; None: rows trained on count in their place.
     """
     for module_id, target in learner.targets.items():
-        config: Any = learner.config.get_config_for_module(module_id)
+        config = learner.config.get_config_for_module(module_id)
         if getattr(config, "target_update", None) == "update":
             trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
             now = trained if timestep is None else timestep

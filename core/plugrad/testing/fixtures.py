@@ -91,7 +91,7 @@ def algorithm_batch(algorithm_config: AlgorithmConfig) -> dict[str, dict[str, An
         return recorded.batch
     finally:
         algorithm.stop()
-    raise pytest.UsageError(f"{type(algorithm_config).__name__} made no update in {ITERATIONS} iterations")
+    raise pytest.UsageError(f"{algorithm_config.algorithm!r} made no update in {ITERATIONS} iterations")
 
 
 # Of no wider scope than a test: pytest would keep them when a folder or module says another backend.

@@ -67,7 +67,7 @@ def after_gradient_based_update(
         if SQUARED_ADVANTAGE not in results:
             continue
         average = learner.coefficients[module_id][NORM]
-        config: Any = learner.config.get_config_for_module(module_id)
-        rate, value = config.moving_average_sqd_adv_norm_update_rate, float(average.numpy())
+        rate = learner.config.get_config_for_module(module_id).moving_average_sqd_adv_norm_update_rate
+        value = float(average.numpy())
         average.assign(value + rate * (results[SQUARED_ADVANTAGE] - value))
         learner.register_metric(module_id, "moving_avg_sqd_adv_norm", float(average.numpy()))

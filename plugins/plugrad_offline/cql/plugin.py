@@ -1,0 +1,88 @@
+"""CQL's answers to the algorithm hooks."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_offline.cql.config import CQLConfig
+from plugrad_offline.cql.loss import SAMPLES_NOISE, cql_loss
+from plugrad_offline.cql.network import LOG_ALPHA_PRIME, CQLNetwork
+from plugrad_offline.training import MinibatchTraining, Transitions
+from plugrad_sac import CRITICS, LOG_ALPHA, NEXT_NOISE, NOISE, POLICY, register_optimizers
+
+MODEL_CONFIG = {"fcnet_hiddens": [256, 256, 256], "fcnet_activation": "relu"}
+"""The networks of the paper's authors; `model_config` is merged over them."""
+
+
+@hookimpl
+def get_config_class() -> type[CQLConfig]:
+    """`CQLConfig`."""
+    return CQLConfig
+
+
+@hookimpl
+def get_training_class() -> type[MinibatchTraining]:
+    """Training from recorded episodes."""
+    return MinibatchTraining
+
+
+@hookimpl
+def get_learner_connectors(config: CQLConfig) -> list[Any]:
+    """Episodes become transitions."""
+    return [Transitions(config.n_step, config.gamma)]
+
+
+@hookimpl
+def get_default_rl_module_spec(config: CQLConfig) -> RLModuleSpec:
+    """`config.model_config` merged over `MODEL_CONFIG`."""
+    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
+
+
+@hookimpl
+def build_network(config: CQLConfig, module_spec: RLModuleSpec) -> CQLNetwork:
+    """SAC's network, with a Lagrange multiplier if `lagrangian`. See `AlgorithmSpec._build_network`."""
+    return CQLNetwork(module_spec, initial_alpha=config.initial_alpha, lagrangian=config.lagrangian)
+
+
+@hookimpl
+def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: CQLConfig) -> None:
+    """An optimizer each for policy and critics, and for the temperature and the multiplier where they are learned."""
+    networks = {
+        POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
+        CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},
+    }
+    if config.lagrangian:
+        networks[LOG_ALPHA_PRIME] = {"optimizer_name": "alpha_prime", "lr_or_lr_schedule": config.critic_lr}
+    if config.target_entropy is not None:
+        networks[LOG_ALPHA] = {"optimizer_name": "alpha", "lr_or_lr_schedule": config.alpha_lr}
+    register_optimizers(learner, module_id, config, networks)
+
+
+@hookimpl
+def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
+    """Those of the critics. See `AlgorithmSpec.get_target_parameters`."""
+    return [name for name in learner.module[module_id].get_state() if name.startswith(CRITICS)]
+
+
+@hookimpl
+def get_noise_columns(
+    learner: LearnerProtocol, module_id: ModuleID, config: CQLConfig
+) -> Mapping[str, tuple[int, ...]]:
+    """The noise of all actions that are drawn. See `AlgorithmSpec.get_noise_columns`."""
+    space: Any = learner.module[module_id].action_space
+    (d,) = space.shape
+    return {NOISE: (d,), NEXT_NOISE: (d,), SAMPLES_NOISE: (3 * config.num_actions, d)}
+
+
+@hookimpl
+def compute_loss_for_module(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The loss of CQL. See `loss.cql_loss`."""
+    return cql_loss(learner, module_id, config, batch, fwd_out)

@@ -1,0 +1,36 @@
+"""The settings of IQL."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from plugrad.config import field
+from plugrad_offline.iql.rllib import RLLIB_DEFAULTS
+from plugrad_offline.transition_config import TransitionConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class IQLConfig(TransitionConfig):
+    """Settings of IQL beside those of every offline algorithm; all are arguments of `.training(...)`.
+
+    The defaults are the paper's for locomotion (arXiv:2110.06169, section 5.1), but for the policy's learning rate,
+    which falls to 0 there along a cosine. Give `actor_lr` a schedule for that.
+    """
+
+    value_lr: float | list[list[float]] | None = field(
+        None, schedulable=True, minimum=0, help="learning rate of the value network; None: lr"
+    )
+    expectile: float = field(
+        0.7,
+        above=0,
+        maximum=1,
+        help="of the critics' values that a state's value is: 0.5 the mean, near 1 the largest",
+    )
+    beta: float = field(
+        3.0, above=0, help="weight of the advantages in the exponent: the inverse temperature"
+    )
+    max_weight: float = field(100.0, above=0, help="limit of exp(beta A), the weight of one action")
+
+    @classmethod
+    def rllib_defaults(cls) -> Self:
+        """A config with the defaults of RLlib 2.60 where they differ from plugrad's."""
+        return cls(**RLLIB_DEFAULTS)

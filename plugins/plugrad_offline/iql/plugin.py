@@ -1,0 +1,75 @@
+"""IQL's answers to the algorithm hooks."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_offline.iql.config import IQLConfig
+from plugrad_offline.iql.loss import iql_loss
+from plugrad_offline.iql.network import VALUE, IQLNetwork
+from plugrad_offline.training import MinibatchTraining, Transitions
+from plugrad_sac import CRITICS, POLICY, register_optimizers
+
+MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
+"""The paper's networks; `model_config` is merged over them."""
+
+
+@hookimpl
+def get_config_class() -> type[IQLConfig]:
+    """`IQLConfig`."""
+    return IQLConfig
+
+
+@hookimpl
+def get_training_class() -> type[MinibatchTraining]:
+    """Training from recorded episodes."""
+    return MinibatchTraining
+
+
+@hookimpl
+def get_learner_connectors(config: IQLConfig) -> list[Any]:
+    """Episodes become transitions."""
+    return [Transitions(config.n_step, config.gamma)]
+
+
+@hookimpl
+def get_default_rl_module_spec(config: IQLConfig) -> RLModuleSpec:
+    """`config.model_config` merged over `MODEL_CONFIG`."""
+    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
+
+
+@hookimpl
+def build_network(module_spec: RLModuleSpec) -> IQLNetwork:
+    """A policy, twin critics and a value. See `AlgorithmSpec._build_network`."""
+    return IQLNetwork(module_spec)
+
+
+@hookimpl
+def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: IQLConfig) -> None:
+    """An optimizer each for policy, critics and value."""
+    networks = {
+        POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
+        CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},
+        VALUE: {"optimizer_name": "value", "lr_or_lr_schedule": config.value_lr},
+    }
+    register_optimizers(learner, module_id, config, networks)
+
+
+@hookimpl
+def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
+    """Those of the critics. See `AlgorithmSpec.get_target_parameters`."""
+    return [name for name in learner.module[module_id].get_state() if name.startswith(CRITICS)]
+
+
+@hookimpl
+def compute_loss_for_module(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    fwd_out: Mapping[str, Tensor],
+) -> Tensor:
+    """The loss of IQL. See `loss.iql_loss`."""
+    return iql_loss(learner, module_id, config, batch, fwd_out)
