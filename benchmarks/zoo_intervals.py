@@ -1,6 +1,7 @@
 """The interquartile mean and its bootstrap intervals (Agarwal et al. 2021, arXiv:2108.13264, section 4)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,6 @@ def interval(scores: Sequence[Sequence[float]], share: float = 0.95, seed: int =
     return float(low), float(high)
 
 
-def _trimmed(scores: np.ndarray) -> np.ndarray:
+def _trimmed(scores: np.ndarray) -> Any:
     cut = scores.shape[1] // 4
     return np.sort(scores, axis=1)[:, cut : scores.shape[1] - cut].mean(axis=1)

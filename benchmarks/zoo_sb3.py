@@ -4,7 +4,7 @@ The last line printed is JSON. Seconds are without imports and evaluations, from
 word `seconds` they are those of some thousand steps after a warm-up, and nothing is evaluated.
 """
 
-# mypy: disable-error-code="import-not-found"
+# mypy: disable-error-code="import-not-found, misc"
 
 import json
 import sys
