@@ -9,7 +9,6 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookspec
 from plugrad.module_spec import RLModuleSpec
 from plugrad.ops import Ops
-from plugrad.training import Training
 
 
 class BackendBuildSpec:
@@ -126,7 +125,7 @@ class AlgorithmBuildSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def get_training_class(self) -> type[Training]:
+    def get_training_class(self) -> type[Any]:
         """What one `Algorithm.train()` does. Asked once, when an Algorithm is built; a learner alone never asks.
 
         Default: `OnPolicyTraining`, which samples a batch and updates once. The class is made with the Algorithm, whose

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plugrad.batch import Batch
 from plugrad.collective import Collective
 from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
@@ -240,6 +241,9 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         Returns:
             float32 [B + E]: those of each episode's observations, the last one included.
         """
+
+    def run_connectors(self, episodes: Sequence[Any]) -> Batch:
+        """Make `{module_id: {column: array [B, ...]}}` of episodes, without an update."""
 
     # --- state ----------------------------------------------------------------------------------------------
 

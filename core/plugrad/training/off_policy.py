@@ -9,6 +9,7 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.episodes import episodes_by_module
 from plugrad.errors import ConfigError
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.storage import Rows
@@ -144,7 +145,7 @@ class OffPolicyTraining(Training):
 
 
 def _compute_td_errors(
-    learner: Any, td_errors: Callable[..., Tensor], batch: Mapping[ModuleID, Rows]
+    learner: LearnerProtocol, td_errors: Callable[..., Tensor], batch: Mapping[ModuleID, Rows]
 ) -> dict[ModuleID, Array]:
     """The TD errors [B] of each module's rows by its present weights."""
     errors = {}
@@ -156,7 +157,7 @@ def _compute_td_errors(
     return errors
 
 
-def _draw_noise(learner: Any, module_id: ModuleID, rows: Rows) -> Rows:
+def _draw_noise(learner: LearnerProtocol, module_id: ModuleID, rows: Rows) -> Rows:
     """The noise columns that the TD errors of these rows read, from a stream that no update draws from."""
     number, rng = len(rows[Columns.OBS]), learner.stream(module_id, "priorities")
     shapes = learner.get_noise_columns(module_id)

@@ -8,6 +8,7 @@ import gymnasium as gym
 
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
+from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.training.shuffled_rows import ShuffledRows
 from plugrad.training.training import ModuleResults, Training
@@ -70,7 +71,7 @@ class OfflineTraining(Training):
             self._rows[module_id].taken = taken
 
 
-def _make_columns(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
+def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
     """The columns that the learner's connectors make of episodes.
 
     Raises:
@@ -82,13 +83,10 @@ def _make_columns(learner: Any, episodes: Sequence[Episode]) -> dict[ModuleID, d
                 f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
                 "learner whole episodes with learner.update(episodes=...)"
             )
-    columns: dict[ModuleID, dict[str, Array]] = learner.run_connectors(
-        _rename_to_only_module(learner, episodes)
-    )
-    return columns
+    return learner.run_connectors(_rename_to_only_module(learner, episodes))
 
 
-def _rename_to_only_module(learner: Any, episodes: Sequence[Episode]) -> Sequence[Episode]:
+def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
     """The only module learns from episodes of one module, whatever it was called when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):
