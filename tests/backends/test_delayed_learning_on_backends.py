@@ -46,8 +46,11 @@ def test_every_mode_computes_what_is_written_out_by_hand(backend, mode, case):
     assert by_hand.num_pi_steps > 1
 
 
-def test_learners_of_a_group_are_one(backend):
-    config = delayed_config(backend, compile="auto", num_epochs=3, shuffle_batch_per_epoch=True)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_learners_of_a_group_are_one(backend, accumulate):
+    config = delayed_config(
+        backend, compile="auto", num_epochs=3, shuffle_batch_per_epoch=True, accumulate=accumulate
+    )
     learners, one = [config.build_learner() for _ in range(2)], config.build_learner()
     for n in range(2):
         batch = delayed_batch(21, seed=n)
@@ -189,3 +192,18 @@ def test_a_failed_update_takes_steps_noise_and_counts_back(backend):
     with pytest.raises(RuntimeError, match="after the steps"):
         learner.update(delayed_batch(seed=1), num_total_minibatches=4)
     assert digest(learner.get_state()) == before
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_sequences_have_noise_whatever_fills_their_minibatches_up(backend, mode):
+    """Three sequences to a minibatch, which programs of one size fill up to four; one has hidden steps."""
+    batch = {name: values.reshape(6, 4, *values.shape[1:]) for name, values in delayed_batch(24).items()}
+    batch[Columns.LOSS_MASK] = np.arange(24).reshape(6, 4) != 11
+    learner, reference = (
+        delayed_learner(name, compile=each, minibatch_size=12)
+        for name, each in ((backend, mode), ("numpy", "none"))
+    )
+    for each in (learner, reference):
+        each.update(batch, num_total_minibatches=5)
+    parts = ["rl_module", "targets", "optimizer"]
+    assert largest_difference(learner.get_state(parts), reference.get_state(parts)) < 1e-5

@@ -149,13 +149,11 @@ def join_noise(minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatche
 
 
 def _joined(module_id: ModuleID, rows: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> Rows:
+    # Taken here: what a part of the step takes that is compiled by itself does not exist outside of it.
+    drawn = {column: noise[column][0] for column in noise}
     takes = {column: partial(rows.__getitem__, column) for column in rows}
-    takes |= {column: partial(_only_step, noise, column) for column in noise}
+    takes |= {column: partial(drawn.__getitem__, column) for column in drawn}
     return Rows(module_id, takes, lambda take: take())
-
-
-def _only_step(noise: Mapping[str, Tensor], column: str) -> Tensor:
-    return noise[column][0]
 
 
 def shard_noise(noise: Mapping[str, Array], rows: slice) -> dict[str, Array]:
