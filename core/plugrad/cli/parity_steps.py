@@ -13,7 +13,7 @@ from plugrad.batch import Batch, Rows
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
-from plugrad.learner.noise import draw_noise
+from plugrad.learner.noise import with_noise
 from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 
@@ -154,10 +154,7 @@ def _minibatch(learner: Learner, batch: Batch, start: int, number: int) -> dict[
         module_id: {name: np.take(values, where, axis=0, mode="wrap") for name, values in columns.items()}
         for module_id, columns in batch.items()
     }
-    for module_id, columns in taken.items():
-        noise = draw_noise(learner, module_id, columns, 1, number)
-        taken[module_id] = {**columns, **{name: values[0] for name, values in noise.items()}}
-    tensors = learner._convert_batch_type(taken)
+    tensors = learner._convert_batch_type(with_noise(learner, taken))
     return {
         module_id: Rows(module_id, columns, lambda tensor: tensor) for module_id, columns in tensors.items()
     }

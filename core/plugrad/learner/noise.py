@@ -32,7 +32,7 @@ def noise_id(module_id: ModuleID) -> str:
 
 
 def add_noise(
-    learner: LearnerInternals, columns: Batch, order: Mapping[ModuleID, Array]
+    learner: LearnerInternals, columns: Batch, order: dict[ModuleID, Array]
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """Draw the noise of all minibatches of an update.
 
@@ -53,7 +53,7 @@ def add_noise(
         if module_id in learner.noise_columns
     }
     if not noise:
-        return columns, dict(order)
+        return columns, order
     steps = np.arange(len(next(iter(order.values()))), dtype=np.int32)[:, None]
     return {**columns, **noise}, {**order, **dict.fromkeys(noise, steps)}
 
@@ -89,6 +89,24 @@ def draw_noise(
         column: np.ascontiguousarray(part).reshape(steps, *leading, *shape)
         for (column, shape), part in zip(shapes.items(), parts, strict=True)
     }
+
+
+def with_noise(learner: LearnerInternals, batch: Batch) -> Batch:
+    """A batch as one minibatch, its noise among its columns: for a step that is taken outside of an update.
+
+    Args:
+        learner: whose random streams.
+        batch: `{module_id: {column: array [B, ...]}}`.
+
+    Returns:
+        `{module_id: {column: array [B, ...]}}`.
+    """
+    found = {}
+    for module_id, columns in batch.items():
+        rows = len(next(iter(columns.values())))
+        noise = draw_noise(learner, module_id, columns, 1, rows)
+        found[module_id] = {**columns, **{column: values[0] for column, values in noise.items()}}
+    return found
 
 
 def find_noise_columns(learner: LearnerInternals, module_id: ModuleID, config: Config) -> Shapes:
@@ -130,16 +148,19 @@ def _check_free(module_id: ModuleID, shapes: Shapes, columns: Mapping[str, Any])
         )
 
 
-def join_noise(minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatches:
+def join_noise(learner: LearnerInternals, minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatches:
     """Put the noise of a minibatch among the columns of its modules. Traced.
 
     Args:
+        learner: in a step.
         minibatch: all that a program takes.
         modules: the columns of the modules in it.
 
     Returns:
         `{module_id: rows}`.
     """
+    if not learner.noise_columns:
+        return modules
     return {
         module_id: _joined(module_id, rows, minibatch[noise_id(module_id)])
         if noise_id(module_id) in minibatch

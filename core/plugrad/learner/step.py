@@ -53,7 +53,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
         learner.shape_check = watch
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
-            rows = join_noise(minibatch, modules)
+            rows = join_noise(learner, minibatch, modules)
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(

@@ -21,7 +21,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.hooks.registry import get_algorithm
 from plugrad.learner import Learner
-from plugrad.learner.noise import draw_noise
+from plugrad.learner.noise import with_noise
 from plugrad.testing.fixtures import REFERENCE
 from plugrad.testing.recording import GradientRecorder, ReadColumns
 from plugrad.testing.tiny_learners import digest, flat
@@ -75,18 +75,9 @@ def _step(config: AlgorithmConfig, batch: Batch) -> tuple[dict[ModuleID, float],
     """Losses and gradients of one step that is not traced, from the first weights."""
     recorder = GradientRecorder()
     learner = _learner(config, recorder)
-    _, losses, _ = learner._update(learner._convert_batch_type(_with_noise(learner, batch)))
+    _, losses, _ = learner._update(learner._convert_batch_type(with_noise(learner, batch)))
     numbers = learner._convert_to_numpy(losses)
     return {each: float(loss) for each, loss in numbers.items()}, recorder.gradients
-
-
-def _with_noise(learner: Learner, batch: Batch) -> Batch:
-    """The batch with the noise columns that an update would add; equal seeds give equal noise."""
-    found = {}
-    for module_id, columns in batch.items():
-        noise = draw_noise(learner, module_id, columns, 1, len(columns[Columns.OBS]))
-        found[module_id] = {**columns, **{name: values[0] for name, values in noise.items()}}
-    return found
 
 
 def _check_finite(losses: Mapping[ModuleID, float], backend: str) -> None:
@@ -124,7 +115,7 @@ def test_the_loss_depends_on_all_that_it_reads(
     learner = _learner(config)
     watched = {
         each: ReadColumns(columns)
-        for each, columns in learner._convert_batch_type(_with_noise(learner, algorithm_batch)).items()
+        for each, columns in learner._convert_batch_type(with_noise(learner, algorithm_batch)).items()
     }
     learner._update(watched)
     before = _step(config, algorithm_batch)
