@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import record
 from alone import HERE, run_alone
 from report import machine
-from zoo_cells import CELLS, SECONDS_STEPS, SECONDS_WARM_UP, Cell
+from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, SECONDS_STEPS, SECONDS_WARM_UP, Cell
 from zoo_evaluation import FIRST_SEED
 from zoo_table import print_tables
 
@@ -118,26 +118,19 @@ def train_all(options: argparse.Namespace) -> None:
 def measure_seconds(options: argparse.Namespace) -> None:
     """Short runs, the libraries in turn, every other round in the opposite order."""
     for cell in CELLS.values():
-        libraries = [
-            each
-            for each in _libraries(options)
-            if any(fnmatch(f"{cell.name}-{each}", p) for p in options.only)
-        ]
-        seconds: dict[str, list[float]] = {library: [] for library in libraries}
-        versions: dict[str, Any] = {}
+        libraries = [each for each in _libraries(options) if _is_asked(f"{cell.name}-{each}", options)]
+        found: dict[str, list[dict[str, Any]]] = {library: [] for library in libraries}
         for number in range(options.rounds):
             for library in libraries[:: -1 if number % 2 else 1]:
-                found = _run_script(Run(cell, library, number), options, "seconds")
-                seconds[library].append(found["seconds"])
-                versions[library] = found["versions"]
-                print(f"{cell.name}-{library}, round {number}: {found['seconds']:.1f} s", flush=True)
-        for library in libraries:
-            about = {"warm_up": SECONDS_WARM_UP, "steps": SECONDS_STEPS, "core": options.core}
-            more = {"seconds": seconds[library], "versions": versions[library]}
-            write(
-                options.runs / f"{cell.name}-{library}-seconds.json",
-                {**describe(Run(cell, library, 0)), **about, **more},
-            )
+                found[library].append(_run_script(Run(cell, library, number), options, "seconds"))
+                seconds = found[library][-1]["seconds"]
+                print(f"{cell.name}-{library}, round {number}: {seconds:.1f} s", flush=True)
+        for library, rounds in found.items():
+            about = describe(Run(cell, library, 0))
+            about["settings"] |= {"random_steps": SECONDS_RANDOM_STEPS}
+            about |= {"warm_up": SECONDS_WARM_UP, "steps": SECONDS_STEPS, "core": options.core}
+            about |= {**rounds[-1], "seconds": [each["seconds"] for each in rounds]}
+            write(options.runs / f"{cell.name}-{library}-seconds.json", about)
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -170,6 +163,10 @@ def _chosen(options: argparse.Namespace) -> Iterator[Run]:
             seeds = range(cell.seeds if options.seeds is None else min(options.seeds, cell.seeds))
             runs = (Run(cell, library, seed) for library in libraries for seed in seeds)
             yield from (run for run in runs if fnmatch(run.name, pattern))
+
+
+def _is_asked(name: str, options: argparse.Namespace) -> bool:
+    return any(fnmatch(name, pattern) for pattern in options.only)
 
 
 def _libraries(options: argparse.Namespace) -> list[str]:

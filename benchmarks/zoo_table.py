@@ -49,7 +49,7 @@ def _seconds(files: Files, peer: str) -> list[list[object]]:
     for (cell, library), (found,) in files.items():
         theirs = files.get((cell, peer))
         ratios = (
-            [a / b for a, b in zip(found["seconds"], theirs[0]["seconds"], strict=True)] if theirs else []
+            [a / b for a, b in zip(found["seconds"], theirs[0]["seconds"], strict=False)] if theirs else []
         )
         ms = 1e3 * median(found["seconds"]) / found["steps"]
         rows.append([cell, library, f"{ms:.2f}", f"{median(ratios):.2f}" if ratios else ""])
