@@ -111,11 +111,9 @@ class EnvRunner:
             vectorization_mode=config.vectorization_mode,
         )
         self._env_name = env_name(config.env)
-        next_step_autoreset = self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-        self._num_reset_steps = int(next_step_autoreset)
-        self._policy = RecurrentPolicy(
-            act, initial_state or {}, self.num_envs, next_step_autoreset=next_step_autoreset
-        )
+        autoreset = self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+        self._num_reset_steps = int(autoreset)
+        self._policy = RecurrentPolicy(act, initial_state or {}, self.num_envs, next_step_autoreset=autoreset)
         self._to_env = action_converter(self._envs.single_action_space)
         stored = stored_space(self._envs.single_observation_space)
         if normalizer is None and config.normalize_observations:
