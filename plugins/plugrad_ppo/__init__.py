@@ -1,10 +1,12 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) as a plugin of plugrad.
 
-`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users.
+`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users, `GeneralAdvantageEstimation` is also
+for the connectors of other algorithms.
 """
 
 from plugrad_ppo import plugin
 from plugrad_ppo.config import PPOConfig
+from plugrad_ppo.connectors import GeneralAdvantageEstimation
 from plugrad_ppo.learner import PPOLearner
 
-__all__ = ["PPOConfig", "PPOLearner", "plugin"]
+__all__ = ["GeneralAdvantageEstimation", "PPOConfig", "PPOLearner", "plugin"]

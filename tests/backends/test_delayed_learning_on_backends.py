@@ -52,8 +52,10 @@ def test_learners_of_a_group_are_one(backend, accumulate):
         backend, compile="auto", num_epochs=3, shuffle_batch_per_epoch=True, accumulate=accumulate
     )
     learners, one = [config.build_learner() for _ in range(2)], config.build_learner()
-    for n in range(2):
+    for n in range(3):
         batch = delayed_batch(21, seed=n)
+        if n == 2:
+            batch[Columns.LOSS_MASK] = np.arange(21) % 4 > 0
         one.update(batch)
         errors = on_all(learners, lambda learner, batch=batch: learner.update(batch))
         assert not any(isinstance(each, Exception) for each in errors), errors

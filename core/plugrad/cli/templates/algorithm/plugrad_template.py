@@ -13,7 +13,7 @@ from plugrad.config import field
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import Tensor
-from plugrad_ppo.connectors import GeneralAdvantageEstimation
+from plugrad_ppo import GeneralAdvantageEstimation
 
 
 @dataclass(frozen=True, kw_only=True)
