@@ -90,6 +90,16 @@ def test_a_run_that_was_killed_and_goes_on_writes_each_episode_once(tmp_path):
     assert steps_of(found) == steps_of(expected)
 
 
+def test_a_run_goes_on_from_a_checkpoint_before_the_first_episode_ended(tmp_path):
+    algorithm = config(tmp_path / "data").build_algo()
+    algorithm.save_to_path(tmp_path / "checkpoint")
+    resumed = Algorithm.from_checkpoint(tmp_path / "checkpoint")
+    for _ in range(3):
+        resumed.train()
+    resumed.stop()
+    assert len(load_episodes(str(tmp_path / "data")).episodes) > 1
+
+
 def test_a_limit_on_the_steps_holds_also_after_a_restart(tmp_path, caplog):
     limit = {"output_max_rows": 100, "output_max_rows_per_file": 40}
     first = trained(tmp_path / "data", 6, **limit)

@@ -1,4 +1,4 @@
-"""Two learners are one for off-policy algorithms: noise, target networks per gradient step, delayed optimizers."""
+"""Two learners are one off-policy and offline: noise, target networks per gradient step, delayed optimizers."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ import pytest
 from actor_critics import tiny, transitions
 from delayed_learning import delayed_batch, delayed_config
 from learning import largest_difference
+from offline_papers import KINDS as OFFLINE
+from offline_papers import tiny as tiny_offline
 
 from plugrad import DEFAULT_MODULE_ID
 from plugrad.learner.snapshot import digest as digest_of
@@ -21,15 +23,18 @@ def config_of(kind: str, backend: str, mode: str) -> Any:
     """With minibatches that two learners cannot share evenly."""
     if kind == "written out":
         return delayed_config(backend, compile=mode, policy_delay=3, **SETTINGS)
-    return tiny(kind, backend, compile=mode, **SETTINGS, train_batch_size=20, target_network_update_freq=2)
+    make = tiny_offline if kind in OFFLINE else tiny
+    return make(kind, backend, compile=mode, **SETTINGS, train_batch_size=20, target_network_update_freq=2)
 
 
 def batch_of(kind: str, seed: int) -> dict[str, np.ndarray]:
-    return delayed_batch(20, seed=seed) if kind == "written out" else transitions(kind, 20, seed=seed)
+    if kind == "written out":
+        return delayed_batch(20, seed=seed)
+    return transitions("sac" if kind in OFFLINE else kind, 20, seed=seed)
 
 
 @pytest.mark.parametrize("mode", ["auto", "complete_update"])
-@pytest.mark.parametrize("kind", ["written out", "sac", "sac discrete", "td3"])
+@pytest.mark.parametrize("kind", ["written out", "sac", "sac discrete", "td3", "iql", "cql"])
 def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: str) -> None:
     """250 gradient steps; each minibatch in a new order, its noise too."""
     config = config_of(kind, backend, mode)

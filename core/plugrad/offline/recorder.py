@@ -124,7 +124,8 @@ class EpisodeRecorder:
         recorder._running = {
             id_: [SingleAgentEpisode(**columns, id_=id_)] for id_, columns in state["running"].items()
         }
-        written = [load_checkpoint(part).metadata for part in list_saves(self._path)]
+        parts = list_saves(self._path) if Path(self._path).is_dir() else []
+        written = [load_checkpoint(part).metadata for part in parts]
         own = [each for each in written if each.get(RECORDING) == recorder._recording]
         recorder._num_on_disk = max((each[NUM_RECORDED] for each in own), default=0)
         recorder._num_rows = sum(each["num_steps"] for each in own)
