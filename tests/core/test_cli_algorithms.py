@@ -112,6 +112,15 @@ def test_an_algorithm_that_cannot_be_used_does_not_hide_the_others(plugrad, tmp_
     assert plugrad("algorithms", "broken").exit_code == 1
 
 
+def test_listeners_hear_nothing_of_learners_that_are_only_asked(plugrad, monkeypatch):
+    Path("loud.py").write_text(
+        "from plugrad import hookimpl\n@hookimpl\ndef learner_built(learner):\n    return 1 / 0\n"
+    )
+    monkeypatch.setenv("PLUGRAD_PLUGINS", "loud.py")
+    assert plugrad("algorithms", "mine.py").exit_code == 0
+    assert plugrad(*TRAIN).exit_code == 1  # the listener is one that is heard
+
+
 def used(plugrad, *arguments):
     result = plugrad(*TRAIN, *arguments)
     assert result.exit_code == 0, result.stderr

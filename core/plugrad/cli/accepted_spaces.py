@@ -1,5 +1,8 @@
 """The spaces that an algorithm takes. It is asked by building a small learner for each."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.errors import ConfigError
+from plugrad.hooks.registry import PLUGINS_VARIABLE
 from plugrad.policy.observations import flat_space, stored_space
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -74,7 +78,19 @@ def _refusal(
     try:
         # As an env runner hands them over.
         stored = stored_space(flat_space(observations))
-        config.build_learner(spaces={DEFAULT_MODULE_ID: (stored, actions)})
+        with _no_listeners():
+            config.build_learner(spaces={DEFAULT_MODULE_ID: (stored, actions)})
     except ConfigError as error:
         return error
     return None
+
+
+@contextmanager
+def _no_listeners() -> Iterator[None]:
+    """Build learners that nobody trains without the listeners that the user wants to hear of trained ones."""
+    asked = os.environ.pop(PLUGINS_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if asked is not None:
+            os.environ[PLUGINS_VARIABLE] = asked
