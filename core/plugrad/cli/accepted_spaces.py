@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import PLUGINS_VARIABLE
-from plugrad.policy.observations import flat_space, stored_space
 from plugrad.types import DEFAULT_MODULE_ID
 
 BACKEND = "numpy"
@@ -26,14 +25,10 @@ ACTIONS: dict[str, Space[Any]] = {
     "Box without bounds": Box(-np.inf, np.inf, (2,)),
 }
 OBSERVATIONS: dict[str, Space[Any]] = {
-    "Box": Box(-np.inf, np.inf, (3,)),
+    "vectors": Box(-np.inf, np.inf, (3,), np.float32),
     "images": Box(0, 255, (20, 20, 3), np.uint8),
-    "Discrete": Discrete(3),
-    "MultiDiscrete": MultiDiscrete([2, 3]),
-    "MultiBinary": MultiBinary(3),
-    "Dict": Dict(a=Box(-1.0, 1.0, (2,)), b=Discrete(2)),
-    "Tuple": Tuple((Box(-1.0, 1.0, (2,)), Discrete(2))),
 }
+"""As env runners store observations: they flatten those of other spaces to vectors."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ def accepted_spaces(config_class: type[AlgorithmConfig]) -> AcceptedSpaces:
     Raises:
         ConfigError: an algorithm that takes no actions at all: what it says to the first.
     """
-    vector = OBSERVATIONS["Box"]
+    vector = OBSERVATIONS["vectors"]
     refusals = {name: _refusal(config_class, vector, space) for name, space in ACTIONS.items()}
     actions = tuple(name for name, refusal in refusals.items() if refusal is None)
     if not actions:
@@ -76,10 +71,8 @@ def _refusal(
 ) -> ConfigError | None:
     config = config_class().framework(BACKEND)
     try:
-        # As an env runner hands them over.
-        stored = stored_space(flat_space(observations))
         with _no_listeners():
-            config.build_learner(spaces={DEFAULT_MODULE_ID: (stored, actions)})
+            config.build_learner(spaces={DEFAULT_MODULE_ID: (observations, actions)})
     except ConfigError as error:
         return error
     return None

@@ -47,8 +47,8 @@ class AlgorithmReport:
 def algorithms(name: str | None, as_json: bool) -> None:
     """List the algorithms with their spaces and tuned settings; with NAME, show these settings.
 
-    The kinds of spaces are those that an algorithm builds its default network for. `plugrad train NAME ENV --tuned`
-    trains with the settings.
+    The kinds of spaces are those that an algorithm builds its default network for; observations that are no images
+    are flattened to vectors. `plugrad train NAME ENV --tuned` trains with the settings.
     """
     if name is None:
         names = [record.name for record in list_plugins() if record.kind == "algorithm"]
@@ -91,7 +91,7 @@ def algorithms_table(reports: Sequence[AlgorithmReport]) -> Table:
     """A table of algorithms, one per row, at most 80 characters wide."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=80)
     for column in ("name", "actions", "observations", "tuned for"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+        table.add_column(column, overflow="fold", no_wrap=column in ("name", "tuned for"))
     for each in reports:
         cells = (each.name, ", ".join(each.actions), ", ".join(each.observations), "\n".join(each.tuned))
         table.add_row(*map(escape, cells))
