@@ -6,6 +6,8 @@ A step that `nonfinite="skip"` leaves out is not counted: it changes nothing, th
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from plugrad.gradients import FlatVariable
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
@@ -66,9 +68,9 @@ class EveryNth:
         return {} if self._since is None else {STEPS_SINCE: self._since.numpy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `get_state` returned; other entries are not read."""
+        """Take over what `get_state` returned, or begin to count where each step was due; reads no other entries."""
         if self._since is not None:
-            self._since.assign(state[STEPS_SINCE])
+            self._since.assign(state.get(STEPS_SINCE, 0.0))
 
 
 class DelayedOptimizer(Optimizer):
@@ -113,13 +115,31 @@ class DelayedOptimizer(Optimizer):
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
         """See `Optimizer`."""
-        own = {name: values for name, values in saved.items() if name != STEPS_SINCE}
-        return {**self.optimizer.slots_like(own), **self.steps.get_state()}
+        return {**self.optimizer.slots_like(saved), **self.steps.get_state()}
 
     def set_slots(self, saved: Mapping[str, Any]) -> None:
         """See `Optimizer`."""
-        self.optimizer.set_slots({name: values for name, values in saved.items() if name != STEPS_SINCE})
+        self.optimizer.set_slots(without_count(saved))
         self.steps.set_state(saved)
+
+
+def without_count(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state without the count of steps."""
+    return {name: values for name, values in state.items() if name != STEPS_SINCE}
+
+
+def with_count_as_in(template: Mapping[str, Any], saved: Any) -> dict[str, Any]:
+    """What a saved state must look like: with the count if it has one, since n may be another one now.
+
+    Args:
+        template: a present state.
+        saved: the saved state, not checked yet.
+
+    Returns:
+        The template, with or without the count.
+    """
+    has_count = isinstance(saved, Mapping) and STEPS_SINCE in saved
+    return {**without_count(template), **({STEPS_SINCE: np.zeros((), np.float32)} if has_count else {})}
 
 
 def undelayed(optimizer: Optimizer) -> Optimizer:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import RestoreMismatchError
+from plugrad.every_nth import with_count_as_in, without_count
 from plugrad.learner.buffers import buffer_variables
 from plugrad.learner.internals import LearnerInternals
 from plugrad.ops import Variable
@@ -146,13 +147,14 @@ class _Optimizers(Component):
         learner._set_optimizer_state(state)
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        """The slots of a framework's own optimizer come into being with its first step."""
+        """The slots of a framework's own optimizer come into being with its first step; `every` may have changed."""
         template = self.get(learner, parts)
         for full_name, each in template.items():
             saved = state.get(full_name) if isinstance(state, Mapping) else None
             slots = saved.get("slots") if isinstance(saved, Mapping) else None
+            slots = slots if isinstance(slots, Mapping) else {}
             adapter = learner.registered_optimizers[full_name].optimizer_adapter
-            each["slots"] = adapter.slots_like(slots if isinstance(slots, Mapping) else {})
+            each["slots"] = with_count_as_in(adapter.slots_like(without_count(slots)), slots)
         return template
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
@@ -177,6 +179,13 @@ class _Targets(Component):
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         for module_id, weights in state.items():
             learner.targets[module_id].set_state(weights)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """How often they move may have changed."""
+        saved = state if isinstance(state, Mapping) else {}
+        return {
+            name: with_count_as_in(each, saved.get(name)) for name, each in self.get(learner, parts).items()
+        }
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         # By name: equal learners may have got their modules in another order.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
+from plugrad.every_nth import DelayedOptimizer, without_count
 from plugrad.learner.buffers import fill_missing_buffers
 from plugrad.learner.components import COMPONENTS, State
 from plugrad.learner.internals import LearnerInternals
@@ -205,4 +206,5 @@ def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     for full_name, saved in state.items():
         registered = learner.registered_optimizers[full_name]
         learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
-        registered.optimizer_adapter.set_slots(saved["slots"])
+        adapter, slots = registered.optimizer_adapter, saved["slots"]
+        adapter.set_slots(slots if isinstance(adapter, DelayedOptimizer) else without_count(slots))
