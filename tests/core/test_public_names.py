@@ -17,6 +17,7 @@ from plugrad.testing.tiny_learners import tiny_learner
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
 REGENERATE = "python tests/core/test_public_names.py"
 STRANGERS = Path(__file__).parents[1] / "author"
+PLUGINS = Path(__file__).parents[2] / "plugins"
 ROOMS = (
     "plugrad.batch",
     "plugrad.config",
@@ -132,6 +133,13 @@ def test_a_strangers_plugin_uses_public_names_only(path):
     whole = {f"{room}: *" for room in ROOMS}
     used = set(used_names(ast.parse(path.read_text())))
     assert used - whole - set(SNAPSHOT.read_text().splitlines()) == set()
+
+
+@pytest.mark.parametrize("path", sorted(PLUGINS.glob("plugrad_sac/*.py")), ids=lambda path: path.name)
+def test_a_plugin_of_ours_uses_no_other_names_than_a_strangers_can(path):
+    rooms = {f"plugrad: {room.removeprefix('plugrad.')}" for room in ROOMS}
+    used = {each for each in used_names(ast.parse(path.read_text())) if not each.startswith("RLModule: ")}
+    assert used - rooms - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from actor_critics import BOX, KINDS, Paper, scaled, several_steps, tiny, transitions
 from learning import digest, largest_difference, with_modules
+from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, load_policy
 from plugrad.algorithm import Algorithm
@@ -210,6 +211,25 @@ def test_two_modules_learn_beside_each_other_as_alone(kind, backend):
     assert largest_difference(pair.get_weights()["b"], alone.get_weights()["b"]) < 1e-6
 
 
+@each_kind
+def test_two_learners_are_one_after_50_updates(kind, backend):
+    """Each draws the whole noise and takes its share of the rows; Adam, a delayed policy, targets that move."""
+    settings = {"minibatch_size": 7, "shuffle_batch_per_epoch": True, "lr": 1e-3}
+    one, *two = (tiny(kind, backend, **settings).build_learner() for _ in range(3))
+    batches = [transitions(kind, 21, seed=n, **several_steps(21)) for n in range(50)]
+    start = one.get_weights()
+
+    def learn(learner):
+        return [learner.update(batch)[P]["total_loss"] for batch in batches]
+
+    losses = on_all(two, learn, timeout_s=120)
+    np.testing.assert_allclose(losses, [learn(one)] * 2, rtol=1e-4, atol=1e-4)
+    assert digest(two[0].get_state()) == digest(two[1].get_state())
+    assert largest_difference(one.get_weights(), start) > 0.01
+    assert largest_difference(two[0].get_weights(), one.get_weights()) < 1e-5
+    assert largest_difference(two[0].targets[P].get_state(), one.targets[P].get_state()) < 1e-5
+
+
 # --- acting ---
 
 
@@ -375,6 +395,31 @@ def test_images_and_dicts_of_observations_train(kind, backend):
     assert all(not np.array_equal(after[name], before[name]) for name in after if "weight" in name)
     action = learner.get_policy().predict(rows[Columns.OBS][0])[0]
     assert KINDS[kind][1].contains(action)
+
+
+def test_discrete_sac_learns(backend):
+    """The nearest of -1, 0 and 1 to the first number has a mean return of 3.75 in 5 steps, always 0 has 2.5."""
+    settings = {
+        "gamma": 0.0,
+        "lr": 1e-2,
+        "train_batch_size": 256,
+        "minibatch_size": 32,
+        "target_entropy": 0.1,
+    }
+    algorithm = run("sac discrete", backend, **settings, initial_alpha=0.1).build_algo()
+    for _ in range(150):
+        algorithm.train()
+    assert algorithm.evaluate(num_episodes=40)["episode_return_mean"] > 3.4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("config", [SACConfig, TD3Config])
+def test_defaults_solve_pendulum_in_20_000_steps(config, backend):
+    """A mean return of 100 episodes above -160; the best there is has about -145, acting at random -1200."""
+    algorithm = config().environment("Pendulum-v1").framework(backend).debugging(seed=0).build_algo()
+    while algorithm.train()["num_env_steps_sampled_lifetime"] < 20_000:
+        pass
+    assert algorithm.evaluate(num_episodes=100)["episode_return_mean"] >= -160.0
 
 
 # --- what cannot be ---
