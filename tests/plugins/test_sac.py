@@ -399,17 +399,11 @@ def test_images_and_dicts_of_observations_train(kind, backend):
 
 def test_discrete_sac_learns(backend):
     """The nearest of -1, 0 and 1 to the first number has a mean return of 3.75 in 5 steps, always 0 has 2.5."""
-    settings = {
-        "gamma": 0.0,
-        "lr": 1e-2,
-        "train_batch_size": 256,
-        "minibatch_size": 32,
-        "target_entropy": 0.1,
-    }
-    algorithm = run("sac discrete", backend, **settings, initial_alpha=0.1).build_algo()
-    for _ in range(150):
+    settings = {"gamma": 0.0, "lr": 1e-2, "train_batch_size": 256, "minibatch_size": 32}
+    algorithm = run("sac discrete", backend, **settings).build_algo()
+    for _ in range(45):
         algorithm.train()
-    assert algorithm.evaluate(num_episodes=40)["episode_return_mean"] > 3.4
+    assert algorithm.evaluate(num_episodes=40)["episode_return_mean"] > 3.5
 
 
 @pytest.mark.long
