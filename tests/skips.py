@@ -13,6 +13,8 @@ NOT_DECLARED = {
     "torch": "xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
+NOT_TAKEN = {"dqn": "continuous", "td3": "discrete"}
+"""Actions that an algorithm does not take."""
 
 
 def allowed() -> dict[str, str]:
@@ -24,6 +26,8 @@ def allowed() -> dict[str, str]:
     for backend, capabilities in NOT_DECLARED.items():
         for capability in capabilities.split(", "):
             reasons[f"not proven: backend {backend!r} does not declare {capability!r}"] = "it has none"
+    for algorithm, actions in NOT_TAKEN.items():
+        reasons[f"not proven: algorithm {algorithm!r} takes no {actions} actions"] = "it says so"
     tox_env = os.environ.get("TOX_ENV_NAME")
     if tox_env is None:
         reasons["only in tox"] = "an editable install has the source tree, and entry points of its day"

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 SOUND = (Path(__file__).parents[1] / "author/plugrad-reinforce/plugrad_reinforce.py").read_text()
 CONFTEST = """
 import os, pytest
+from plugrad.testing.tiny_task import TASKS
 pytest_plugins = ["plugrad.testing.fixtures"]
 @pytest.fixture(scope="session")
 def backend():
@@ -18,6 +20,11 @@ def backend():
 @pytest.fixture(scope="session", params=os.environ["ALGORITHMS"].split())
 def algorithm(request):
     return request.param
+"""
+ONE_TASK = """
+@pytest.fixture
+def tiny_task():
+    return TASKS["discrete"]
 """
 
 
@@ -78,26 +85,25 @@ SOURCES = {"sound": SOUND, "frozen": FROZEN} | {name: source for name, (source, 
 
 @pytest.fixture(scope="module")
 def said(backend: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the suite prints of the sound one and of all the others."""
-    site = tmp_path_factory.mktemp("faults")
+    """What the suite prints of the sound one and of all the others, of a step, or of where a fault shows itself."""
+    chosen = "settings or gradients or depends or (updates and none and frozen) or (learns and wrong_sign)"
+    return run_suite(tmp_path_factory.mktemp("faults"), backend, SOURCES, CONFTEST + ONE_TASK, chosen)
+
+
+def run_suite(site: Path, backend: str, sources: Mapping[str, str], conftest: str, chosen: str) -> str:
+    """What pytest prints of algorithms that fail some of the chosen tests."""
     info = site / "plugrad_faults-1.0.dist-info"
     for folder in (info, site / "tests"):
         folder.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugrad-faults\nVersion: 1.0\n")
-    points = [f"{name} = of_{name}" for name in SOURCES]
+    points = [f"{name} = of_{name}" for name in sources]
     (info / "entry_points.txt").write_text("\n".join(["[plugrad.algorithms]", *points]))
-    for name, source in SOURCES.items():
+    for name, source in sources.items():
         (site / f"of_{name}.py").write_text(source)
-    (site / "tests/conftest.py").write_text(CONFTEST)
+    (site / "tests/conftest.py").write_text(conftest)
     (site / "tests/test_faults.py").write_text("from plugrad.testing.algorithm_suite import *\n")
-    return run_suite(site, backend)
-
-
-def run_suite(site: Path, backend: str) -> str:
-    """Of one step, but for faults that show themselves later: in the second update, or when nothing is learned."""
-    chosen = "settings or gradients or depends or (updates and none and frozen) or (learns and wrong_sign)"
-    options = ("-q", "-rfE", "-p", "no:cacheprovider", "--tb=no", "--rootdir=.", "-k", chosen)
-    more = {"PYTHONPATH": str(site), "COLUMNS": "1000", "BACKEND": backend, "ALGORITHMS": " ".join(SOURCES)}
+    options = ("-q", "-rfEs", "-p", "no:cacheprovider", "--tb=no", "--rootdir=.", "-k", chosen)
+    more = {"PYTHONPATH": str(site), "COLUMNS": "1000", "BACKEND": backend, "ALGORITHMS": " ".join(sources)}
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
         command, cwd=site / "tests", env={**os.environ, **more}, capture_output=True, text=True, check=False
@@ -124,3 +130,31 @@ def test_a_number_that_a_program_freezes_is_found_where_losses_are_traced(said: 
 def test_the_sound_one_passes(said: str) -> None:
     assert "[sound" not in said
     assert "ERROR" not in said
+
+
+# Tasks: what an algorithm does not take is not proven, and one that takes nothing does not pass.
+
+ONLY = """
+
+@hookimpl
+def build_network(config, module_spec):
+    from plugrad.errors import ConfigError
+    from plugrad.networks import ActorCritic
+
+    if type(module_spec.action_space).__name__ not in {spaces}:
+        raise ConfigError(f"no network for {{module_spec.action_space}}")
+    return ActorCritic(module_spec)
+"""
+
+
+def test_a_task_of_other_actions_is_left_out_by_name_and_one_that_takes_none_is_an_error(
+    tmp_path: Path, backend: str
+) -> None:
+    sources = {"boxes": SOUND + ONLY.format(spaces=["Box"]), "nothing": SOUND + ONLY.format(spaces=[])}
+    said = run_suite(tmp_path, backend, sources, CONFTEST, "settings")
+    assert "1 passed, 1 skipped, 2 errors" in said, said
+    assert re.search(r"'boxes' takes no discrete actions: no network for Discrete\(2\) \(1 test\)", said), (
+        said
+    )
+    words = "'nothing' takes no task of plugrad.testing.tiny_task, so nothing is proven. discrete: no network for Disc"
+    assert words in said, said

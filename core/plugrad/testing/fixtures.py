@@ -17,17 +17,19 @@ the run says so. Knows no framework.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
+from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
 from plugrad.ops import Ops
 from plugrad.testing.recording import BatchRecordedError, batch_recorder
 from plugrad.testing.tiny_learners import tiny_learner
-from plugrad.testing.tiny_task import RightOrLeft
+from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
 
 pytest.register_assert_rewrite("plugrad.testing.backend_suite", "plugrad.testing.algorithm_suite")
 
@@ -59,24 +61,92 @@ def algorithm() -> str:
     )
 
 
+@pytest.fixture(params=TASKS)
+def tiny_task(request: pytest.FixtureRequest, algorithm: str) -> type[TinyTask]:
+    """The environment: each of `plugrad.testing.tiny_task` whose actions the algorithm takes.
+
+    An algorithm takes an environment if a learner is built for it; what a `ConfigError` refuses is not proven. If it
+    takes none of them, write a fixture `tiny_task` in conftest.py that returns an environment class of your own, and
+    for an algorithm that learns offline a fixture `recorded_episodes`.
+    """
+    refused = _refused_tasks(algorithm)
+    if len(refused) == len(TASKS):
+        words = "; ".join(f"{name}: {why}" for name, why in refused.items())
+        raise pytest.UsageError(
+            f"{algorithm!r} takes no task of plugrad.testing.tiny_task, so nothing is proven. {words}"
+        )
+    if request.param in refused:
+        leave_unproven(f"algorithm {algorithm!r} takes no {request.param} actions: {refused[request.param]}")
+    return TASKS[request.param]
+
+
+@cache
+def _refused_tasks(algorithm: str) -> dict[str, str]:
+    """`{task: why}` of those that the algorithm does not take."""
+    config = get_algorithm(algorithm)().framework(REFERENCE).rl_module(model_config={"fcnet_hiddens": [4]})
+    refused = {}
+    for name, task in TASKS.items():
+        try:
+            config.environment(task).build_learner()
+        except ConfigError as error:
+            refused[name] = str(error)
+    return refused
+
+
 @pytest.fixture
-def algorithm_config(algorithm: str, backend: str) -> AlgorithmConfig:
+def recorded_episodes(tiny_task: type[TinyTask], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of recorded episodes of `tiny_task`, mostly right, for algorithms that learn offline."""
+    path = tmp_path_factory.getbasetemp() / f"episodes of {tiny_task.__name__}"
+    if not path.exists():
+        record_demonstrations(tiny_task, path)
+    return path
+
+
+@pytest.fixture
+def algorithm_config(
+    request: pytest.FixtureRequest, algorithm: str, backend: str, tiny_task: type[TinyTask]
+) -> AlgorithmConfig:
     """A few dozen weights and a few rows: what `algorithm_suite` computes losses and steps with.
 
-    To say more, take it up in your conftest.py: `def algorithm_config(algorithm_config): return
-    algorithm_config.training(...)`.
+    An off-policy algorithm learns from the first step on, an offline one from `recorded_episodes`. To say more, take it
+    up in your conftest.py: `def algorithm_config(algorithm_config): return algorithm_config.training(...)`.
     """
     config: AlgorithmConfig = get_algorithm(algorithm)().framework(backend, compile="none").debugging(seed=1)
-    config = config.environment(RightOrLeft).rl_module(model_config={"fcnet_hiddens": [4]})
+    config = config.environment(tiny_task).rl_module(model_config={"fcnet_hiddens": [4]})
     config = config.env_runners(num_envs_per_env_runner=4)
-    return config.training(train_batch_size=32, minibatch_size=16, num_epochs=1, lr=0.01)
+    config = config.training(train_batch_size=32, minibatch_size=16, num_epochs=1, lr=0.01)
+    if isinstance(config, OffPolicyConfig):
+        early = {"num_steps_sampled_before_learning_starts": 16, "random_steps": 0}
+        config = config.env_runners(rollout_fragment_length=4).training(**early)
+    if config.is_offline and "input_" in config.fields():
+        config = config.training(input_=str(request.getfixturevalue("recorded_episodes")))
+    return config
 
 
 @pytest.fixture
 def learning_config(algorithm_config: AlgorithmConfig) -> AlgorithmConfig:
-    """Enough to learn `plugrad.testing.tiny_task` in fifty iterations; override it as `algorithm_config`."""
+    """Enough to learn `tiny_task` in fifty iterations; override it as `algorithm_config`."""
     config = algorithm_config.rl_module(model_config={"fcnet_hiddens": [16]})
-    return config.training(train_batch_size=256, minibatch_size=64, num_epochs=4)
+    config = config.training(train_batch_size=256, minibatch_size=64, num_epochs=4)
+    if isinstance(config, OffPolicyConfig):
+        config = config.env_runners(rollout_fragment_length=16).training(gamma=0.5, num_epochs=1)
+    return config
+
+
+@pytest.fixture
+def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """`progress(words)`: a line on the terminal while a test runs, unless pytest is quiet or several run at a time."""
+    manager = request.config.pluginmanager
+    terminal, capture = manager.get_plugin("terminalreporter"), manager.get_plugin("capturemanager")
+    if terminal is None or capture is None or terminal.verbosity < 0:
+        return lambda words: None
+
+    def say(words: str) -> None:
+        with capture.global_and_fixture_disabled():
+            terminal.ensure_newline()
+            terminal.write_line(f"    {words}")
+
+    return say
 
 
 @pytest.fixture
