@@ -110,9 +110,10 @@ def test_the_algorithm_is_proven_on_every_backend(environment):
     """The toy learns nothing here: it is too slow."""
     said = prove(environment, "plugrad-reinforce", "-k", "not (toy and (learns or goes_down))")
     for backend in ("tf2", "torch"):
-        assert f"test_it_learns_a_tiny_task[{backend}] PASSED" in said
-        assert f"test_updates_are_those_of_the_reference[{backend}-auto] PASSED" in said
-    assert "test_gradients_are_the_finite_differences_of_the_reference[toy] PASSED" in said
+        assert f"test_it_learns_a_tiny_task[{backend}-discrete] PASSED" in said
+        assert f"test_it_learns_a_tiny_task[{backend}-continuous] PASSED" in said
+        assert f"test_updates_are_those_of_the_reference[{backend}-continuous-auto] PASSED" in said
+    assert "test_gradients_are_the_finite_differences_of_the_reference[toy-discrete] PASSED" in said
 
 
 def test_the_command_line_shows_and_checks_them(environment):

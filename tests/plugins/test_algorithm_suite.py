@@ -20,5 +20,5 @@ def algorithm_config(algorithm: str, algorithm_config: AlgorithmConfig) -> Algor
 
 @pytest.fixture
 def learning_config(algorithm: str, learning_config: AlgorithmConfig) -> AlgorithmConfig:
-    greedier = {"epsilon": 0.1, "target_network_update_freq": 100}
-    return learning_config.training(**greedier) if algorithm == "dqn" else learning_config
+    more = {"dqn": {"epsilon": 0.1, "target_network_update_freq": 100}, "sac": {"initial_alpha": 0.1}}
+    return learning_config.training(**more.get(algorithm, {}))

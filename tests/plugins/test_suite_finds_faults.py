@@ -152,7 +152,7 @@ def test_a_task_of_other_actions_is_left_out_by_name_and_one_that_takes_none_is_
 ) -> None:
     sources = {"boxes": SOUND + ONLY.format(spaces=["Box"]), "nothing": SOUND + ONLY.format(spaces=[])}
     said = run_suite(tmp_path, backend, sources, CONFTEST, "settings")
-    assert "1 passed, 1 skipped, 2 errors" in said, said
+    assert re.search(r"1 passed, 1 skipped, \d+ deselected, 2 errors", said), said
     assert re.search(r"'boxes' takes no discrete actions: no network for Discrete\(2\) \(1 test\)", said), (
         said
     )

@@ -129,7 +129,8 @@ def learning_config(algorithm_config: AlgorithmConfig) -> AlgorithmConfig:
     config = algorithm_config.rl_module(model_config={"fcnet_hiddens": [16]})
     config = config.training(train_batch_size=256, minibatch_size=64, num_epochs=4)
     if isinstance(config, OffPolicyConfig):
-        config = config.env_runners(rollout_fragment_length=16).training(gamma=0.5, num_epochs=1)
+        config = config.env_runners(rollout_fragment_length=16)
+        config = config.training(train_batch_size=1024, num_epochs=1, gamma=0.5)
     return config
 
 
