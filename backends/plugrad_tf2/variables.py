@@ -31,6 +31,9 @@ def assign_to(variable: tf.Variable, value: Any) -> None:
 class TensorVariable:
     """A `tf.Variable`.
 
+    Learning rates and coefficients are read, assigned and copied at every update, and seldom change. So the value of a
+    float that no program assigns is kept here too: as long as it stays, none of these calls TensorFlow.
+
     Args:
         value: number, array or tensor.
         dtype: such as "float32"; None: floats are float32, ints int32.
@@ -38,11 +41,17 @@ class TensorVariable:
         trainable: whether tapes watch it by themselves.
     """
 
+    _is_programs = True
+    """Whether others may change it: programs, or whoever made the variable."""
+    _number: float | None = None
+
     def __init__(self, value: Any, dtype: str | None, device: str, trainable: bool = False) -> None:
         with tf.device(device):
             self.value = tf.Variable(
                 np.asarray(value), dtype=dtype or default_dtype(value), trainable=trainable
             )
+        self._is_programs = trainable or self.value.dtype != tf.float32
+        self._number = None if self._is_programs else _number(value)
 
     @classmethod
     def around(cls, value: tf.Variable) -> "TensorVariable":
@@ -57,15 +66,25 @@ class TensorVariable:
 
     def assign(self, value: Any) -> None:
         """Replace the value."""
-        assign_to(self.value, ops.asarray(value, self.value.dtype.name))
+        self._is_programs |= not tf.executing_eagerly()
+        number = None if self._is_programs else _number(value)
+        if number is None or number != self._number:
+            assign_to(self.value, ops.asarray(value, self.value.dtype.name))
+        self._number = number
 
     def snapshot(self) -> Any:
         """The present value, which no later assignment changes."""
-        return value_of(self.value)
+        return value_of(self.value) if self._number is None or not tf.executing_eagerly() else self._number
 
     def numpy(self) -> Array:
         """A copy as numpy."""
-        return np.array(value_of(self.value))
+        return np.array(value_of(self.value) if self._number is None else np.float32(self._number))
+
+
+def _number(value: Any) -> float | None:
+    """The value if it is a float on the host."""
+    is_number = isinstance(value, float | np.floating) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    return float(value) if is_number else None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from typing import Any
 
 import needs
 import numpy as np
+import pytest
 from learning import ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, numpy_ops
+from plugrad.errors import NonFiniteError
 from plugrad_ppo import PPOLearner
 
 ROWS = 8
@@ -123,3 +125,41 @@ def test_actions_are_of_the_weights_after_each_update(backend):
     expected = module.network.forward(numpy_ops, module.get_state(), {"obs": batch["obs"]}, value=False)
     np.testing.assert_array_equal(after, expected["action_dist_inputs"])
     assert np.abs(after - before).max() > 0.01
+
+
+def test_a_number_is_what_was_assigned_last_by_whomever(backend):
+    learner = ppo_config(backend, lr=0.5).build_learner()
+    rate = next(iter(learner.registered_optimizers.values())).optimizer_adapter.lr
+    before = rate.snapshot()
+    for value in (0.1, 0.1, np.float32(0.2), np.array(0.3), learner.ops.asarray(0.4), 0.1, float("nan"), 0.1):
+        rate.assign(value)
+        np.testing.assert_array_equal(np.asarray(rate.read()), np.float32(value))
+        np.testing.assert_array_equal(rate.numpy(), np.float32(value))
+        assert rate.numpy().dtype == np.float32
+    rate.assign(before)
+    assert rate.numpy() == np.float32(0.5)
+
+
+def test_a_number_that_programs_change_is_read_anew(backend):
+    class Counting(PPOLearner):
+        def _update(self, batch: Any) -> Any:
+            self.number.assign(self.number.read() + 1.0)
+            return super()._update(batch)
+
+    learner = ppo_config(backend).learners(learner_class=Counting).build_learner()
+    number = learner.coefficients[DEFAULT_MODULE_ID].variables["clip_param"]
+    learner.number = number
+    number.assign(5.0)
+    for _ in range(2):
+        learner.update(ppo_batch(ROWS), num_epochs=3)
+    assert number.numpy() == 11.0
+    number.assign(11.0)
+    number.assign(2.0)
+    assert number.numpy() == 2.0
+    learner.update(ppo_batch(ROWS), num_epochs=3)
+    assert number.numpy() == 5.0
+    number.assign(2.0)  # as it was last assigned outside
+    assert number.numpy() == 2.0
+    with pytest.raises(NonFiniteError):
+        learner.update({**ppo_batch(ROWS), "advantages": np.full(ROWS, 3e38, np.float32)}, num_epochs=3)
+    assert number.numpy() == 2.0
