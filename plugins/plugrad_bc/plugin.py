@@ -1,6 +1,6 @@
 """BC's answers to the algorithm hooks: MARWIL's, with a config of its own."""
 
-from plugrad.hooks.markers import hookimpl
+from plugrad import hookimpl
 from plugrad.training import OfflineTraining
 from plugrad_bc.config import BCConfig
 from plugrad_offline.marwil import (

@@ -18,6 +18,8 @@ SNAPSHOT = Path(__file__).with_name("public_names.txt")
 REGENERATE = "python tests/core/test_public_names.py"
 STRANGERS = Path(__file__).parents[1] / "author"
 PLUGINS = Path(__file__).parents[2] / "plugins"
+OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc")
+"""Plugins of ours that import what a stranger's may import."""
 ROOMS = (
     "plugrad.batch",
     "plugrad.config",
@@ -34,6 +36,7 @@ ROOMS = (
     "plugrad.losses",
     "plugrad.networks",
     "plugrad.numpy_ops",
+    "plugrad.offline",
     "plugrad.ops",
     "plugrad.optimizers",
     "plugrad.policy",
@@ -135,7 +138,11 @@ def test_a_strangers_plugin_uses_public_names_only(path):
     assert used - whole - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
-@pytest.mark.parametrize("path", sorted(PLUGINS.glob("plugrad_sac/*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for package in OURS for path in (PLUGINS / package).rglob("*.py")),
+    ids=lambda path: str(path.relative_to(PLUGINS)),
+)
 def test_a_plugin_of_ours_uses_no_other_names_than_a_strangers_can(path):
     rooms = {f"plugrad: {room.removeprefix('plugrad.')}" for room in ROOMS}
     used = {each for each in used_names(ast.parse(path.read_text())) if not each.startswith("RLModule: ")}

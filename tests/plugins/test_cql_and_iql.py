@@ -259,7 +259,7 @@ def test_recordings_that_do_not_suffice_are_refused(config, tmp_path):
         chosen.offline_data(input_=data).training(minibatch_size=32).build_algo()
     spoiled = episodes_of(2, 5)
     spoiled[1].rewards[2] = np.nan
-    with pytest.raises(BatchError, match=r"rewards.*nan in row 7"):
+    with pytest.raises(BatchError, match=r"rewards.*nan in row 7, step 2 of episode 1"):
         saved(tmp_path, spoiled)
 
 

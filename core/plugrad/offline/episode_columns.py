@@ -33,6 +33,7 @@ class EpisodeColumns:
         steps: the columns of steps by name, also additional ones; their values are not checked, see
             `validation.check_steps`.
         num_observations: the number of rows that `observations` must have.
+        lengths: the number of steps of each episode, int64 [E].
 
     Raises:
         BatchError: an entry is missing, of another type, or does not fit `lengths`.
@@ -47,23 +48,23 @@ class EpisodeColumns:
             raise column_error(self._where, "extra_model_outputs", "further columns", f"another {taken[0]!r}")
         self.steps |= more
         self._module_id = self._entry("module_id", str)
-        self._lengths = self._checked_lengths()
+        self.lengths = self._checked_lengths()
         for name in ("terminated", "truncated"):
-            check_numbers(where, name, self._entry(name, np.ndarray), len(self._lengths))
+            check_numbers(where, name, self._entry(name, np.ndarray), len(self.lengths))
             if state[name].ndim != 1 or state[name].dtype != np.bool_:
                 raise column_error(
                     self._where, name, "one flag per episode", f"{state[name].dtype} {state[name].shape}"
                 )
-        self.num_observations = int(self._lengths.sum()) + len(self._lengths)
+        self.num_observations = int(self.lengths.sum()) + len(self.lengths)
 
     def episodes(self) -> Iterator[SingleAgentEpisode]:
         """The episodes; their arrays are views of the columns."""
-        cuts = np.cumsum(self._lengths)[:-1]
+        cuts = np.cumsum(self.lengths)[:-1]
         columns = {
-            name: np.split(values, np.cumsum(self._lengths + 1)[:-1] if name == "observations" else cuts)
+            name: np.split(values, np.cumsum(self.lengths + 1)[:-1] if name == "observations" else cuts)
             for name, values in self.steps.items()
         }
-        for n in range(len(self._lengths)):
+        for n in range(len(self.lengths)):
             extra = {name: values[n] for name, values in columns.items() if name not in _STEPS}
             yield SingleAgentEpisode(
                 observations=columns["observations"][n],

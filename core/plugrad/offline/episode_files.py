@@ -56,6 +56,7 @@ def save_episodes(
         "the episodes",
         found.steps,
         num_observations=found.num_observations,
+        lengths=found.lengths,
         observation_space=observation_space,
         action_space=action_space,
     )
@@ -120,5 +121,7 @@ def _read_part(path: Path) -> EpisodeData:
         ),
         "action_space": read_space(str(path), "action_space", part.metadata, found.steps["actions"]),
     }
-    check_steps(str(path), found.steps, num_observations=found.num_observations, **spaces)
+    check_steps(
+        str(path), found.steps, num_observations=found.num_observations, lengths=found.lengths, **spaces
+    )
     return EpisodeData(episodes=list(found.episodes()), **spaces)

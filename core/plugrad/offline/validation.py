@@ -19,6 +19,7 @@ def check_steps(
     num_observations: int,
     observation_space: gym.Space[Any],
     action_space: gym.Space[Any],
+    lengths: Array | None = None,
 ) -> None:
     """Check the columns of recorded steps against their number and their spaces.
 
@@ -29,6 +30,7 @@ def check_steps(
         num_observations: steps plus episodes.
         observation_space: of the observations.
         action_space: of the actions; discrete ones are counted from 0.
+        lengths: the number of steps of each episode, int [E], for the error; None: of a single one.
 
     Raises:
         BatchError: a column has another number of rows or another shape, is not numeric, or has NaN, infinity (which
@@ -48,10 +50,20 @@ def check_steps(
         # Additional columns may have infinity, such as the logits of masked actions.
         bad = np.isnan(values) if name not in shapes else ~np.isfinite(values)
         if values.dtype.kind == "f" and bad.any():
-            raise column_error(
-                where, name, "finite numbers", f"{values[bad][0]} in row {int(np.argwhere(bad)[0][0])}"
-            )
+            row = int(np.argwhere(bad)[0][0])
+            place = _place(row, lengths, last=name == "observations")
+            raise column_error(where, name, "finite numbers", f"{values[bad][0]} in row {row}{place}")
     _check_range(where, actions, action_space)
+
+
+def _place(row: int, lengths: Array | None, *, last: bool) -> str:
+    """Which step of which episode a row is; observations have a last one more."""
+    if lengths is None:
+        return ""
+    ends = np.cumsum(lengths + last)
+    episode = int(np.searchsorted(ends, row, side="right"))
+    step = row - int(ends[episode] - lengths[episode] - last)
+    return f", step {step} of episode {episode}"
 
 
 def check_numbers(where: str, name: str, values: Any, rows: int) -> None:

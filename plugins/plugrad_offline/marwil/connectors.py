@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from plugrad import LearnerProtocol
-from plugrad.columns import Columns
+from plugrad import Columns, LearnerProtocol
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.returns import returns_to_go
 from plugrad.types import Array, ModuleID

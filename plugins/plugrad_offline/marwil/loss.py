@@ -8,8 +8,7 @@ References:
 
 from collections.abc import Mapping
 
-from plugrad import LearnerProtocol
-from plugrad.columns import Columns
+from plugrad import Columns, LearnerProtocol
 from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView

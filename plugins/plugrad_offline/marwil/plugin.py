@@ -4,9 +4,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from plugrad import LearnerProtocol
-from plugrad.hooks.markers import hookimpl
-from plugrad.module_spec import RLModuleSpec
+from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
 from plugrad.networks import ActorCritic, Network
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
