@@ -154,6 +154,14 @@ def test_rows_of_another_space_are_refused_and_nothing_changes(tmp_path):
     assert digest(algorithm._training.get_state()) == before
 
 
+def test_a_part_that_no_algorithm_saves_is_refused_by_name(tmp_path):
+    trained(config().build_algo(), 1, tmp_path)
+    checkpoint = load_checkpoint(tmp_path)
+    save_checkpoint(tmp_path, {**checkpoint.state, "more": {}}, metadata=checkpoint.metadata)
+    with pytest.raises(RestoreMismatchError, match="save-2 has parts that an Algorithm has not: more"):
+        Algorithm.from_checkpoint(tmp_path)
+
+
 # --- target networks after updates ---
 
 

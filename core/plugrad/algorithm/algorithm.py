@@ -10,8 +10,9 @@ from time import perf_counter
 from typing import Any, Literal, overload
 
 from plugrad.algorithm.acting import ActingAlgorithm
+from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
 from plugrad.learner import checkpointing
 from plugrad.learner.build import with_spaces
@@ -25,6 +26,8 @@ from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
+PARTS = {"learner", "acting", "env_runner", "training", "training_iteration"}
+"""Of the state in a checkpoint."""
 
 
 class Algorithm(ActingAlgorithm):
@@ -233,6 +236,7 @@ class Algorithm(ActingAlgorithm):
         """
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
+        _check_parts(checkpoint)
         with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
@@ -305,3 +309,12 @@ class Algorithm(ActingAlgorithm):
             if runner is not None:
                 runner.close()
         self.learner_group.shutdown()
+
+
+def _check_parts(checkpoint: Checkpoint) -> None:
+    """Refuse a state with a part that no Algorithm saves."""
+    if unexpected := sorted(checkpoint.state.keys() - PARTS):
+        raise RestoreMismatchError(
+            f"{checkpoint.path} has parts that an Algorithm has not: {', '.join(unexpected)[:400]}",
+            unexpected=unexpected,
+        )
