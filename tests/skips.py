@@ -13,7 +13,7 @@ NOT_DECLARED = {
     "torch": "xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
-NOT_TAKEN = {"dqn": "continuous", "td3": "discrete"}
+NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "discrete"}
 """Actions that an algorithm does not take."""
 
 
