@@ -32,11 +32,15 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
     return {
         Columns.OBS: episode.observations[:-1],
         Columns.ACTIONS: episode.actions,
-        Columns.REWARDS: n_step_returns(episode.rewards, gamma, n),
+        Columns.REWARDS: _sums(episode.rewards, gamma, n),
         Columns.NEXT_OBS: episode.observations[ends],
         Columns.TERMINATEDS: (ends == steps) & episode.terminated,
         Columns.N_STEP: (ends - np.arange(steps)).astype(np.float32),
     }
+
+
+def _sums(rewards: Array, gamma: float, n: int) -> Array:
+    return rewards.astype(np.float32) if n == 1 else n_step_returns(rewards, gamma, n)
 
 
 class NStepTransitions:
@@ -68,6 +72,8 @@ class NStepTransitions:
                 rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
                 waiting[id_] = _from_step(whole, ready)
         self._waiting = waiting
+        if len(rows) == 1:  # one environment, whose every step is a sample
+            return rows[0]
         return {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
 
     def get_state(self) -> dict[str, Any]:
