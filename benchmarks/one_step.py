@@ -137,14 +137,14 @@ def measure_loop(algorithm: str, mode: str, cell: str, num_steps: int) -> dict[s
     (learner,) = algo.learner_group.foreach_learner(lambda each: each)
     (buffer,), (add,) = algo._training._buffers.values(), algo._training._transitions.items()
     laps = Laps()
-    laps.watch("all", algo, "train")
-    laps.watch("sample", algo, "sample")
-    laps.watch("env", algo.env_runner._envs, "step")
-    laps.watch("act", learner, "compute_actions")
-    laps.watch("add", buffer, "add")
-    laps.watch("draw", buffer, "sample")
-    laps.watch("update", algo, "update")
-    laps.watch("program", learner.recording, "run")
+    laps.measure("all", algo, "train")
+    laps.measure("sample", algo, "sample")
+    laps.measure("env", algo.env_runner._envs, "step")
+    laps.measure("act", learner, "compute_actions")
+    laps.measure("add", buffer, "add")
+    laps.measure("draw", buffer, "sample")
+    laps.measure("update", algo, "update")
+    laps.measure("program", learner.recording, "run")
     algo._training._transitions[add[0]] = laps.timed("add", add[1])
     for _ in range(num_steps):
         algo.train()
@@ -158,7 +158,7 @@ class Laps:
     def __init__(self) -> None:
         self._steps: list[dict[str, float]] = [{}]
 
-    def watch(self, stage: str, owner: Any, name: str) -> None:
+    def measure(self, stage: str, owner: Any, name: str) -> None:
         """Time a method of one object from now on."""
         setattr(owner, name, self.timed(stage, getattr(owner, name)))
 
