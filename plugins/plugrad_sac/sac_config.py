@@ -41,6 +41,7 @@ class SACConfig(OffPolicyConfig):
         None, schedulable=True, minimum=0, help="learning rate of the temperature; None: lr"
     )
     num_envs_per_env_runner: int = field(1)
+    min_sample_timesteps_per_iteration: int = field(100)
     random_steps: int = field(100)
     initial_alpha: float = field(
         1.0, above=0, help="the temperature at first: the weight of the policy's entropy"

@@ -25,6 +25,7 @@ class TD3Config(OffPolicyConfig):
         None, schedulable=True, minimum=0, help="learning rate of the critics; None: lr"
     )
     num_envs_per_env_runner: int = field(1)
+    min_sample_timesteps_per_iteration: int = field(100)
     random_steps: int = field(100)
     exploration_noise: float = field(
         0.1, above=0, help="standard deviation of the noise of exploring actions"

@@ -53,6 +53,18 @@ def test_the_first_steps_of_a_run_are_random_and_no_later_ones():
     assert is_greedy[40:].all()
 
 
+def test_an_iteration_has_as_many_training_steps_as_its_environment_steps_need():
+    single, several = (
+        each.build_algo() for each in (config(), config().reporting(min_sample_timesteps_per_iteration=20))
+    )
+    one_by_one = [single.train() for _ in range(6)]
+    at_once = [several.train() for _ in range(2)]
+    assert [each["num_env_steps_sampled_lifetime"] for each in at_once] == [24, 48]
+    assert largest_difference(single.learner_group.get_weights(), several.learner_group.get_weights()) == 0.0
+    loss = f"learners/{P}/total_loss"
+    assert [each[loss] for each in at_once] == [one_by_one[2][loss], one_by_one[5][loss]]
+
+
 def test_a_resumed_run_has_no_second_random_start(tmp_path):
     greedy = {"epsilon": 0.0, "num_steps_sampled_before_learning_starts": 1000, "random_steps": 40}
     runs = [config(**greedy).build_algo() for _ in range(2)]

@@ -70,6 +70,9 @@ class Algorithm(ActingAlgorithm):
     def train(self) -> Results:
         """Run one iteration: the algorithm's training step, and evaluation every `evaluation_interval` iterations.
 
+        With `min_sample_timesteps_per_iteration` it runs as many training steps as these need. The learners' results
+        are those of the last update.
+
         Returns:
             Results by flat keys, such as `env_runners/episode_return_mean`, `num_env_steps_sampled_lifetime`,
             `learners/<module_id>/<key>`, `evaluation/episode_return_mean`, `training_iteration`, and
@@ -77,7 +80,7 @@ class Algorithm(ActingAlgorithm):
         """
         start = perf_counter()
         self._seconds = {"sample": 0.0, "learn": 0.0}
-        learned = self._training.training_step()
+        learned = self._run_training_steps()
         self.iteration += 1
         results = Results({"training_iteration": self.iteration, NUM_ENV_STEPS: self._training.num_env_steps})
         if self.env_runner is not None:
@@ -90,6 +93,14 @@ class Algorithm(ActingAlgorithm):
         results["time/iteration"] = perf_counter() - start
         self._learner.notify("iteration_ended", algorithm=self, results=results)
         return results
+
+    def _run_training_steps(self) -> ModuleResults:
+        """The training steps of one iteration; what the last update reported."""
+        end = self._training.num_env_steps + self.config.min_sample_timesteps_per_iteration
+        learned = self._training.training_step()
+        while self._training.num_env_steps < end and self.stop_reason is None:
+            learned = self._training.training_step() or learned
+        return learned
 
     def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[Any]:
         """Sample episodes; see `EnvRunner.sample`.

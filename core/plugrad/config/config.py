@@ -303,6 +303,24 @@ class Config(FluentConfig):
         """
         return self._change("evaluation", settings)
 
+    min_sample_timesteps_per_iteration: int = field(0, section="reporting", minimum=0)
+
+    def reporting(self, **settings: Any) -> Self:
+        """Set how much one iteration does, which is one row of results.
+
+        Args:
+            min_sample_timesteps_per_iteration (int): environment steps of one iteration, at least: training steps are
+                repeated until there are as many. 0: one training step. Default: `0`.
+            **settings: this one.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("reporting", settings)
+
     seed: int | None = field(None, section="debugging", minimum=0)
 
     def debugging(self, **settings: Any) -> Self:

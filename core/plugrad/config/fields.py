@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, str] = types.MappingProxyType(
         "env_runners": "how experience is sampled",
         "offline_data": "recorded episodes: which to learn from, and where to write those that are sampled",
         "evaluation": "when and how long the policy is evaluated",
+        "reporting": "how much one iteration does",
         "debugging": "reproducibility",
         "plugins": "listeners to load",
     }
