@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from plugrad import Columns, Learner, RLModuleSpec
+from plugrad import Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.distributions import DiagGaussian, SquashedGaussian, squashed_gaussian_class
 from plugrad.errors import ConfigError
 from plugrad.networks import ActorCritic
@@ -188,3 +188,18 @@ def test_an_unbounded_box_is_an_error_that_says_what_to_type(backend: str) -> No
     )
     with pytest.raises(ConfigError, match=r"finite bounds.*TransformAction\(env, "):
         learner.compute_actions(OBSERVATIONS)
+
+
+def test_a_network_gives_the_distribution_of_its_outputs(backend: str) -> None:
+    learner = squashed_learner(backend, "network")
+    columns = learner.compute_actions(OBSERVATIONS, explore=False)
+    inputs = learner.ops.asarray(columns[Columns.ACTION_DIST_INPUTS])
+    distribution = learner.module[P].network.distribution(learner.ops, inputs)
+    assert isinstance(distribution, SquashedGaussian)
+    np.testing.assert_allclose(columns[Columns.ACTIONS], np.asarray(distribution.mode()), atol=1e-6)
+
+
+def test_a_network_of_no_module_has_no_distribution() -> None:
+    network = ActorCritic(RLModuleSpec(observation_space=BOX, action_space=BOX))
+    with pytest.raises(ConfigError, match="no module was made of it"):
+        network.distribution(numpy_ops, np.zeros((1, 4), np.float32))

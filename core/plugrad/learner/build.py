@@ -242,6 +242,7 @@ def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleS
         return build_own_module(learner, module_id, spec)
     config = learner.config.get_config_for_module(module_id)
     network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
+    network.action_space = spec.action_space
     weights = expected_weights(module_id, network)
     if weights is None:
         weights = network.initial_weights(learner.stream(module_id, "weights"))

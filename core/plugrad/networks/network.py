@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.distributions import Distribution, distribution_class
+from plugrad.errors import ConfigError
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
@@ -24,10 +25,12 @@ class Network(ABC):
         parameters: all parameters, in canonical order; set by the subclass.
         acts_in_numpy: whether acting runs in numpy, which is faster than a framework's call for small dense layers and
             slower for convolutions.
+        action_space: of one action; set when a module is made of the network.
     """
 
     parameters: tuple[Parameter, ...]
     acts_in_numpy: bool = True
+    action_space: gym.Space[Any] | None = None
 
     def initial_weights(self, rng: np.random.Generator) -> dict[str, Array]:
         """Draw the weights, in the order of `parameters`: `{name: float32 array}`."""
@@ -57,6 +60,24 @@ class Network(ABC):
             ConfigError: there is no distribution for this space.
         """
         return distribution_class(action_space, ops)
+
+    def distribution(self, ops: Ops, outputs: Tensor) -> Distribution:
+        """The action distributions that outputs of this network mean, of the class that `distribution_class` says.
+
+        Args:
+            ops: tensor functions.
+            outputs: ACTION_DIST_INPUTS [..., inputs].
+
+        Returns:
+            A batch of distributions [...].
+
+        Raises:
+            ConfigError: no module was made of the network, or there is no distribution for its action space.
+            BatchError: the last dimension is not that of the inputs.
+        """
+        if self.action_space is None:
+            raise ConfigError(f"{type(self).__name__} has no action_space: no module was made of it")
+        return self.distribution_class(self.action_space, ops).from_logits(outputs)
 
     @abstractmethod
     def forward(
