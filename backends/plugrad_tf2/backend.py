@@ -128,7 +128,7 @@ def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> di
 
 
 def _tensor(value: Any) -> Any:
-    if tf2_ops.is_on_host(value):
+    if isinstance(value, np.ndarray) or not tf.is_tensor(value):
         return tf.constant(portable(value))
     return tf.cast(value, tf.float32) if value.dtype.is_floating else value
 

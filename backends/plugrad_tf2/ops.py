@@ -306,14 +306,10 @@ def ones(shape: Shape, dtype: str = "float32") -> Tensor:
 def asarray(x: Any, dtype: str | None = None) -> Tensor:
     if isinstance(x, float) and dtype in (None, "float32"):
         return tf.constant(x, tf.float32)
-    if is_on_host(x):
+    # `is_tensor` takes long to say no.
+    if isinstance(x, np.ndarray | np.generic | float | int) or not tf.is_tensor(x):
         return tf.constant(numpy_ops.asarray(x, dtype))
     return x if dtype is None else cast(x, dtype)
-
-
-def is_on_host(x: Any) -> bool:
-    """Whether it is no tensor. `tf.is_tensor` takes as long to say no as TensorFlow takes to make a tensor."""
-    return isinstance(x, np.ndarray | np.generic | float | int) or not tf.is_tensor(x)
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:

@@ -26,7 +26,7 @@ from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
-PARTS = {"learner", "acting", "env_runner", "training", "training_iteration"}
+PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_iteration"}
 """Of the state in a checkpoint."""
 
 
