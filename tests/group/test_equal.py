@@ -3,7 +3,6 @@
 import needs
 import numpy as np
 import pytest
-from actor_critics import KINDS, several_steps, tiny, transitions
 from groups import Groups, group_config
 from learning import flat, largest_difference, ppo_batch, with_modules
 from threads import on_all
@@ -137,22 +136,6 @@ def test_remote_learners_step_by_an_optimizer_of_the_framework(backend: str) -> 
         assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
     finally:
         group.shutdown()
-
-
-@pytest.mark.cross_product
-@pytest.mark.parametrize("kind", KINDS)
-def test_noise_and_targets_of_remote_learners_are_those_of_one(cluster, backend: str, kind: str) -> None:
-    config = tiny(kind, backend, minibatch_size=7, shuffle_batch_per_epoch=True, lr=1e-3)
-    one = config.build_learner()
-    start = one.get_weights()
-    with config.learners(num_learners=2, num_cpus_per_learner=0.1).build_learner_group() as group:
-        for seed in range(50):
-            batch = transitions(kind, 21, seed=seed, **several_steps(21))
-            one.update(batch)
-            group.update(batch)
-        assert len(set(group.foreach_learner(digest_of))) == 1
-        assert largest_difference(one.get_weights(), start) > 0.01
-        assert largest_difference(group.get_weights(), one.get_weights()) < 1e-5
 
 
 class InfiniteOnOne(Learner):

@@ -37,12 +37,13 @@ def batch_of(kind: str, seed: int) -> dict[str, np.ndarray]:
     return transitions("sac" if kind in OFFLINE else kind, 20, seed=seed)
 
 
-@pytest.mark.parametrize("mode", ["auto", "complete_update"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("complete_update", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", [*WRITTEN_OUT, "sac", "sac discrete", "td3", "iql", "cql"])
 def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: str) -> None:
     """250 gradient steps; each minibatch in a new order, its noise too."""
     config = config_of(kind, backend, mode)
     one = config.build_learner()
+    start = one.get_weights()
     group = config.learners(num_learners=2, num_cpus_per_learner=0.1, timeout_s=60).build_learner_group()
     try:
         for n in range(50):
@@ -53,6 +54,7 @@ def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: st
         assert len(set(group.foreach_learner(digest_of))) == 1
         state = group.get_state()["learner"]
         assert largest_difference({name: state[name] for name in PARTS}, one.get_state(PARTS)) < 1e-5
+        assert largest_difference(one.get_weights(), start) > 1e-3
         assert state["streams"] == one.get_state()["streams"]
     finally:
         group.shutdown()
