@@ -38,6 +38,7 @@ class DirectFunction:
             rest = iter(given)
             return self._function(*[_rebuilt(each, rest) for each in arguments])
 
+        flat.__name__ = self._function.__name__  # what XLA calls its dumps
         traced = tf.function(flat, autograph=False, jit_compile=self._jit_compile or None)
         return traced.get_concrete_function(*tensors)
 

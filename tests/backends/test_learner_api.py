@@ -459,6 +459,11 @@ def use__get_tensor_variable(learner):
 
 
 @use
+def use_get_noise_columns(learner):
+    assert learner.get_noise_columns(P) == {}
+
+
+@use
 def use_get_target_parameters(learner):
     assert list(learner.get_target_parameters(P)) == []
     assert learner.targets == {}
