@@ -28,7 +28,6 @@ def tiny(kind: str, backend: str, *, compile: str = "none", hiddens=(4,), **trai
         .environment(observation_space=OBSERVATIONS, action_space=space)
         .rl_module(model_config={"fcnet_hiddens": list(hiddens)})
         .training(**{"minibatch_size": None, "shuffle_batch_per_epoch": False, "lr": 0.01, **training})
-        .reporting(min_sample_timesteps_per_iteration=0)
         .debugging(seed=1)
     )
 

@@ -309,6 +309,7 @@ def run(kind: str, backend: str, **training):
         .rl_module(model_config={"fcnet_hiddens": [8]})
         .env_runners(num_envs_per_env_runner=2, rollout_fragment_length=4)
         .training(**{"random_steps": 8, **settings, **training})
+        .reporting(min_sample_timesteps_per_iteration=0)
         .debugging(seed=0)
     )
 
