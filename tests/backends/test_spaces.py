@@ -1,0 +1,229 @@
+"""Every kind of observation with every kind of action, plain, masked and recurrent: each cell trains, saves and acts.
+
+What an algorithm does not support is refused before anything is built.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from learning import flat
+from random_spaces import ACTIONS, EPISODE, OBSERVATIONS, Cell, RandomSpaces, Step, has_image
+
+import plugrad
+from plugrad.algorithm import Algorithm
+from plugrad.errors import ConfigError
+from plugrad.offline import save_episodes
+from plugrad.policy import Policy
+from plugrad.types import Array
+from plugrad_bc import BCConfig
+from plugrad_dqn import DQNConfig
+from plugrad_offline import CQLConfig, IQLConfig
+from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig, TD3Config
+
+KINDS_OF_ACTIONS = [each for each in ACTIONS if " of " not in each]
+BOXES = ("Box", "n-d Box")
+CELLS = [Cell(*names) for names in product(OBSERVATIONS, KINDS_OF_ACTIONS, ("plain", "mask", "LSTM"))]
+NUM_ENVS = 2
+REPLAY = {"minibatch_size": 4, "train_batch_size": 8, "num_steps_sampled_before_learning_starts": 8}
+RECORDED = {"minibatch_size": 4, "train_batch_size": 8}
+ALGORITHMS: dict[str, tuple[type[Any], dict[str, Any], tuple[str, ...]]] = {
+    "PPO": (
+        PPOConfig,
+        {"train_batch_size": 16, "minibatch_size": None, "num_epochs": 1},
+        tuple(KINDS_OF_ACTIONS),
+    ),
+    "BC": (BCConfig, RECORDED, tuple(KINDS_OF_ACTIONS)),
+    "DQN": (DQNConfig, REPLAY, ("Discrete",)),
+    "SAC": (SACConfig, REPLAY, ("Discrete", *BOXES)),
+    "TD3": (TD3Config, REPLAY, BOXES),
+    "CQL": (CQLConfig, RECORDED, BOXES),
+    "IQL": (IQLConfig, RECORDED, BOXES),
+}
+"""Config class, settings, and the actions that an algorithm supports."""
+
+
+def is_supported(name: str, cell: Cell) -> bool:
+    """Whether an algorithm trains in a cell."""
+    is_masked_box = cell.variant == "mask" and cell.action in BOXES
+    is_recurrent = cell.variant == "LSTM" and name != "PPO"
+    return cell.action in ALGORITHMS[name][2] and not is_masked_box and not is_recurrent
+
+
+def has_landed(cell: Cell) -> bool:
+    """Whether a cell works already."""
+    no_axes = len(cell.action_space.shape or ()) < 2 and cell.action != "MultiBinary"
+    return cell.observation != "Dict" and cell.action != "Dict" and no_axes and cell.variant != "mask"
+
+
+def config(name: str, cell: Cell, backend: str) -> Any:
+    """Tiny networks, at least 8 steps of two environments."""
+    cls, settings, _ = ALGORITHMS[name]
+    lstm = {"use_lstm": True, "lstm_cell_size": 3} if cell.variant == "LSTM" else {}
+    some = cls().environment(RandomSpaces, env_config=cell._asdict()).framework(backend, compile="none")
+    some = some.rl_module(model_config={"fcnet_hiddens": [4], **lstm}).debugging(seed=0)
+    return some.env_runners(num_envs_per_env_runner=NUM_ENVS).training(lr=0.1, **settings)
+
+
+def cells(*names: str) -> list[Any]:
+    """All that these algorithms support."""
+    found = [
+        (name, cell) for name in names for cell in CELLS if is_supported(name, cell) and has_landed(cell)
+    ]
+    return [pytest.param(name, cell, id="-".join([name, *cell])) for name, cell in found]
+
+
+@pytest.mark.cross_product
+@pytest.mark.parametrize(("name", "cell"), cells("PPO"))
+def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, tmp_path: Path) -> None:
+    check(config(name, cell, backend), cell, backend, tmp_path)
+
+
+@pytest.mark.cross_product("name", "backend")
+@pytest.mark.parametrize(("name", "cell"), cells("DQN", "SAC", "TD3"))
+def test_off_policy_algorithms_train_and_act_in_what_they_support(
+    name: str, cell: Cell, backend: str, tmp_path: Path
+) -> None:
+    check(config(name, cell, backend), cell, backend, tmp_path)
+
+
+@pytest.mark.cross_product("name", "backend")
+@pytest.mark.parametrize(("name", "cell"), cells("BC", "CQL", "IQL"))
+def test_offline_algorithms_train_and_act_in_what_they_support(
+    name: str, cell: Cell, backend: str, tmp_path: Path
+) -> None:
+    data = record(cell, tmp_path / "episodes")
+    check(config(name, cell, backend).offline_data(input_=data), cell, backend, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC", "TD3"])
+def test_all_other_cells_are_refused_before_anything_is_built(
+    name: str, backend: str, tmp_path: Path
+) -> None:
+    listener = tmp_path / "listener.py"
+    listener.write_text(
+        "from plugrad import hookimpl\n@hookimpl\ndef learner_built(learner):\n    assert False\n"
+    )
+    for cell in CELLS:
+        if not is_supported(name, cell) and has_landed(cell) and cell.variant == "plain":
+            some = config(name, cell, backend).plugins(str(listener))
+            with pytest.raises(ConfigError) as refused:
+                some.build_algo()
+            words = str(refused.value)
+            assert name in words, f"{cell}: {words}"
+            assert any(each in words for each in what_is_refused(name, cell)), f"{cell}: {words}"
+            assert "\n" not in words, f"{cell}: {words}"
+
+
+def what_is_refused(name: str, cell: Cell) -> list[str]:
+    """What the sentence of a refusal must speak of."""
+    is_wrong = {
+        repr(cell.action_space): cell.action not in ALGORITHMS[name][2],
+        "use_lstm": cell.variant == "LSTM",
+        "mask": cell.variant == "mask" and cell.action in BOXES,
+    }
+    return [words for words, wrong in is_wrong.items() if wrong]
+
+
+# --- what holds in a cell ---
+
+
+def check(config: Any, cell: Cell, backend: str, folder: Path) -> None:
+    """One update changes the weights; then the policies of all sources do what evaluation does."""
+    algorithm = config.build_algo()
+    before = flat(algorithm.learner_group.get_weights())
+    algorithm.train()
+    after = flat(algorithm.learner_group.get_weights())
+    assert all(np.isfinite(each).all() for each in after.values())
+    assert any(not np.array_equal(after[each], before[each]) for each in after)
+    algorithm.save_to_path(folder / "checkpoint")
+    if hasattr(Policy, "save"):
+        algorithm.get_policy().save(folder / "policy.safetensors")
+    seen = evaluate(algorithm)
+    tolerance = 1e-5 if has_image(cell.observation_space) else 1e-6
+    same_engine = 0.0 if has_image(cell.observation_space) else tolerance
+    policies = {
+        "algorithm": (algorithm.get_policy(), 0.0),
+        "checkpoint": (plugrad.load_policy(folder / "checkpoint"), 0.0),
+        "backend": (plugrad.load_policy(folder / "checkpoint", backend=backend), same_engine),
+        "numpy": (plugrad.load_policy(folder / "checkpoint", backend="numpy"), tolerance),
+    }
+    if hasattr(Policy, "save"):
+        policies["file"] = (plugrad.load_policy(folder / "policy.safetensors"), tolerance)
+    for source, (policy, allowed) in policies.items():
+        check_policy(source, policy, seen, cell, allowed)
+    algorithm.stop()
+
+
+def evaluate(algorithm: Algorithm) -> list[list[Step]]:
+    """What the environments saw and were told, by vector step."""
+    RandomSpaces.log = []
+    algorithm.evaluate(num_episodes=NUM_ENVS)
+    steps = RandomSpaces.log
+    assert len(steps) >= NUM_ENVS * EPISODE
+    return [steps[n : n + NUM_ENVS] for n in range(0, 3 * EPISODE * NUM_ENVS, NUM_ENVS)]
+
+
+def check_policy(source: str, policy: Policy, seen: list[list[Step]], cell: Cell, allowed: float) -> None:
+    """`predict` gives what evaluation told the environments, for batches and single observations."""
+    space, state = cell.action_space, None
+    for time, steps in enumerate(seen):
+        begins = np.full(NUM_ENVS, time % EPISODE == 0)
+        batch = stack([step.observation for step in steps])
+        actions, after = policy.predict(batch, state, begins, **masks(cell, steps))
+        for env, step in enumerate(steps):
+            words = f"{source}, step {time} of environment {env}"
+            found = row(actions, env)
+            assert space.contains(found), words
+            assert_close(found, step.action, allowed, words)
+            own = None if state is None else {name: each[[env]] for name, each in state.items()}
+            alone, _ = policy.predict(
+                step.observation, own, begins[[env]], **masks(cell, [step], single=True)
+            )
+            assert space.contains(alone), words
+            assert_close(alone, step.action, max(allowed, 1e-6), words)
+        state = after
+
+
+def masks(cell: Cell, steps: list[Step], *, single: bool = False) -> dict[str, Array]:
+    """The argument of `predict` where observations hold no masks themselves."""
+    if cell.mask_source not in ("info", "method"):
+        return {}
+    found = np.stack([np.asarray(step.mask) for step in steps])
+    return {"action_masks": found[0] if single else found}
+
+
+def stack(observations: list[Any]) -> Any:
+    """A batch of observations in the structure of the space."""
+    if isinstance(observations[0], dict):
+        return {key: stack([each[key] for each in observations]) for key in observations[0]}
+    if isinstance(observations[0], tuple):
+        return tuple(stack(list(each)) for each in zip(*observations, strict=True))
+    return np.stack(observations)
+
+
+def row(actions: Any, n: int) -> Any:
+    """One action of a batch."""
+    return {key: each[n] for key, each in actions.items()} if isinstance(actions, dict) else actions[n]
+
+
+def assert_close(found: Any, expected: Any, allowed: float, words: str) -> None:
+    """Equal to the bit, or within a share of the largest number."""
+    if isinstance(expected, dict):
+        assert set(found) == set(expected), words
+        for key, each in expected.items():
+            assert_close(found[key], each, allowed, f"{words}, {key}")
+    else:
+        atol = allowed * max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=atol, err_msg=words)
+
+
+def record(cell: Cell, folder: Path) -> str:
+    """Episodes of a policy of PPO that has not learned."""
+    algorithm = config("PPO", cell, "numpy").build_algo()
+    data = algorithm.record(4, explore=True)
+    spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
+    return save_episodes(folder, data.episodes, **spaces)
