@@ -6,35 +6,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad.errors import ConfigError, did_you_mean
+from plugrad.errors import ConfigError
+from plugrad.model_config import MODEL_CONFIG as MODEL_CONFIG
+from plugrad.model_config import complete_model_config
 from plugrad.types import ModuleID
-
-MODEL_CONFIG: dict[str, Any] = {
-    "fcnet_hiddens": (64, 64),
-    "fcnet_activation": "tanh",
-    "conv_filters": None,
-    "conv_activation": "relu",
-    "vf_share_layers": False,
-    "free_log_std": True,
-    "use_lstm": False,
-    "lstm_cell_size": 256,
-    "max_seq_len": 20,
-}
-"""The keys of `model_config` that the built-in networks read, with their defaults. The names are RLlib's.
-
-- `fcnet_hiddens`: the widths of the dense hidden layers, whole numbers above 0.
-- `fcnet_activation`: "tanh", "relu", "sigmoid" or "linear", after each dense hidden layer.
-- `conv_filters`: convolutions before the dense layers, `[[out channels, kernel, stride], ...]`; [] for none. None:
-  three for images [height, width, channels] or [channels, height, width] of 20x20 and more, else none; other images of
-  uint8 need the setting.
-- `conv_activation`: as `fcnet_activation`, after each convolution.
-- `vf_share_layers`: whether the policy and the value function share one encoder.
-- `free_log_std`: for Box actions, whether the log of the standard deviation is a parameter (True) or an output of the
-  policy network (False).
-- `use_lstm`: whether an LSTM follows each encoder; the module then has a recurrent state.
-- `lstm_cell_size`: the number of cells of each LSTM.
-- `max_seq_len`: the number of steps of the sequences that a stateful module is trained on, also a module of your own.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +22,8 @@ class RLModuleSpec:
             `action_space` and `model_config` that its signature names. None: the algorithm's built-in network.
         observation_space: of one observation, without batch dimension; None: that of the config or environment.
         action_space: of one action; None: that of the config or environment.
-        model_config: settings. A built-in network has the keys and defaults of `MODEL_CONFIG`; a `module_class` gets
-            the dict as it is.
+        model_config: settings. A built-in network has the keys and defaults of `plugrad.model_config.MODEL_SETTINGS`;
+            a `module_class` gets the dict as it is.
         inference_only: build without what only training needs (the value network).
     """
 
@@ -116,23 +91,19 @@ class RLModuleSpec:
         }
 
     def network_config(self, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """All settings of a network: `model_config` merged over `MODEL_CONFIG`.
+        """All settings of a network: `model_config` over the defaults of `plugrad.model_config.MODEL_SETTINGS`.
 
         Args:
-            own: further keys that the network reads, with their defaults; also other defaults of known keys.
+            own: further keys that the network reads, `{key: ModelSetting}` or `{key: default}`, which is not checked;
+                also other defaults of known keys.
 
         Returns:
             Every key with its value.
 
         Raises:
-            ConfigError: `model_config` has a key that the network does not read.
+            ConfigError: `model_config` has a key that the network does not read, or a value that its key refuses.
         """
-        known = {**MODEL_CONFIG, **(own or {})}
-        for key in self.model_config:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                raise ConfigError(f"model_config has no key {key!r}; there are {', '.join(known)}.{hint}")
-        return {**known, **self.model_config}
+        return complete_model_config(self.model_config, own)
 
 
 @dataclass(frozen=True, kw_only=True)

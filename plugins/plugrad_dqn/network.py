@@ -7,7 +7,7 @@ import gymnasium as gym
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import Network
+from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import VALUE_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
@@ -36,8 +36,7 @@ class QNetwork(Network):
         if not isinstance(spec.action_space, gym.spaces.Discrete):
             raise ConfigError(f"DQN needs a Discrete action space, found {spec.action_space}")
         config = spec.network_config()
-        if config["use_lstm"]:
-            raise ConfigError("DQN has no recurrent networks: leave use_lstm out of model_config")
+        refuse_recurrence(config, "DQN")
         self._encoder = Encoder(spec.observation_space, config)
         self._dueling = dueling
         actions = int(spec.action_space.n)
@@ -47,7 +46,9 @@ class QNetwork(Network):
             *[
                 parameter
                 for head, width in heads.items()
-                for parameter in layer_parameters(head, (self._encoder.width, width), VALUE_GAIN)
+                for parameter in layer_parameters(
+                    head, (self._encoder.width, width), VALUE_GAIN, ortho_init=config["ortho_init"]
+                )
             ],
         )
         self.acts_in_numpy = not self._encoder.filters

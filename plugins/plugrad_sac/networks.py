@@ -6,8 +6,7 @@ from typing import Any
 
 from plugrad import Columns, RLModuleSpec, numpy_ops
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
-from plugrad.errors import ConfigError
-from plugrad.networks import Network
+from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
 from plugrad.ops import Ops
@@ -43,15 +42,19 @@ class PolicyAndCritics(Network):
 
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
-        if config["use_lstm"]:
-            raise ConfigError("twin critics have no recurrent networks: leave use_lstm out of model_config")
+        refuse_recurrence(config, "an algorithm with twin critics")
         self._policy = Encoder(spec.observation_space, config)
         self._critics = TwinCritics(
             spec.observation_space, config, num_inputs=num_inputs, num_values=num_values
         )
         self.parameters = (
             *self._policy.parameters(POLICY),
-            *layer_parameters(f"{POLICY}.out", (self._policy.width, num_outputs), POLICY_GAIN),
+            *layer_parameters(
+                f"{POLICY}.out",
+                (self._policy.width, num_outputs),
+                POLICY_GAIN,
+                ortho_init=config["ortho_init"],
+            ),
             *(() if spec.inference_only else self._critics.parameters),
         )
         self.acts_in_numpy = not self._policy.filters

@@ -358,10 +358,10 @@ def test_values_are_left_out_where_nobody_needs_them(inference_only, value):
         ),
         ({"observation": None}, "observation space None"),
         ({"action": None}, "a policy needs an action space: give action_space="),
-        ({"fcnet_activation": "tahn"}, "fcnet_activation='tahn': use one of tanh, relu, sigmoid, linear"),
+        ({"fcnet_activation": "tahn"}, "fcnet_activation='tahn': must be one of tanh, relu, sigmoid, linear"),
         (
             {"observation": IMAGE, "conv_activation": "rleu"},
-            "conv_activation='rleu': use one of tanh, relu, sigmoid, linear",
+            "conv_activation='rleu': must be one of relu, tanh, sigmoid, linear",
         ),
         *(
             (

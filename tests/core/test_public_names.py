@@ -34,6 +34,7 @@ ROOMS = (
     "plugrad.networks.initializers",
     "plugrad.networks.layers",
     "plugrad.losses",
+    "plugrad.model_config",
     "plugrad.networks",
     "plugrad.numpy_ops",
     "plugrad.offline",

@@ -280,9 +280,8 @@ def test_a_users_piece_comes_first_and_its_rows_become_sequences_too():
 
 
 def test_a_max_seq_len_that_cannot_be_is_refused():
-    acting = learner(max_seq_len=0)
     with pytest.raises(ConfigError, match="max_seq_len=0: must be a whole number above 0"):
-        acting.compute_values_of_episodes([episode(acting, 2, 1)])
+        learner(max_seq_len=0)
 
 
 # --- acting -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.module_spec import MODEL_CONFIG
+from plugrad.model_config import MODEL_CONFIG, MODEL_SETTINGS
 from plugrad.types import Array, ModuleID
 
 Piece = Callable[..., dict[ModuleID, dict[str, Array]]]
@@ -247,7 +247,6 @@ def max_seq_len(module: Any) -> int:
     Raises:
         ConfigError: it is no whole number above 0.
     """
-    length = module.model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
-    if isinstance(length, int) and length > 0:
-        return length
-    raise ConfigError(f"max_seq_len={length!r}: must be a whole number above 0")
+    length: int = module.model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
+    MODEL_SETTINGS["max_seq_len"].check("max_seq_len", length)
+    return length

@@ -1,21 +1,30 @@
-"""The built-in networks, written once over `Ops`: encoders, an LSTM, policy and value heads."""
+"""The built-in networks, written once over `Ops`: encoders, recurrent layers, policy and value heads."""
 
 from plugrad.networks.actor_critic import ActorCritic, action_inputs, lstm_cell_size
 from plugrad.networks.encoders import Encoder
-from plugrad.networks.initializers import constant, orthogonal
-from plugrad.networks.layers import Parameter, convolution, dense, layer_parameters
+from plugrad.networks.hidden_layers import HiddenLayers
+from plugrad.networks.initializers import constant, orthogonal, uniform
+from plugrad.networks.layers import Parameter, convolution, dense, layer_norm, layer_parameters, stacked
 from plugrad.networks.network import Network
+from plugrad.networks.recurrent import RecurrentLayer, recurrent_layer, refuse_recurrence
 
 __all__ = [
     "ActorCritic",
     "Encoder",
+    "HiddenLayers",
     "Network",
     "Parameter",
+    "RecurrentLayer",
     "action_inputs",
     "constant",
     "convolution",
     "dense",
+    "layer_norm",
     "layer_parameters",
     "lstm_cell_size",
     "orthogonal",
+    "recurrent_layer",
+    "refuse_recurrence",
+    "stacked",
+    "uniform",
 ]

@@ -24,18 +24,10 @@ def conv_filters(filters: Any, shape: tuple[int, ...]) -> Filters:
 
     Returns:
         The filters; empty for no convolutions.
-
-    Raises:
-        ConfigError: the setting is no list of filters.
     """
     if filters is None:
         image = shape if not channels_first(shape) else (*shape[1:], shape[0])
         return IMAGE_FILTERS if len(image) == 3 and min(image[:2]) >= SMALLEST_IMAGE else ()
-    if not isinstance(filters, list | tuple) or not all(map(_is_filter, filters)):
-        raise ConfigError(
-            f"conv_filters={filters!r}: must be a list of [out channels, kernel, stride], whole numbers above 0, "
-            "such as [[16, 4, 2], [32, 4, 2]]; [] for no convolutions"
-        )
     return tuple((outputs, kernel, stride) for outputs, kernel, stride in filters)
 
 
@@ -78,11 +70,3 @@ def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]
             )
         shapes.append((*((size - kernel) // stride + 1 for size in shapes[-1][:2]), outputs))
     return shapes
-
-
-def _is_filter(found: Any) -> bool:
-    return (
-        isinstance(found, list | tuple)
-        and len(found) == 3
-        and all(isinstance(each, int) and each > 0 for each in found)
-    )

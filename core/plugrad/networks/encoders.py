@@ -1,7 +1,6 @@
 """Encoder: the hidden layers from observations to features, convolutions first and dense layers after them."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from math import prod
 from typing import Any, NoReturn
 
@@ -10,12 +9,12 @@ import numpy as np
 
 from plugrad.errors import ConfigError
 from plugrad.networks.conv_filters import SMALLEST_IMAGE, channels_first, conv_filters, is_image, map_shapes
+from plugrad.networks.hidden_layers import HiddenLayers
 from plugrad.networks.layers import (
     ACTIVATIONS,
     HIDDEN_GAIN,
     Parameter,
     convolution,
-    dense,
     layer_parameters,
     reshape_inner,
 )
@@ -31,8 +30,8 @@ class Encoder:
 
     Args:
         space: of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary.
-        config: a complete `model_config`; of it `fcnet_hiddens`, `fcnet_activation`, `conv_filters` and
-            `conv_activation` are read. See `plugrad.module_spec.MODEL_CONFIG`.
+        config: a complete `model_config`; of it `conv_filters`, `conv_activation`, `ortho_init` and the settings of
+            `HiddenLayers` are read.
 
     Attributes:
         filters: (out channels, kernel, stride) of each convolution; empty for none.
@@ -51,10 +50,10 @@ class Encoder:
         self._maps = map_shapes(
             (*self._shape[1:], self._shape[0]) if self._channels_first else self._shape, self.filters
         )
-        self._widths = (prod(self._maps[-1]), *_hiddens(config["fcnet_hiddens"]))
-        self.width = self._widths[-1]
-        self._activation = _activation(config, "fcnet_activation")
-        self._conv_activation = _activation(config, "conv_activation")
+        self._hidden = HiddenLayers(prod(self._maps[-1]), config)
+        self.width = self._hidden.width
+        self._conv_activation = config["conv_activation"]
+        self._ortho_init = config["ortho_init"]
         if config["conv_filters"] is None and is_image(space) and not self.filters:
             _refuse_image(self._shape)
 
@@ -64,12 +63,11 @@ class Encoder:
             (f"{name}.conv.{n}", (kernel, kernel, self._maps[n][-1], outputs))
             for n, (outputs, kernel, _) in enumerate(self.filters)
         ]
-        denses = [(f"{name}.{n}", widths) for n, widths in enumerate(pairwise(self._widths))]
         return [
             parameter
-            for layer, weight in [*convolutions, *denses]
-            for parameter in layer_parameters(layer, weight, HIDDEN_GAIN)
-        ]
+            for layer, weight in convolutions
+            for parameter in layer_parameters(layer, weight, HIDDEN_GAIN, ortho_init=self._ortho_init)
+        ] + self._hidden.parameters(name)
 
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
         """Convert observations for the first layer.
@@ -108,10 +106,7 @@ class Encoder:
         """
         if self.filters:
             x = self._convolve(ops, weights, name, x)
-        activate = ACTIVATIONS[self._activation](ops)
-        for n in range(len(self._widths) - 1):
-            x = activate(dense(ops, weights, f"{name}.{n}", x))
-        return x
+        return self._hidden.forward(ops, weights, name, x)
 
     def _convolve(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self._conv_activation](ops)
@@ -122,7 +117,7 @@ class Encoder:
         for n, (_, _, stride) in enumerate(self.filters):
             x = activate(convolution(ops, weights, f"{name}.conv.{n}", x, stride))
         rows = (-1, *leading[1:]) if leading else ()
-        return ops.reshape(x, (*rows, self._widths[0]))
+        return ops.reshape(x, (*rows, prod(self._maps[-1])))
 
 
 def _input_shape(space: gym.Space[Any] | None) -> tuple[int, ...]:
@@ -163,15 +158,3 @@ def _scale(space: gym.Space[Any] | None) -> float | None:
     if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8:
         return 1.0 / max(1, int(np.max(space.high)))
     return None
-
-
-def _activation(config: Mapping[str, Any], key: str) -> str:
-    if config[key] in ACTIVATIONS:
-        return str(config[key])
-    raise ConfigError(f"{key}={config[key]!r}: use one of {', '.join(ACTIVATIONS)}")
-
-
-def _hiddens(hiddens: Any) -> tuple[int, ...]:
-    if isinstance(hiddens, list | tuple) and all(isinstance(each, int) and each > 0 for each in hiddens):
-        return tuple(hiddens)
-    raise ConfigError(f"fcnet_hiddens={hiddens!r}: must be a list of whole numbers above 0, such as [64, 64]")

@@ -31,6 +31,20 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...], gain: float) ->
     return matrix.reshape(shape)
 
 
+def uniform(rng: np.random.Generator, shape: tuple[int, ...], bound: float) -> Array:
+    """Draw uniform numbers.
+
+    Args:
+        rng: the source of randomness.
+        shape: the array's shape.
+        bound: the numbers lie in [-bound, bound).
+
+    Returns:
+        float32 of this shape.
+    """
+    return rng.uniform(-bound, bound, shape).astype(np.float32)
+
+
 def constant(rng: np.random.Generator, shape: tuple[int, ...], value: float) -> Array:
     """Make an array full of one value.
 

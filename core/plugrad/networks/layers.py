@@ -3,10 +3,10 @@
 A layer has a name, such as `pi.0`; its parameters are `pi.0.weight` and `pi.0.bias`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
-from typing import Any
+from math import prod, sqrt
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,11 @@ HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0
 Source: Andrychowicz et al. 2021, arXiv:2006.05990, choices C56 and C57 (small initial policy).
 """
 
+LAYER_NORM_EPSILON = 1e-5
+
+Initializer: TypeAlias = Callable[[np.random.Generator, Any, float], Array]
+"""`init(rng, shape, scale)` gives a float32 array."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -34,31 +39,53 @@ class Parameter:
     Args:
         name: such as `pi.0.weight`.
         shape: its shape.
-        init: the initializer: `init(rng, shape, scale)` gives a float32 array.
+        init: the initializer.
         scale: the initializer's last argument, such as a gain.
     """
 
     name: str
     shape: tuple[int, ...]
-    init: Callable[[np.random.Generator, Any, float], Array]
+    init: Initializer
     scale: float
 
 
-def layer_parameters(name: str, weight: Shape, gain: float) -> list[Parameter]:
-    """The parameters of a dense layer or a convolution: an orthogonal weight, and a bias of zeros.
+def layer_parameters(name: str, weight: Shape, gain: float, *, ortho_init: bool = True) -> list[Parameter]:
+    """The parameters of a dense layer or a convolution.
 
     Args:
         name: the layer's name.
         weight: the weight's shape: (in, out), or (kernel, kernel, in, out).
         gain: the gain of the orthogonal weight.
+        ortho_init: an orthogonal weight and a bias of zeros; else both uniform within 1 / sqrt(inputs), the default of
+            torch.nn.Linear and torch.nn.Conv2d.
 
     Returns:
         `<name>.weight`, then `<name>.bias` (out,).
     """
+    if not ortho_init:
+        bound = 1.0 / sqrt(prod(weight[:-1]))
+        return [
+            Parameter(f"{name}.weight", weight, initializers.uniform, bound),
+            Parameter(f"{name}.bias", weight[-1:], initializers.uniform, bound),
+        ]
     return [
         Parameter(f"{name}.weight", weight, initializers.orthogonal, gain),
         Parameter(f"{name}.bias", weight[-1:], initializers.constant, 0.0),
     ]
+
+
+def stacked(parameters: Iterable[Parameter], copies: int) -> list[Parameter]:
+    """The parameters of several networks that are computed together: each of shape (copies, ...), drawn one by one."""
+    return [
+        Parameter(each.name, (copies, *each.shape), _draw_each(each.init), each.scale) for each in parameters
+    ]
+
+
+def _draw_each(init: Initializer) -> Initializer:
+    def draw(rng: np.random.Generator, shape: Shape, scale: float) -> Array:
+        return np.stack([init(rng, shape[1:], scale) for _ in range(shape[0])])
+
+    return draw
 
 
 def dense(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
@@ -90,6 +117,36 @@ def convolution(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, s
         [B, H', W', out]; `H' = (H - kernel) // stride + 1`, `W'` likewise.
     """
     return ops.conv2d(x, weights[f"{name}.weight"], stride) + weights[f"{name}.bias"]
+
+
+def layer_norm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    """Normalise the features of each row: `weight (x - mean) / sqrt(variance + 1e-5) + bias`.
+
+    Source: Ba, Kiros and Hinton 2016, arXiv:1607.06450, equation 4. The 1e-5 is that of torch.nn.LayerNorm.
+
+    Args:
+        ops: tensor functions.
+        weights: `{parameter name: tensor}`: `<name>.weight` and `<name>.bias` (width,), or (n, width) of n networks.
+        name: the layer's name.
+        x: [..., width], or [n, B, width] of n networks.
+
+    Returns:
+        The shape of `x`.
+    """
+    scale, offset = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    if len(ops.shape(scale)) > 1:
+        scale, offset = ops.expand_dims(scale, -2), ops.expand_dims(offset, -2)
+    centred = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+    return centred / ops.sqrt(variance + LAYER_NORM_EPSILON) * scale + offset
+
+
+def layer_norm_parameters(name: str, width: int) -> list[Parameter]:
+    """The parameters of a layer norm: `<name>.weight` (width,) of ones, and `<name>.bias` (width,) of zeros."""
+    return [
+        Parameter(f"{name}.weight", (width,), initializers.constant, 1.0),
+        Parameter(f"{name}.bias", (width,), initializers.constant, 0.0),
+    ]
 
 
 def reshape_inner(ops: Ops, x: Tensor, rank: int, inner: Shape) -> Tensor:

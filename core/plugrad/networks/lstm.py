@@ -6,6 +6,7 @@ order.
 """
 
 from collections.abc import Mapping
+from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -25,20 +26,22 @@ Source: Gers, Schmidhuber and Cummins 2000, doi:10.1162/089976600300015015, sect
 """
 
 
-def lstm_parameters(name: str, inputs: int, cells: int) -> list[Parameter]:
-    """The parameters of an LSTM: orthogonal weights, biases 0, and `FORGET_BIAS` for the forget gates.
+def lstm_parameters(name: str, inputs: int, cells: int, *, ortho_init: bool = True) -> list[Parameter]:
+    """The parameters of an LSTM: biases of 0, but `FORGET_BIAS` for the forget gates, and orthogonal weights.
 
     Args:
         name: the layer's name.
         inputs: number of inputs.
         cells: number of cells.
+        ortho_init: else weights are uniform within 1 / sqrt(cells), the default of torch.nn.LSTM.
 
     Returns:
         `input_weight`, `recurrent_weight` and `bias`.
     """
+    init, scale = (initializers.orthogonal, 1.0) if ortho_init else (initializers.uniform, 1.0 / sqrt(cells))
     return [
-        Parameter(f"{name}.input_weight", (inputs, 4 * cells), initializers.orthogonal, 1.0),
-        Parameter(f"{name}.recurrent_weight", (cells, 4 * cells), initializers.orthogonal, 1.0),
+        Parameter(f"{name}.input_weight", (inputs, 4 * cells), init, scale),
+        Parameter(f"{name}.recurrent_weight", (cells, 4 * cells), init, scale),
         Parameter(f"{name}.bias", (4 * cells,), _forget_bias, FORGET_BIAS),
     ]
 

@@ -37,12 +37,15 @@ class IQLNetwork(BoxPolicyAndCritics):
 
     def __init__(self, spec: RLModuleSpec) -> None:
         super().__init__(spec, outputs_per_dimension=1)
-        self._value = Encoder(spec.observation_space, spec.network_config())
-        self.parameters += (Parameter(LOG_STD, (self._num_dimensions,), constant, 0.0),)
+        config = spec.network_config()
+        self._value = Encoder(spec.observation_space, config)
+        self.parameters += (Parameter(LOG_STD, (self._num_dimensions,), constant, config["log_std_init"]),)
         if not spec.inference_only:
             self.parameters += (
                 *self._value.parameters(VALUE),
-                *layer_parameters(f"{VALUE}.out", (self._value.width, 1), VALUE_GAIN),
+                *layer_parameters(
+                    f"{VALUE}.out", (self._value.width, 1), VALUE_GAIN, ortho_init=config["ortho_init"]
+                ),
             )
 
     def forward(

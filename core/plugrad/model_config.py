@@ -1,0 +1,169 @@
+"""The keys of `model_config`: the settings of the built-in networks, with their defaults, checks and meanings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from plugrad.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class ModelSetting:
+    """One key of `model_config`.
+
+    Args:
+        default: its value where the user gives none.
+        expects: the values that it may have, such as "a whole number above 0".
+        is_valid: whether a value is one of them.
+        help: what it does.
+    """
+
+    default: Any
+    expects: str
+    is_valid: Callable[[Any], bool]
+    help: str
+
+    def check(self, name: str, value: Any) -> None:
+        """Check a value.
+
+        Args:
+            name: the key.
+            value: its value.
+
+        Raises:
+            ConfigError: the value is none of those expected.
+        """
+        if not self.is_valid(value):
+            raise ConfigError(f"{name}={value!r:.100}: must be {self.expects}")
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number above 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_list_of(is_entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(is_entry, value))
+
+
+def _is_filter(value: Any) -> bool:
+    return _is_list_of(is_count)(value) and len(value) == 3
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _choice(default: str, *others: str, help: str) -> ModelSetting:
+    choices = (default, *others)
+    return ModelSetting(default, f"one of {', '.join(choices)}", choices.__contains__, help)
+
+
+def _switch(default: bool, help: str) -> ModelSetting:
+    return ModelSetting(default, "True or False", lambda value: isinstance(value, bool), help)
+
+
+def _count(default: int, help: str) -> ModelSetting:
+    return ModelSetting(default, "a whole number above 0", is_count, help)
+
+
+_ACTIVATIONS = ("relu", "sigmoid", "linear")
+_LAYERS = "a list of whole numbers above 0, such as [64, 64]"
+_FILTERS = (
+    "None, or a list of [out channels, kernel, stride], whole numbers above 0, such as [[16, 4, 2], [32, 4, 2]]; "
+    "[] for no convolutions"
+)
+
+MODEL_SETTINGS: Mapping[str, ModelSetting] = {
+    "fcnet_hiddens": ModelSetting(
+        (64, 64), _LAYERS, _is_list_of(is_count), "widths of the dense hidden layers"
+    ),
+    "fcnet_activation": _choice("tanh", *_ACTIVATIONS, help="activation after each dense hidden layer"),
+    "layer_norm": _switch(
+        False,
+        "normalise the outputs of each dense hidden layer, before its activation",
+    ),
+    "conv_filters": ModelSetting(
+        None,
+        _FILTERS,
+        lambda value: value is None or _is_list_of(_is_filter)(value),
+        "convolutions before the dense layers. None: three for images [height, width, channels] or [channels, height, "
+        "width] of 20x20 and more, else none; other images of uint8 need the setting",
+    ),
+    "conv_activation": _choice("relu", "tanh", "sigmoid", "linear", help="activation after each convolution"),
+    "vf_share_layers": _switch(False, "one encoder for the policy and the value function"),
+    "free_log_std": _switch(
+        True,
+        "for Box actions: the log of the standard deviation is a parameter; False: an output of the policy network",
+    ),
+    "log_std_init": ModelSetting(
+        0.0,
+        "a finite number",
+        _is_number,
+        "first value of the log of the standard deviation that is a parameter",
+    ),
+    "ortho_init": _switch(
+        True,
+        "first weights are orthogonal and biases 0. False: both are uniform within 1 / sqrt(inputs of the layer), "
+        "torch's default",
+    ),
+    "use_lstm": _switch(False, "an LSTM after each encoder; the module then has a recurrent state"),
+    "lstm_cell_size": _count(256, "number of cells of each LSTM"),
+    "use_gru": _switch(False, "a GRU after each encoder, instead of an LSTM"),
+    "gru_cell_size": _count(256, "number of cells of each GRU"),
+    "max_seq_len": _count(
+        20, "number of steps of the sequences that a stateful module is trained on, also a module of your own"
+    ),
+}
+"""The keys that the built-in networks read. Names are RLlib's, those that it does not have stable-baselines3's."""
+
+MODEL_CONFIG: dict[str, Any] = {name: each.default for name, each in MODEL_SETTINGS.items()}
+"""The defaults of `MODEL_SETTINGS`."""
+
+
+def complete_model_config(given: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Complete a `model_config` with defaults, and check it.
+
+    Args:
+        given: what the user set.
+        own: `{key: ModelSetting}` of further keys that a network reads; `{key: value}` for other defaults.
+
+    Returns:
+        Every key with its value.
+
+    Raises:
+        ConfigError: a key that the network does not read, or a value that its key refuses.
+    """
+    settings = model_settings(own)
+    for name, value in given.items():
+        if name not in settings:
+            hint = did_you_mean(name, settings)
+            raise ConfigError(f"model_config has no key {name!r}; there are {', '.join(settings)}.{hint}")
+        settings[name].check(name, value)
+    return {name: each.default for name, each in settings.items()} | dict(given)
+
+
+def model_settings(own: Mapping[str, Any] | None = None) -> dict[str, ModelSetting]:
+    """The keys that a network reads: those of `MODEL_SETTINGS`, and its own.
+
+    Args:
+        own: as in `complete_model_config`.
+
+    Returns:
+        `{key: ModelSetting}`.
+    """
+    settings = dict(MODEL_SETTINGS)
+    for name, value in (own or {}).items():
+        settings[name] = (
+            value if isinstance(value, ModelSetting) else _with_default(settings.get(name), value)
+        )
+    return settings
+
+
+def _with_default(known: ModelSetting | None, default: Any) -> ModelSetting:
+    return (
+        ModelSetting(default, "any value", lambda value: True, "")
+        if known is None
+        else replace(known, default=default)
+    )
