@@ -44,6 +44,7 @@ def test_help_names_every_command(plugrad):
         "train",
         "eval",
         "record",
+        "export",
         "plot",
         "inspect",
         "algorithms",

@@ -1,4 +1,4 @@
-"""The command line: train, eval, record, plot, video, inspect, algorithms, plugins, new-plugin, parity, doctor.
+"""The command line: train, eval, record, export, plot, video, inspect, algorithms, plugins, new-plugin, parity, doctor.
 
 `--help`, `inspect`, `algorithms`, `plugins`, `new-plugin` and `doctor` import no framework.
 """
@@ -11,6 +11,7 @@ from plugrad.cli.algorithms import algorithms
 from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
 from plugrad.cli.exits import debug_option
+from plugrad.cli.export import export
 from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.new_plugin import new_plugin
 from plugrad.cli.parity import parity
@@ -35,6 +36,7 @@ for command in (
     train,
     evaluate,
     record,
+    export,
     plot,
     video,
     inspect_checkpoint,

@@ -56,22 +56,27 @@ def run_options(command: Any) -> Any:
     def find_env(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
         return None if text is None else look_in_current_folder(text)
 
-    def use(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> None:
-        for text in texts:
-            use_plugin(text)
-
     env = click.option(
         "--env",
         metavar="NAME",
         callback=find_env,
         help="The environment, where the run names a function or what is not installed; default: the run's.",
     )
-    plugin = click.option(
+    return env(trust_option(plugin_option(command)))
+
+
+def plugin_option(command: Any) -> Any:
+    """Add `--plugin` to a command."""
+
+    def use(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> None:
+        for text in texts:
+            use_plugin(text)
+
+    return click.option(
         "--plugin",
         multiple=True,
         metavar="FILE.py",
         expose_value=False,
         callback=use,
         help="The run's algorithm or backend, if it is in no distribution.",
-    )
-    return env(trust_option(plugin(command)))
+    )(command)

@@ -19,6 +19,7 @@ from plugrad.distributions import Distribution
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.policy_content import policy_content
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -132,7 +133,9 @@ class Actor:
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
         version = self._learner.weights_version, module._num_loads
         if self._weights.get(module_id, (None,))[0] != version:
-            self._weights[module_id] = version, module._acting_weights()
+            # The order in memory decides the last bit of a product: one order for weights from anywhere.
+            weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}
+            self._weights[module_id] = version, weights
         return self._weights[module_id][1]
 
 
@@ -224,7 +227,11 @@ def make_policy(
         return columns
 
     return Policy(
-        act=act, encoder=encoder, action_space=module.action_space, initial_state=initial_state(module)
+        act=act,
+        encoder=encoder,
+        action_space=module.action_space,
+        initial_state=initial_state(module),
+        content=lambda: policy_content(present(), module_id, encoder),
     )
 
 

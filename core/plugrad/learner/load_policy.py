@@ -1,4 +1,4 @@
-"""`plugrad.load_policy`: the policy of a run or a checkpoint. Networks that act in numpy need no framework."""
+"""`plugrad.load_policy`: the policy of a run, a checkpoint or a policy file. Built-in networks need no framework."""
 
 from collections.abc import Mapping
 from math import prod
@@ -10,20 +10,24 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
-from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
+from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import checkpointing
 from plugrad.learner.acting import make_policy, only_module_id, warn_without_statistics
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.learner import Learner
+from plugrad.learner.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.policy_file import read_policy_file
 from plugrad.rl_module import MultiRLModule
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 _NUMPY = "numpy"
 _CODE = ("env", "learner_class", "learner_connector")
 """Settings that may name code, and that acting does without."""
+_OF_ENVIRONMENTS = ("algorithm", KIND)
+"""The kinds of checkpoints that know how their environment's observations become rows."""
 
 
 def load_policy(
@@ -33,7 +37,7 @@ def load_policy(
     module: Any = None,
     backend: str | None = None,
 ) -> Policy:
-    """Load the policy of a run or of a checkpoint.
+    """Load the policy of a run, of a checkpoint or of a file of `Policy.save`.
 
     It takes observations as the environment gives them, with the statistics of `normalize_observations` that are in the
     checkpoint. A checkpoint of a Learner or LearnerGroup has no statistics: its policy takes observations as the
@@ -41,10 +45,11 @@ def load_policy(
 
     Args:
         path: a run directory, of which the best checkpoint is taken, else the last; or a checkpoint directory, or one
-            of its saves. No code that it names is run.
+            of its saves; or a policy file. No code that it names is run.
         module_id: whose policy; the default also means the only module.
         module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make.
-        backend: what computes; None: numpy for a built-in network without convolutions, else the backend that saved it.
+        backend: what computes; None: numpy for a built-in network without convolutions, else the backend that saved it,
+            or numpy where that is not installed.
 
     Returns:
         The policy; `policy.predict(observation)` acts.
@@ -55,8 +60,7 @@ def load_policy(
         UnknownModuleError: there is no such module.
         RestoreMismatchError: the weights do not fit the module; says what does not.
     """
-    whole = load_checkpoint(checkpoint_of(Path(path)))
-    saved = checkpointing.part_of(whole, kind="learner")
+    whole, saved = _read(Path(path))
     with checkpointing.as_checkpoint_error(whole):
         learner = _acting_learner(saved, module_id, module, backend)
         normalizer = _normalizer(whole, learner.config)
@@ -66,6 +70,15 @@ def load_policy(
             env_observation_space=_env_observation_space(whole, learner.config),
             normalizer=normalizer,
         )
+
+
+def _read(path: Path) -> tuple[Checkpoint, Checkpoint]:
+    """A checkpoint or a policy file, and the part of it that a learner saved."""
+    if path.is_dir() or not path.exists():
+        whole = load_checkpoint(checkpoint_of(path))
+        return whole, checkpointing.part_of(whole, kind="learner")
+    whole = as_checkpoint(read_policy_file(path))
+    return whole, checkpointing.part_of(whole, kind=KIND)
 
 
 class _Acting(Learner):
@@ -80,9 +93,13 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
         return _build_learner(saved, module_id, module, backend)
     learner = _build_learner(saved, module_id, None, _NUMPY)
     network = learner.module[only_module_id(learner.module, module_id)].network
-    if network is not None and network.acts_in_numpy:
+    if network is None or network.acts_in_numpy:
         return learner
-    return _build_learner(saved, module_id, None, None)
+    try:
+        return _build_learner(saved, module_id, None, None)
+    except BackendNotFoundError:  # numpy computes convolutions too, several times slower
+        network.acts_in_numpy = True
+        return learner
 
 
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
@@ -92,6 +109,7 @@ def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend:
     config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
     config = _keep_one_module(saved, config, module_id)
     if module is None:
+        refuse_own_module(saved.metadata, saved.path)
         checkpointing.refuse_own_modules(config)
     elif not isinstance(module, MultiRLModule | dict):
         module = {module_id: module}
@@ -131,7 +149,7 @@ def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
 def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
     if not config.normalize_observations:
         return None
-    runner = whole.state.get("env_runner") if whole.metadata.get("kind") == "algorithm" else None
+    runner = whole.state.get("env_runner") if whole.metadata.get("kind") in _OF_ENVIRONMENTS else None
     if runner is None:
         warn_without_statistics(config)
         return None
@@ -142,7 +160,7 @@ def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
 
 def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | None:
     """The environment's space of observations; of an older checkpoint that of flattened ones; None of a learner's."""
-    if whole.metadata.get("kind") != "algorithm":
+    if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
         return None
     written = whole.metadata.get(checkpointing.ENV_OBSERVATION_SPACE)
     if written is None or config.observation_space is None:

@@ -1,15 +1,17 @@
 """`Policy`: a trained module that acts in an environment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.spaces import Space
 
+from plugrad.checkpoint.layout import StrPath
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.policy.actions import action_converter
 from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.policy_file import PolicyFile, write_policy_file
 from plugrad.types import Array
 
 State = Mapping[str, Array]
@@ -44,6 +46,7 @@ class Policy:
     action, state = policy.predict(observation)
     observation, reward, terminated, truncated, _ = env.step(action)
     action, state = policy.predict(observation, state)  # a stateful policy needs the state of the call before
+    policy.save("policy.safetensors")  # plugrad.load_policy opens it
     ```
 
     Args:
@@ -51,16 +54,24 @@ class Policy:
         encoder: makes the rows that the module reads of observations.
         action_space: of the environment.
         initial_state: of a stateful module, `{name: array}` of one row at the start of an episode; empty for others.
+        content: gives what `save` writes.
     """
 
     def __init__(
-        self, *, act: ActFunction, encoder: ObservationEncoder, action_space: Space[Any], initial_state: State
+        self,
+        *,
+        act: ActFunction,
+        encoder: ObservationEncoder,
+        action_space: Space[Any],
+        initial_state: State,
+        content: Callable[[], PolicyFile],
     ) -> None:
         self._act = act
         self._encoder = encoder
         self._action_space = action_space
         self._to_env = action_converter(action_space)
         self._initial = dict(initial_state)
+        self._content = content
 
     @property
     def observation_space(self) -> Space[Any]:
@@ -102,6 +113,25 @@ class Policy:
         actions = self._to_env(np.asarray(columns[Columns.ACTIONS]))
         after = columns.get(Columns.STATE_OUT)
         return actions[0] if is_single else actions, None if after is None else dict(after)
+
+    def save(self, path: StrPath) -> str:
+        """Write the policy into one file: network, weights, spaces and normalisation; no code.
+
+        `plugrad.load_policy(path)` opens it, where the policy's algorithm is installed. Built-in networks need no
+        framework there. A module of your own is given then: `load_policy(path, module=...)`.
+
+        Args:
+            path: the file, such as "policy.safetensors". One that is there is replaced all at once.
+
+        Returns:
+            `path`.
+
+        Raises:
+            CheckpointError: the disk refused; a file that was there is as it was.
+            ConfigError: a setting or a space cannot be written.
+        """
+        write_policy_file(path, self._content())
+        return str(path)
 
     def _reset_rows(self, state: State | None, episode_start: Any, number: int) -> State | None:
         """The state, with the initial one in the rows of `episode_start`."""
