@@ -32,7 +32,7 @@ def disk_errors(action: str, path: StrPath) -> Iterator[None]:
         raise CheckpointError(message, path=os.fspath(path), errno=error.errno) from error
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes | bytearray) -> None:
     """Create a file and wait until its bytes are on the disk. Its name is durable after `sync_directory`.
 
     Args:
