@@ -57,7 +57,8 @@ class ActingAlgorithm:
             return self.env_runner.env_observation_space
         if self.config.env is None:
             return None
-        return get_env_observation_space(self.config.env, self.config.env_config)
+        config = self.config
+        return get_env_observation_space(config.env, config.env_config, frame_stack=config.frame_stack)
 
     @property
     def _normalizer(self) -> ObservationNormalizer | None:

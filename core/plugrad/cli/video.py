@@ -13,7 +13,7 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError, MissingFrameworkError
-from plugrad.sampling.environments import EnvSource, make_env
+from plugrad.sampling.environments import EnvSource, create_env
 from plugrad.types import Array
 
 SUFFIXES = (".gif", ".webp", ".png")
@@ -82,7 +82,7 @@ class Film:
 
     def make_env(self, **env_config: Any) -> gym.Env[Any, Any]:
         """An environment whose `reset` and `step` add their frame to `frames`."""
-        env = make_env(self._source, {**env_config, "render_mode": "rgb_array"})
+        env = create_env(self._source, {**env_config, "render_mode": "rgb_array"})
         self.frames_per_second = env.metadata.get("render_fps", FRAMES_PER_SECOND)
         return _Filmed(env, self.frames)
 

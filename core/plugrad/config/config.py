@@ -233,6 +233,7 @@ class Config(FluentConfig):
     rollout_fragment_length: int | None = field(None, section="env_runners", minimum=1)
     vectorization_mode: str = field("sync", section="env_runners", choices=("sync", "vector_entry_point"))
     normalize_observations: bool = field(False, section="env_runners")
+    frame_stack: int = field(1, section="env_runners", minimum=1)
 
     def env_runners(self, **settings: Any) -> Self:
         """Set how experience is sampled.
@@ -247,6 +248,8 @@ class Config(FluentConfig):
                 environment's own vectorized version. Default: `"sync"`.
             normalize_observations (bool): scale observations by their running mean and standard deviation.
                 Default: `False`.
+            frame_stack (int): frames of one observation: the last ones, by `gymnasium.wrappers.FrameStackObservation`.
+                Each array of the observation space gets a first axis of this length. Default: `1`.
             **settings: all of these.
 
         Returns:

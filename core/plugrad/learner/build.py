@@ -20,6 +20,7 @@ from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import stored_space
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.sampling.environments import get_spaces
+from plugrad.sampling.frame_stack import stacked_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 log = logging.getLogger("plugrad")
@@ -331,6 +332,10 @@ def _spaces_of(config: Config, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
-        return stored_space(observation), action
-    source = config.env if env is None else env
-    return get_spaces(source, config.env_config, normalize_observations=config.normalize_observations)
+        return stored_space(stacked_space(observation, config.frame_stack)), action
+    return get_spaces(
+        config.env if env is None else env,
+        config.env_config,
+        normalize_observations=config.normalize_observations,
+        frame_stack=config.frame_stack,
+    )

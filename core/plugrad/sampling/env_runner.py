@@ -45,6 +45,8 @@ class SamplingConfig(Protocol):
     @property
     def vectorization_mode(self) -> str: ...  # noqa: D102
     @property
+    def frame_stack(self) -> int: ...  # noqa: D102
+    @property
     def rollout_fragment_length(self) -> int | None: ...  # noqa: D102
     @property
     def train_batch_size(self) -> int: ...  # noqa: D102
@@ -109,6 +111,7 @@ class EnvRunner:
             config.env_config,
             num_envs=config.num_envs_per_env_runner,
             vectorization_mode=config.vectorization_mode,
+            frame_stack=config.frame_stack,
         )
         self._env_name = env_name(config.env)
         autoreset = self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP

@@ -14,6 +14,7 @@ from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import import_named
 from plugrad.policy.observations import stored_space
 from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
+from plugrad.sampling.frame_stack import stack_frames
 from plugrad.sampling.replayable_env import ReplayableEnv
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
@@ -25,7 +26,9 @@ NAMESPACE_PACKAGES = {"ALE": "ale_py"}
 VECTORIZATION_MODES = ("sync", "vector_entry_point")
 
 
-def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
+def make_env(
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, frame_stack: int = 1
+) -> gym.Env[Any, Any]:
     """Make one environment; its observations are flattened unless they are a Box.
 
     Discrete observations become one-hot rows, Dict and Tuple observations one flat row
@@ -34,12 +37,32 @@ def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None)
     Args:
         env: a Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function.
         env_config: keyword arguments of the environment, as in `gymnasium.make(env, **env_config)`.
+        frame_stack: how many frames one observation has.
 
     Returns:
         An environment whose observation space is a Box.
 
     Raises:
-        ConfigError: there is no such environment, it does not accept `env_config`, or its observations are no numbers.
+        ConfigError: see `create_env`; or its observations are no numbers.
+    """
+    created = create_env(env, env_config)
+    check_spaces(env_name(env), created)
+    created = stack_frames(created, frame_stack)
+    return created if isinstance(created.observation_space, Box) else _Flattened(created)
+
+
+def create_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
+    """Make one environment as it is.
+
+    Args:
+        env: as in `make_env`.
+        env_config: keyword arguments of the environment.
+
+    Returns:
+        The environment.
+
+    Raises:
+        ConfigError: there is no such environment, or it does not accept `env_config`.
     """
     created = _create(env, dict(env_config or {}), gym.make)
     if not isinstance(created, gym.Env):
@@ -48,8 +71,7 @@ def make_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None)
             "give a Gymnasium id or a class derived from gymnasium.Env",
             env=env_name(env),
         )
-    check_spaces(env_name(env), created)
-    return created if isinstance(created.observation_space, Box) else _Flattened(created)
+    return created
 
 
 def make_vector_env(
@@ -58,6 +80,7 @@ def make_vector_env(
     *,
     num_envs: int,
     vectorization_mode: str = "sync",
+    frame_stack: int = 1,
 ) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies of an environment that step together.
 
@@ -68,20 +91,27 @@ def make_vector_env(
         vectorization_mode: `"sync"` steps single environments one after the other and resets each in the
             step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
             takes the environment's own vectorised version (Gymnasium ids only).
+        frame_stack: how many frames one observation has.
 
     Returns:
         A vector environment with Box observations.
 
     Raises:
-        ConfigError: see `make_env`; or there is no vectorised version, or it resets in a way that is not supported.
+        ConfigError: see `make_env`; or there is no vectorised version, it resets in a way that is not supported, or
+            its frames cannot be stacked.
     """
     if num_envs < 1:
         raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
     if vectorization_mode == "sync":
-        copies = [partial(_make_copy, env, env_config, index) for index in range(num_envs)]
+        copies = [partial(_make_copy, env, env_config, index, frame_stack) for index in range(num_envs)]
         # copy=False saves a fifth of a CartPole step: a deep copy of an array that the caller copies anyway.
         return SyncVectorEnv(copies, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     if vectorization_mode == "vector_entry_point":
+        if frame_stack > 1:
+            raise ConfigError(
+                f'frame_stack={frame_stack} needs vectorization_mode="sync": Gymnasium stacks the frames of single '
+                "environments only"
+            )
         return _make_native_vector_env(env, dict(env_config or {}), num_envs)
     raise ConfigError(
         f"vectorization_mode={vectorization_mode!r}; there is {', '.join(map(repr, VECTORIZATION_MODES))}."
@@ -89,8 +119,11 @@ def make_vector_env(
     )
 
 
-def _make_copy(env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int) -> ReplayableEnv:
-    return ReplayableEnv(make_env(env, env_config), name=env_name(env), index=index)
+def _make_copy(
+    env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int, frame_stack: int
+) -> ReplayableEnv:
+    single = make_env(env, env_config, frame_stack=frame_stack)
+    return ReplayableEnv(single, name=env_name(env), index=index)
 
 
 def get_spaces(
@@ -98,6 +131,7 @@ def get_spaces(
     env_config: Mapping[str, Any] | None = None,
     *,
     normalize_observations: bool = False,
+    frame_stack: int = 1,
 ) -> tuple[Box, Space[Any]]:
     """The observation and action space that a module for this environment is built from.
 
@@ -107,6 +141,7 @@ def get_spaces(
         env: as in `make_env`.
         env_config: keyword arguments of the environment.
         normalize_observations: whether observations are normalised.
+        frame_stack: how many frames one observation has.
 
     Returns:
         `(observation_space, action_space)`; the first is that of stored observations, see `stored_space`.
@@ -114,7 +149,7 @@ def get_spaces(
     Raises:
         ConfigError: see `make_env`.
     """
-    with closing(make_env(env, env_config)) as single:
+    with closing(make_env(env, env_config, frame_stack=frame_stack)) as single:
         return stored_space(single.observation_space, normalized=normalize_observations), single.action_space
 
 
@@ -142,7 +177,7 @@ def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
 
 
 def get_env_observation_space(
-    env: EnvSource | None, env_config: Mapping[str, Any] | None = None
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, frame_stack: int = 1
 ) -> Space[Any]:
     """The observation space of an environment before observations are flattened.
 
@@ -151,14 +186,15 @@ def get_env_observation_space(
     Args:
         env: as in `make_env`.
         env_config: keyword arguments of the environment.
+        frame_stack: how many frames one observation has.
 
     Returns:
-        The environment's own space.
+        The environment's own space, of stacked frames if there are several.
 
     Raises:
         ConfigError: see `make_env`.
     """
-    with closing(make_env(env, env_config)) as single:
+    with closing(make_env(env, env_config, frame_stack=frame_stack)) as single:
         return env_observation_space(single)
 
 
