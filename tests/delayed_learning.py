@@ -145,7 +145,7 @@ class ByHand:
         m, v = self.m / (1.0 - 0.9**self.num_pi_steps), self.v / (1.0 - 0.999**self.num_pi_steps)
         self.weights["pi"] = self.weights["pi"] - PI_RATE * m / (np.sqrt(v) + 1e-8)
 
-    def check(self, learner, tolerance=1e-5):
+    def assert_equals(self, learner, tolerance=1e-5):
         found = learner.get_weights()[DEFAULT_MODULE_ID]
         for name, expected in self.weights.items():
             np.testing.assert_allclose(found[name], expected, rtol=0.0, atol=tolerance, err_msg=name)

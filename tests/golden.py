@@ -26,7 +26,7 @@ def expected_of(name: str) -> dict[str, Any]:
     return load_checkpoint(FOLDER / name / "expected").state
 
 
-def check(name: str, backend: str) -> None:
+def assert_goes_on(name: str, backend: str) -> None:
     """It opens, acts as it would have acted, and learns what it would have learned."""
     kind = load_checkpoint(FOLDER / name).metadata["kind"]
     {"learner": _check_learner, "algorithm": _check_algorithm}[kind](name, backend)

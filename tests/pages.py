@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(\w+Error: .*?)\n```$)?", re.MULTILINE | re.DOTALL)
 
 
-def run_page(name: str) -> None:
+def assert_page_runs(name: str) -> None:
     """Run a page's Python; a block that an error's text follows must raise that (`...` in it stands for anything)."""
     page = (DOCS / name).read_text()
     found = list(BLOCK.finditer(page))

@@ -85,7 +85,7 @@ SMALL = {
 }
 
 
-def compiled_and_whole(backend, spec, given, accumulate, mode="complete_update"):
+def assert_compiled_equals_whole(backend, spec, given, accumulate, mode="complete_update"):
     """A step of several parts in a compiled program is that of one learner on the whole batch."""
     spec = MultiRLModuleSpec(rl_module_specs={"p": spec})
     one = config(backend).rl_module(rl_module_spec=spec).build_learner()
@@ -100,16 +100,16 @@ def compiled_and_whole(backend, spec, given, accumulate, mode="complete_update")
 def test_a_compiled_step_of_several_parts_is_the_whole_batch(backend, accumulate):
     given = sequences(7, seed=0)
     del given[Columns.STATE_IN]  # sequences of a module without a state compile in a tenth of the time
-    compiled_and_whole(backend, ROWS, given, accumulate)
+    assert_compiled_equals_whole(backend, ROWS, given, accumulate)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_a_compiled_step_of_an_lstm_in_several_parts_is_the_whole_batch(backend, accumulate):
     given = sequences(7, seed=0, length=2, states=("h", "c"), cells=2)
-    compiled_and_whole(backend, RLModuleSpec(model_config=SMALL), given, accumulate)
+    assert_compiled_equals_whole(backend, RLModuleSpec(model_config=SMALL), given, accumulate)
 
 
 def test_a_step_of_several_parts_with_compiled_forward_passes_is_the_whole_batch(backend):
     given = {**ppo_batch(24), Columns.LOSS_MASK: np.arange(24) % 5 < 2}
-    compiled_and_whole(backend, ROWS, given, 2, "forward_train")
+    assert_compiled_equals_whole(backend, ROWS, given, 2, "forward_train")

@@ -41,7 +41,7 @@ def test_every_mode_computes_what_is_written_out_by_hand(backend, mode, case):
         batch = delayed_batch(16 + 5 * (n % 2), seed=n, spoiled=[11] if case == "skipped" else ())
         learner.update(batch, num_total_minibatches=number)
         by_hand.update(batch, number + number % by_hand.config.accumulate)
-        by_hand.check(learner)
+        by_hand.assert_equals(learner)
     assert learner.update_mode.startswith(mode), learner.update_mode
     assert by_hand.num_moves > 1
     assert by_hand.num_pi_steps > 1
@@ -131,11 +131,11 @@ def test_an_optimizer_of_the_frameworks_own_is_delayed_too(backend, nonfinite):
         batch = delayed_batch(spoiled=[11] if nonfinite == "skip" else (), seed=n)
         learner.update(batch, num_total_minibatches=number)
         by_hand.update(batch, number)
-        by_hand.check(learner)
+        by_hand.assert_equals(learner)
         again.set_state(learner.get_state())
     again.update(batch, num_total_minibatches=2)
     by_hand.update(batch, 2)
-    by_hand.check(again)
+    by_hand.assert_equals(again)
 
 
 class ThroughTheCritic(Lines):

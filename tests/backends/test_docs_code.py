@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pages import run_page
+from pages import assert_page_runs
 
 PAGES = [
     "checkpoints.md",
@@ -25,4 +25,4 @@ PAGES = [
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page(name)
+    assert_page_runs(name)

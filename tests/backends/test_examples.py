@@ -40,33 +40,33 @@ def losses(lines: list[str]) -> list[float]:
     return [float(line.split()[-1]) for line in lines]
 
 
-def check_build_and_update(lines):
+def assert_build_and_update(lines):
     alone, group = losses(lines)
     assert alone == group
 
 
-def check_async_updates(lines):
+def assert_async_updates(lines):
     *results, stats = lines
     assert [line.split()[0] for line in results] == ["earlier", "earlier", "future"]
     assert losses(results) == sorted(losses(results), reverse=True)
     assert stats == str({"submitted": 4, "in_flight": 0, "applied": 4, "failed": 0, "dropped": 0})
 
 
-def check_state(lines):
+def assert_state(lines):
     assert lines[0].startswith("equal ")
     assert lines[0].endswith(" True")
     assert lines[1].startswith("components rl_module optimizer")
     assert lines[2] == "restored default_policy"
 
 
-def check_optimizers(lines):
+def assert_optimizers(lines):
     hidden, outputs, loss = zip(*([float(each) for each in line.split()] for line in lines), strict=True)
     assert hidden == pytest.approx((1e-3, 1e-3))
     assert outputs == pytest.approx((0.055, 0.01))
     assert loss[1] < loss[0] < log(2)
 
 
-def check_behaviour_cloning(lines):
+def assert_behaviour_cloning(lines):
     first, *_, last = losses(lines)
     assert last < 0.5 < first < log(2)
 
@@ -74,32 +74,32 @@ def check_behaviour_cloning(lines):
 SHORTER = {"lunar_lander": ["--steps", "1"]}
 
 
-def check_lunar_lander(lines):
+def assert_lunar_lander(lines):
     (line,) = lines
     steps, mean = map(float, line.split())
     assert steps == 16_384
     assert -300 < mean < 0
 
 
-def check_offline_cloning(lines):
+def assert_offline_cloning(lines):
     demonstrated, first, *_, last, cloned = losses(lines)
     assert last < first < log(2)
     assert cloned > 0.9 * demonstrated
 
 
-def check_self_play(lines):
+def assert_self_play(lines):
     modules, first, average = losses(lines)
     assert modules == 10
     assert average < first / 2
 
 
-def check_socket_simulator(lines):
+def assert_socket_simulator(lines):
     returns = losses(lines)
     assert returns[0] < 0.0
     assert returns[-1] == pytest.approx(0.6)  # the shortest way
 
 
-def check_warm_start(lines):
+def assert_warm_start(lines):
     *training, apart = lines
     here, there = losses(training)[3::2], losses(training)[4::2]
     assert here == pytest.approx(there, rel=1e-5)
@@ -111,7 +111,7 @@ def check_warm_start(lines):
 def test_an_example_does_what_it_says(example, backend, run):
     if example in NEEDS:
         needs.extra(NEEDS[example])
-    globals()[f"check_{example}"](run(example, "--backend", backend, *SHORTER.get(example, [])))
+    globals()[f"assert_{example}"](run(example, "--backend", backend, *SHORTER.get(example, [])))
 
 
 def test_the_example_of_a_framework_learns_as_the_neutral_one_does(backend, run):

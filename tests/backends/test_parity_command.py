@@ -38,9 +38,10 @@ def test_our_algorithms_are_equal(algorithm, network):
 
 
 def test_a_backend_is_equal_to_the_reference(backend):
-    parity(
-        "ppo", "--backends", backend, "numpy", "--steps=1", "--rl_module.model_config={fcnet_hiddens = [2]}"
-    )
+    model = "--rl_module.model_config={fcnet_hiddens = [2]}"
+    found = json.loads(parity("ppo", "--backends", backend, "numpy", "--steps=1", model, "--json").stdout)
+    assert found["equal"]
+    assert found["backends"] == [backend, "numpy"]
 
 
 CHANGED = {

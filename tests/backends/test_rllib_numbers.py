@@ -48,7 +48,7 @@ def farthest(found, expected):
     return max(float(np.abs(found[name] - expected[name]).max()) for name in expected)
 
 
-def follow(name, backend, compile):
+def assert_follows(name, backend, compile):
     """20 updates, compared after the first and the last."""
     learner = rllib.build(name, backend, compile=compile)
     for number in range(1, UPDATES + 1):
@@ -65,13 +65,13 @@ def follow(name, backend, compile):
 
 @pytest.mark.parametrize("name", CASES)
 def test_losses_and_weights_after_1_and_20_updates_are_those_of_rllib(backend, name):
-    follow(name, backend, "none")
+    assert_follows(name, backend, "none")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_compiled_updates_give_rllibs_numbers_too(backend, name):
-    follow(name, backend, "complete_update")
+    assert_follows(name, backend, "complete_update")
 
 
 @pytest.mark.parametrize("name", CASES)

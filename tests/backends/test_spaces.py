@@ -79,7 +79,7 @@ def cells(*names: str) -> list[Any]:
 @pytest.mark.cross_product
 @pytest.mark.parametrize(("name", "cell"), cells("PPO"))
 def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, tmp_path: Path) -> None:
-    check(config(name, cell, backend), cell, backend, tmp_path)
+    assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
 @pytest.mark.cross_product("name", "backend")
@@ -87,7 +87,7 @@ def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, 
 def test_off_policy_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path
 ) -> None:
-    check(config(name, cell, backend), cell, backend, tmp_path)
+    assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
 @pytest.mark.cross_product("name", "backend")
@@ -96,7 +96,7 @@ def test_offline_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path
 ) -> None:
     data = record(cell, tmp_path / "episodes")
-    check(config(name, cell, backend).offline_data(input_=data), cell, backend, tmp_path)
+    assert_trains_and_acts(config(name, cell, backend).offline_data(input_=data), cell, backend, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["DQN", "SAC", "TD3"])
@@ -131,7 +131,7 @@ def what_is_refused(name: str, cell: Cell) -> list[str]:
 # --- what holds in a cell ---
 
 
-def check(config: Any, cell: Cell, backend: str, folder: Path) -> None:
+def assert_trains_and_acts(config: Any, cell: Cell, backend: str, folder: Path) -> None:
     """One update changes the weights; then the policies of all sources do what evaluation does."""
     algorithm = config.build_algo()
     before = flat(algorithm.learner_group.get_weights())
@@ -154,7 +154,7 @@ def check(config: Any, cell: Cell, backend: str, folder: Path) -> None:
     if hasattr(Policy, "save"):
         policies["file"] = (plugrad.load_policy(folder / "policy.safetensors"), tolerance)
     for source, (policy, allowed) in policies.items():
-        check_policy(source, policy, seen, cell, allowed)
+        assert_acts(source, policy, seen, cell, allowed)
     algorithm.stop()
 
 
@@ -167,7 +167,7 @@ def evaluate(algorithm: Algorithm) -> list[list[Step]]:
     return [steps[n : n + NUM_ENVS] for n in range(0, 3 * EPISODE * NUM_ENVS, NUM_ENVS)]
 
 
-def check_policy(source: str, policy: Policy, seen: list[list[Step]], cell: Cell, allowed: float) -> None:
+def assert_acts(source: str, policy: Policy, seen: list[list[Step]], cell: Cell, allowed: float) -> None:
     """`predict` gives what evaluation told the environments, for batches and single observations."""
     space, state = cell.action_space, None
     for time, steps in enumerate(seen):

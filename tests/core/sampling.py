@@ -36,7 +36,7 @@ def swing(observations: np.ndarray) -> dict[str, np.ndarray]:
     return {"actions": 5.0 * observations[:, 2:3]}
 
 
-def check_chunk(episode) -> None:
+def assert_chunk(episode) -> None:
     """All that a chunk says, against what the counting environment does."""
     key, first = (int(number) for number in episode.observations[0, :2])
     steps = np.arange(first, first + len(episode) + 1)

@@ -34,7 +34,7 @@ def block(first: int) -> Block:
     return Block(Counted(first))
 
 
-def check(found: Any, first: int) -> None:
+def assert_counted(found: Any, first: int) -> None:
     expected = Counted(first).arrays
     assert list(found) == list(expected), "the order is kept"
     for name, values in expected.items():
@@ -57,7 +57,7 @@ def test_a_block_is_written_once_and_linked_then(tmp_path: Path) -> None:
         rows = load_checkpoint(save).state["rows"]
         assert len(rows) == number
         for first, found in enumerate(rows.values(), start=1):
-            check(found, first)
+            assert_counted(found, first)
 
 
 def test_a_block_that_is_no_longer_in_the_state_is_gone_with_the_last_save_that_has_it(
@@ -70,7 +70,7 @@ def test_a_block_that_is_no_longer_in_the_state_is_gone_with_the_last_save_that_
     (save,) = tmp_path.iterdir()
     assert sorted(os.listdir(save)) == [B1, "data.json", "metadata.json"]
     assert (save / B1).stat().st_nlink == 1
-    check(load_checkpoint(tmp_path).state["4"], 2)
+    assert_counted(load_checkpoint(tmp_path).state["4"], 2)
 
 
 def test_a_copy_of_one_save_is_complete(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_copy_of_one_save_is_complete(tmp_path: Path) -> None:
         save_checkpoint(tmp_path / "c", {"rows": rows}, metadata={})
     shutil.copytree(tmp_path / "c" / "save-2", tmp_path / "copy")
     shutil.rmtree(tmp_path / "c")
-    check(load_checkpoint(tmp_path / "copy").state["rows"], 1)
+    assert_counted(load_checkpoint(tmp_path / "copy").state["rows"], 1)
 
 
 def test_a_block_that_was_read_is_linked_by_the_next_save_too(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, {"rows": block(1)}, metadata={})
     save_checkpoint(tmp_path, load_checkpoint(tmp_path).state, metadata={})
     assert inode(tmp_path / "save-1" / B1) == inode(tmp_path / "save-2" / B1)
-    check(load_checkpoint(tmp_path).state["rows"], 1)
+    assert_counted(load_checkpoint(tmp_path).state["rows"], 1)
 
 
 def test_another_directory_on_the_same_disk_gets_a_link_too(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_where_no_link_can_be_made_the_block_is_written(
     monkeypatch.setattr(os, "link", refuse(code))
     save_checkpoint(tmp_path, {"rows": rows}, metadata={})
     assert inode(tmp_path / "save-1" / B1) != inode(tmp_path / "save-2" / B1)
-    check(load_checkpoint(tmp_path).state["rows"], 1)
+    assert_counted(load_checkpoint(tmp_path).state["rows"], 1)
 
 
 def remove(save: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_is_not_the_one_that_was_written_is_not_linked(
     save_checkpoint(tmp_path, {"rows": rows}, metadata={})
     harm(tmp_path / "save-1")
     save_checkpoint(tmp_path, {"rows": rows}, metadata={})
-    check(load_checkpoint(tmp_path).state["rows"], 1)
+    assert_counted(load_checkpoint(tmp_path).state["rows"], 1)
 
 
 def test_a_save_that_fails_leaves_blocks_where_they_were(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_save_that_fails_leaves_blocks_where_they_were(tmp_path: Path) -> None
         save_checkpoint(tmp_path / "file", {"0": old, "4": new}, metadata={})
     save_checkpoint(tmp_path / "c", {"0": old, "4": new}, metadata={})
     assert inode(tmp_path / "c" / "save-1" / B1) == inode(tmp_path / "c" / "save-2" / B1)
-    check(load_checkpoint(tmp_path / "c").state["4"], 2)
+    assert_counted(load_checkpoint(tmp_path / "c").state["4"], 2)
 
 
 @pytest.mark.parametrize("state", [{"x": Block(lambda: {"a": np.array(["s"])})}, {"x": [block(1), {1: 2}]}])

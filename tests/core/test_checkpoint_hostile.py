@@ -34,6 +34,7 @@ def save(tmp_path: Path) -> Path:
 
 
 def run(*command: object, cwd: Path) -> str:
+    """What a process prints that must end well."""
     done = subprocess.run(
         [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=600
     )
@@ -90,7 +91,7 @@ LIMITED = """
     from plugrad.checkpoint import load_checkpoint
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[2]),) * 2)
-    load_checkpoint(sys.argv[1])
+    print(sorted(load_checkpoint(sys.argv[1]).state))
 """
 
 
@@ -107,13 +108,13 @@ def test_the_largest_data_stays_inside_the_memory_that_is_promised(save: Path, d
     """A load takes at most the file's size and 256 MB."""
     (save / "data.json").write_bytes(data)
     malicious_checkpoints.sign(save, lambda fields: fields["files"].pop("m0001.safetensors"))
-    run("-c", textwrap.dedent(LIMITED), save, len(data) + 256 * 2**20, cwd=save)
+    assert run("-c", textwrap.dedent(LIMITED), save, len(data) + 256 * 2**20, cwd=save) == "['x']\n"
 
 
 def test_an_array_takes_its_own_size_and_no_second_time(tmp_path: Path) -> None:
     size = 128 * 2**20
     save_checkpoint(tmp_path / "c", {"x": np.zeros(size, np.uint8)}, metadata={})
-    run("-c", textwrap.dedent(LIMITED), tmp_path / "c", size + 32 * 2**20, cwd=tmp_path)
+    assert run("-c", textwrap.dedent(LIMITED), tmp_path / "c", size + 32 * 2**20, cwd=tmp_path) == "['x']\n"
 
 
 def test_a_file_for_which_there_is_no_memory_is_named(save: Path) -> None:

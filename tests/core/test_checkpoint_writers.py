@@ -82,7 +82,8 @@ def test_a_child_that_outlives_the_holder_does_not_keep_the_lock(tmp_path: Path)
     child = int.from_bytes(os.read(reading, 8), "little")
     try:
         time.sleep(0.05)  # until the child has run what it runs after a fork
-        save_checkpoint(path, {}, metadata={})
+        save_checkpoint(path, state_of(1), metadata={})
+        assert step_of(path) == 1
     finally:
         os.kill(child, signal.SIGKILL)
 

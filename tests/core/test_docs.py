@@ -131,7 +131,7 @@ def test_a_whole_algorithm_is_shown_in_at_most_eighty_lines_of_code():
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
 def test_code_blocks_compile(path):
     for number, block in enumerate(blocks(path.read_text()), start=1):
-        compile(block, f"{path.name}, block {number}", "exec")
+        assert compile(block, f"{path.name}, block {number}", "exec")
 
 
 def test_the_reader_on_the_format_page_reads_a_checkpoint(tmp_path):

@@ -26,7 +26,6 @@ def saved(run: Path) -> int:
     return int(load_checkpoint(run / "checkpoints" / "last").state["training_iteration"])
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit, which Linux has")
 def test_a_run_goes_on_while_the_disk_refuses_says_so_once_and_writes_what_it_kept(tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start("train", "--out", run, FOR_EVER, "--quiet", "--save-every=1", *TINY)

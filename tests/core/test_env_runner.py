@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from hypothesis import given
 from hypothesis import strategies as st
-from sampling import Sampling, balance, check_chunk, make_runner, swing
+from sampling import Sampling, assert_chunk, balance, make_runner, swing
 
 from plugrad import AlgorithmConfig
 from plugrad.errors import BatchError, ConfigError
@@ -33,7 +33,7 @@ def test_every_row_of_every_chunk_is_what_happened(mode, num_envs, fragments, se
         assert steps == runner.get_metrics()["num_env_steps_sampled"]
         assert steps == num_envs * num_steps if mode == "sync" else steps <= num_envs * num_steps
         for chunk in chunks:
-            check_chunk(chunk)
+            assert_chunk(chunk)
             if chunk.id_ in open_chunks:
                 np.testing.assert_array_equal(
                     open_chunks.pop(chunk.id_).observations[-1], chunk.observations[0]
@@ -343,4 +343,4 @@ def test_random_actions_leave_what_the_policy_does_next_as_it_is():
     for num_steps, is_random in ((7, False), (5, True), (9, False)):
         for chunk in runner.sample(num_steps, random_actions=is_random):
             if not is_random:
-                check_chunk(chunk)
+                assert_chunk(chunk)

@@ -5,7 +5,7 @@ from typing import Any
 import counting
 import numpy as np
 import pytest
-from sampling import balance, check_chunk, make_runner, swing
+from sampling import assert_chunk, balance, make_runner, swing
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import RestoreMismatchError
@@ -102,7 +102,7 @@ def test_where_episodes_cannot_be_continued_new_ones_begin_that_were_not_seen_be
     assert min(int(chunk.id_) for chunk in chunks) == runner.num_episodes_begun + 1
     assert resumed.total_steps == runner.total_steps + sum(map(len, chunks))
     for chunk in chunks:
-        check_chunk(chunk)
+        assert_chunk(chunk)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -144,7 +144,7 @@ def test_an_environment_that_does_not_repeat_itself_begins_anew_and_says_so():
     with pytest.warns(UserWarning, match="environment 0 did not repeat"):
         resumed.set_state(runner.get_state())
     episode = resumed.sample(13)[0]
-    check_chunk(episode)
+    assert_chunk(episode)
     assert len(episode) == 13
     assert resumed.get_metrics()["episode_len_mean"] == 13
 

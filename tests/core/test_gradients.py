@@ -44,7 +44,7 @@ def flat_gradients(*found: Layout) -> tuple[FlatGradients, dict[str, Any]]:
     return FlatGradients(ops, [(each, each.join(ops, named)) for each in found]), named
 
 
-def same(found: Any, expected: Any) -> None:
+def assert_same(found: Any, expected: Any) -> None:
     assert list(found) == list(expected)
     for ref, array in expected.items():
         np.testing.assert_array_equal(found[ref], array)
@@ -60,7 +60,7 @@ def test_split_undoes_join(layout):
     flat = layout.join(ops, named)
     assert flat.shape == (layout.size,)
     np.testing.assert_array_equal(flat, np.concatenate([array.ravel() for array in named.values()]))
-    same(layout.split(ops, flat), named)
+    assert_same(layout.split(ops, flat), named)
 
 
 @given(layouts(), st.data())
@@ -70,7 +70,7 @@ def test_what_is_missing_or_none_counts_as_zero(layout, data):
     absent = data.draw(st.sampled_from(["missing", "none"]))
     partial = {r: (a if r in kept else None) for r, a in named.items() if r in kept or absent == "none"}
     found = layout.split(ops, layout.join(ops, partial))
-    same(found, {ref: array if ref in kept else np.zeros_like(array) for ref, array in named.items()})
+    assert_same(found, {ref: array if ref in kept else np.zeros_like(array) for ref, array in named.items()})
     assert all(array.dtype == np.float32 for array in found.values())
 
 
@@ -80,11 +80,11 @@ def test_what_is_missing_or_none_counts_as_zero(layout, data):
 @given(layouts("a"), layouts("b"))
 def test_flat_gradients_read_as_the_dict_they_stand_for(first, second):
     gradients, named = flat_gradients(first, second)
-    same(gradients, named)
+    assert_same(gradients, named)
     assert len(gradients) == len(named)
     assert gradients.layouts == (first, second)
     assert ("a/0" in gradients, "c/0" in gradients) == (True, False)
-    same(gradients.only([second]), {ref: named[ref] for ref in second.refs})
+    assert_same(gradients.only([second]), {ref: named[ref] for ref in second.refs})
 
 
 @given(layouts("a"), layouts("b"), st.data())
@@ -124,7 +124,7 @@ def test_a_plain_dict_is_as_good_as_flat_gradients(first, second, plain):
     gradients, named = flat_gradients(first, second)
     given_ = dict(gradients) if plain else gradients
     np.testing.assert_array_equal(flat_of(ops, given_, second), second.join(ops, named))
-    same(as_flat(ops, given_), named)
+    assert_same(as_flat(ops, given_), named)
     assert layouts_in(given_, [first, second]) == [first, second]
     assert layouts_in(given_, [second]) == [second]
 
@@ -167,7 +167,7 @@ def test_clips_agree_with_numpy_by_name(kind, plain, first, second, limit, scale
     for ref, array in expected.items():
         np.testing.assert_allclose(clipped[ref], array, rtol=1e-5)
         assert clipped[ref].dtype == np.float32
-    same(gradients, named)
+    assert_same(gradients, named)
 
 
 @pytest.mark.parametrize("kind", ["value", "norm", "global_norm"])
@@ -187,9 +187,9 @@ def test_nothing_leaves_a_clip_beyond_the_limit(kind, layout, limit):
 def test_gradients_within_the_limit_stay_as_they_are(kind):
     gradients, named = flat_gradients(Layout(("a", "b"), ((4,), (2, 3))))
     clipped, _ = clip_gradients(ops, gradients, grad_clip=100.0, grad_clip_by=kind)
-    same(clipped, named)
+    assert_same(clipped, named)
     clipped, _ = clip_gradients(ops, gradients, grad_clip=float("inf"), grad_clip_by=kind)
-    same(clipped, named)
+    assert_same(clipped, named)
 
 
 def test_a_norm_of_zero_divides_nothing_by_zero():
@@ -202,7 +202,7 @@ def test_a_norm_of_zero_divides_nothing_by_zero():
 def test_without_a_limit_the_norm_is_measured_and_nothing_changes():
     gradients, named = flat_gradients(Layout(("a",), ((5,),)))
     clipped, norm = clip_gradients(ops, gradients, grad_clip=None, grad_clip_by="global_norm")
-    same(clipped, named)
+    assert_same(clipped, named)
     np.testing.assert_allclose(norm, norm_of(named), rtol=1e-6)
 
 

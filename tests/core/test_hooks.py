@@ -364,9 +364,16 @@ def test_a_wrapper_that_nothing_would_run_is_refused(hook):
         hooks.check_wrappable(WRAPPABLE)
 
 
-def test_all_other_hooks_can_be_wrapped():
-    for hook in SPECS.keys() - set(NOT_TO_WRAP):
+def is_wrappable(hook):
+    try:
         manager(plugin("listener", "mine", wrapper(hook, lambda found: found))).check_wrappable(WRAPPABLE)
+    except PluginError:
+        return False
+    return True
+
+
+def test_all_other_hooks_can_be_wrapped():
+    assert {hook for hook in SPECS if not is_wrappable(hook)} == set(NOT_TO_WRAP)
 
 
 # --- no drift -----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def mean_square(learner, batch, fwd_out):
     return learner.ops.mean(learner.ops.square(fwd_out[Columns.VF_PREDS] - batch[Columns.VALUE_TARGETS]))
 
 
-def same_update(old, new, batch=None, **settings):
+def assert_same_update(old, new, batch=None, **settings):
     """Two learners of one seed end with equal states after an update; returns both results."""
     batch = ppo_batch() if batch is None else batch
     results = old.update(batch, **settings), new.update(batch, **settings)
@@ -263,7 +263,7 @@ def old_losses():
 def test_an_overridden_compute_loss_is_called_with_a_warning_when_its_class_is_made():
     with warned("OldLosses.compute_loss, an override", "use compute_losses"):
         cls = old_losses()
-    old, new = same_update(make(cls), make(NewLosses))
+    old, new = assert_same_update(make(cls), make(NewLosses))
     assert old[P] == pytest.approx(new[P])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -271,7 +271,7 @@ def test_an_overridden_compute_loss_is_called_with_a_warning_when_its_class_is_m
         class Heir(cls):
             """Its parent was warned of."""
 
-    same_update(make(Heir), make(NewLosses))
+    assert_same_update(make(Heir), make(NewLosses))
 
 
 def test_an_override_that_is_called_by_its_older_name_runs_once():
@@ -298,7 +298,7 @@ def test_wrappers_still_wrap_and_super_reaches_the_provider_once():
     old = Reached(config=value_config(), plugins=[plugins[0]])
     new = NewLosses(config=value_config(), plugins=[plugins[1]])
     old.build(), new.build()
-    same_update(old, new, minibatch_size=8)
+    assert_same_update(old, new, minibatch_size=8)
     assert plugins[0].calls == plugins[1].calls == len(reached)  # finite differences: once per parameter
 
 
@@ -319,7 +319,7 @@ def test_the_sum_under_all_modules_is_what_is_differentiated():
     learners = [
         with_modules(value_config(learner_class=each), "a", "b").build_learner() for each in (Joint, NewJoint)
     ]
-    old, new = same_update(*learners, batch={"a": ppo_batch(seed=1), "b": ppo_batch(seed=2)})
+    old, new = assert_same_update(*learners, batch={"a": ppo_batch(seed=1), "b": ppo_batch(seed=2)})
     assert old["a"]["total_loss"] == pytest.approx(new["a"]["total_loss"] / 3)
     assert old[ALL_MODULES]["total_loss"] == pytest.approx(new["a"]["total_loss"] + new["b"]["total_loss"])
 
@@ -337,7 +337,7 @@ def test_an_override_in_a_plain_mixin_is_called_too():
         class Mixed(Mixin, ValueLearner):
             pass
 
-    same_update(make(Mixed), make(NewLosses))
+    assert_same_update(make(Mixed), make(NewLosses))
 
 
 def test_overrides_of_several_classes_are_a_chain():
@@ -373,7 +373,7 @@ def test_a_class_with_both_names_is_told_which_one_is_called():
             def compute_losses(self, *, fwd_out, batch):
                 return super().compute_losses(fwd_out=fwd_out, batch=batch)
 
-    same_update(make(Both), make(NewLosses))
+    assert_same_update(make(Both), make(NewLosses))
 
 
 def test_overrides_that_take_hps_get_the_settings_under_their_older_names():
@@ -401,7 +401,7 @@ def test_overrides_that_take_hps_get_the_settings_under_their_older_names():
         def compute_loss_for_module(self, **given):
             return 2.0 * super().compute_loss_for_module(**given)
 
-    same_update(*(make(cls, lr=0.01, grad_clip=0.1) for cls in (Hps, Config)))
+    assert_same_update(*(make(cls, lr=0.01, grad_clip=0.1) for cls in (Hps, Config)))
     assert seen == {"loss": (0.01, 0.1), "optimizers": 0.01, "gradients": "global_norm"}
 
 
@@ -421,7 +421,7 @@ def test_hps_reach_a_method_that_a_plugin_wraps():
 
     learner = Hps(config=value_config(), plugins=[Recording()])
     learner.build()
-    same_update(learner, make(ValueLearner))
+    assert_same_update(learner, make(ValueLearner))
     batch = ppo_batch()
     given = {"module_id": P, "batch": batch, "fwd_out": learner.module[P].forward_train(batch)}
     with warned("hps="):
@@ -630,7 +630,7 @@ def test_target_networks_use_an_overridden_lend():
     learners = [BootstrappingLearner(config=value_config(), module=each()) for each in (lending, Line)]
     for learner in learners:
         learner.build()
-    same_update(*learners, batch=batch)
+    assert_same_update(*learners, batch=batch)
     assert {"slope": 2.0} in learners[0].module[P].lent
 
 

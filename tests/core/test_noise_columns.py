@@ -65,7 +65,7 @@ def test_rows_that_are_hidden_get_none():
     by_hand, shown = ByHand(learner), np.arange(24) % 3 != 1
     learner.update({**batch, Columns.LOSS_MASK: shown}, num_total_minibatches=5)
     by_hand.update({name: values[shown] for name, values in batch.items()}, 5)
-    by_hand.check(learner)
+    by_hand.assert_equals(learner)
 
 
 def test_sequences_get_noise_for_each_of_their_steps():

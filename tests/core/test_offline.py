@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import check_chunk, make_runner
+from sampling import assert_chunk, make_runner
 
 from plugrad import SingleAgentEpisode
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
@@ -126,7 +126,7 @@ def test_first_episodes_are_whole_and_those_that_began_first():
     found = sample_episodes(runner, num_episodes=50, seed=3)
     assert len(found) == 50
     for each in found:
-        check_chunk(each)
+        assert_chunk(each)
         assert each.is_done
         assert each.observations[0, 1] == 0
         assert len(each) == counting.length_of(int(each.observations[0, 0]))

@@ -24,7 +24,7 @@ def make_runner(seed=0, **settings):
     return EnvRunner(config=config, act=counts_steps, initial_state=INITIAL, seed=seed)
 
 
-def check(chunk):
+def assert_remembers(chunk):
     recorded = chunk.extra_model_outputs
     np.testing.assert_array_equal(recorded["state_in/count"], chunk.observations[:-1, 1])
     later = chunk.observations[:-1, 1] > 0
@@ -39,7 +39,7 @@ def test_every_step_is_taken_in_the_state_that_the_one_before_left(mode):
         chunks = runner.sample(num_steps)
         assert chunks
         for chunk in chunks:
-            check(chunk)
+            assert_remembers(chunk)
 
 
 def test_a_reset_begins_anew():
@@ -47,7 +47,7 @@ def test_a_reset_begins_anew():
     runner.sample(5)
     runner.reset(1)
     for chunk in runner.sample(20):
-        check(chunk)
+        assert_remembers(chunk)
 
 
 def test_a_resumed_runner_remembers():
@@ -56,7 +56,7 @@ def test_a_resumed_runner_remembers():
     resumed = make_runner()
     resumed.set_state(whole.get_state())
     for one, other in zip(whole.sample(30), resumed.sample(30), strict=True):
-        check(other)
+        assert_remembers(other)
         for name, values in one.extra_model_outputs.items():
             np.testing.assert_array_equal(values, other.extra_model_outputs[name])
 
@@ -68,7 +68,7 @@ def test_an_episode_that_does_not_repeat_itself_begins_with_a_new_state():
     with pytest.warns(UserWarning, match="did not repeat"):
         runners[1].set_state(runners[0].get_state())
     for chunk in runners[1].sample(20):
-        check(chunk)
+        assert_remembers(chunk)
 
 
 def test_evaluation_carries_it_too():
@@ -89,5 +89,5 @@ def test_a_policy_goes_on_from_the_state_that_it_has_after_random_actions():
     runner = make_runner()
     for is_random in (True, False, True, False):
         for chunk in runner.sample(7, random_actions=is_random):
-            check(chunk)
+            assert_remembers(chunk)
             assert ("action_logp" in chunk.extra_model_outputs) is not is_random

@@ -19,7 +19,7 @@ from plugrad.returns import (
 )
 
 UNIT = st.floats(0, 1)
-close = np.testing.assert_allclose
+assert_close = np.testing.assert_allclose
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -90,23 +90,23 @@ def vtrace_target(own, t, gamma, lambda_, rho_bar, c_bar):
 @given(columns=trajectories(), gamma=UNIT, n=st.integers(1, 9))
 def test_returns_are_those_of_the_plain_loop(columns, gamma, n):
     expected = by_loop(columns, lambda own, t: n_step_return(own, t, n, gamma))
-    close(n_step_returns(**columns, gamma=gamma, n=n), expected, **TOLERANCE)
+    assert_close(n_step_returns(**columns, gamma=gamma, n=n), expected, **TOLERANCE)
     expected = by_loop(columns, lambda own, t: n_step_return(own, t, 100, gamma))
-    close(returns_to_go(**columns, gamma=gamma), expected, **TOLERANCE)
+    assert_close(returns_to_go(**columns, gamma=gamma), expected, **TOLERANCE)
 
 
 @given(columns=trajectories(), gamma=UNIT, lambda_=UNIT)
 def test_lambda_returns_are_the_mixture_of_n_step_returns(columns, gamma, lambda_):
     expected = by_loop(columns, lambda own, t: mixture(own, t, gamma, lambda_))
-    close(lambda_returns(**columns, gamma=gamma, lambda_=lambda_), expected, **TOLERANCE)
+    assert_close(lambda_returns(**columns, gamma=gamma, lambda_=lambda_), expected, **TOLERANCE)
 
 
 @given(columns=trajectories("values"), gamma=UNIT, lambda_=UNIT)
 def test_gae_is_that_of_the_plain_loop(columns, gamma, lambda_):
     advantages, targets = generalized_advantage_estimation(**columns, gamma=gamma, lambda_=lambda_)
     expected = by_loop(columns, lambda own, t: advantage(own, t, gamma, lambda_))
-    close(advantages, expected, **TOLERANCE)
-    close(targets, expected + columns["values"], **TOLERANCE)
+    assert_close(advantages, expected, **TOLERANCE)
+    assert_close(targets, expected + columns["values"], **TOLERANCE)
     assert advantages.dtype == targets.dtype == np.float32
 
 
@@ -136,8 +136,8 @@ def test_vtrace_is_that_of_the_plain_loop(columns, gamma, lambda_, bars):
         return min(pg_bar, own["rhos"][t]) * (own["rewards"][t] + gamma * following - own["values"][t])
 
     expected = by_loop(columns, lambda own, t: vtrace_target(own, t, gamma, lambda_, rho_bar, c_bar))
-    close(found.vs, expected, rtol=1e-4, atol=1e-3)
-    close(found.pg_advantages, by_loop(columns, pg_advantage), rtol=1e-4, atol=1e-3)
+    assert_close(found.vs, expected, rtol=1e-4, atol=1e-3)
+    assert_close(found.pg_advantages, by_loop(columns, pg_advantage), rtol=1e-4, atol=1e-3)
 
 
 # --- laws ---
@@ -150,22 +150,24 @@ def test_without_a_discount_only_the_reward_counts(columns, lambda_, n):
         n_step_returns(**columns, gamma=0.0, n=n),
         lambda_returns(**columns, gamma=0.0, lambda_=lambda_),
     ):
-        close(found, columns["rewards"])
+        assert_close(found, columns["rewards"])
 
 
 @given(columns=trajectories(), gamma=UNIT)
 def test_lambda_0_is_one_step_and_lambda_1_the_return_to_go(columns, gamma):
-    close(
+    assert_close(
         lambda_returns(**columns, gamma=gamma, lambda_=0.0),
         n_step_returns(**columns, gamma=gamma, n=1),
         **TOLERANCE,
     )
-    close(
+    assert_close(
         lambda_returns(**columns, gamma=gamma, lambda_=1.0),
         returns_to_go(**columns, gamma=gamma),
         **TOLERANCE,
     )
-    close(n_step_returns(**columns, gamma=gamma, n=100), returns_to_go(**columns, gamma=gamma), **TOLERANCE)
+    assert_close(
+        n_step_returns(**columns, gamma=gamma, n=100), returns_to_go(**columns, gamma=gamma), **TOLERANCE
+    )
 
 
 @given(columns=trajectories("values"), gamma=UNIT, lambda_=UNIT)
@@ -174,10 +176,10 @@ def test_on_policy_vtrace_and_gae_aim_at_lambda_returns(columns, gamma, lambda_)
     expected = lambda_returns(**of_steps, gamma=gamma, lambda_=lambda_)
     on_policy = vtrace(**columns, rhos=np.ones_like(columns["rewards"]), gamma=gamma, lambda_=lambda_)
     advantages, targets = generalized_advantage_estimation(**columns, gamma=gamma, lambda_=lambda_)
-    close(on_policy.vs, expected, **TOLERANCE)
-    close(targets, expected, **TOLERANCE)
+    assert_close(on_policy.vs, expected, **TOLERANCE)
+    assert_close(targets, expected, **TOLERANCE)
     if lambda_ == 1.0:
-        close(on_policy.pg_advantages, advantages, **TOLERANCE)
+        assert_close(on_policy.pg_advantages, advantages, **TOLERANCE)
 
 
 @given(columns=trajectories("values"), gamma=UNIT)
@@ -185,8 +187,8 @@ def test_on_policy_vtrace_with_lambda_1_is_the_n_step_return(columns, gamma):
     on_policy = vtrace(**columns, rhos=np.ones_like(columns["rewards"]), gamma=gamma)
     values = columns.pop("values")
     expected = n_step_returns(**columns, gamma=gamma, n=100)
-    close(on_policy.vs, expected, **TOLERANCE)
-    close(on_policy.pg_advantages, expected - values, **TOLERANCE)
+    assert_close(on_policy.vs, expected, **TOLERANCE)
+    assert_close(on_policy.pg_advantages, expected - values, **TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -196,15 +198,17 @@ def test_a_truncated_episode_is_bootstrapped_and_a_terminated_one_not(flag, last
     rewards, next_values = np.float32([1, 2, 4]), np.float32([30, 20, 10])
     flags = {flag: np.array([False, False, True])} if flag else {}
     expected = [1 + 0.5 * (2 + 0.5 * last), 2 + 0.5 * last, last]
-    close(returns_to_go(rewards, 0.5, next_values=next_values, **flags), expected)
-    close(lambda_returns(rewards, next_values, 0.5, 1.0, **flags), expected)
-    close(n_step_returns(rewards, 0.5, 2, next_values=next_values, **flags), [1 + 1 + 5, *expected[1:]])
+    assert_close(returns_to_go(rewards, 0.5, next_values=next_values, **flags), expected)
+    assert_close(lambda_returns(rewards, next_values, 0.5, 1.0, **flags), expected)
+    assert_close(
+        n_step_returns(rewards, 0.5, 2, next_values=next_values, **flags), [1 + 1 + 5, *expected[1:]]
+    )
 
 
 def test_returns_without_values_are_sums_of_what_was_recorded():
     flags = {"truncateds": np.array([False, True, False])}
-    close(returns_to_go([1.0, 2.0, 4.0], 0.5, **flags), [2.0, 2.0, 4.0])
-    close(n_step_returns([1.0, 2.0, 4.0], 0.5, 3), [3.0, 4.0, 4.0])
+    assert_close(returns_to_go([1.0, 2.0, 4.0], 0.5, **flags), [2.0, 2.0, 4.0])
+    assert_close(n_step_returns([1.0, 2.0, 4.0], 0.5, 3), [3.0, 4.0, 4.0])
 
 
 def test_what_is_not_finite_stays_in_its_episode():

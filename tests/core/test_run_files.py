@@ -30,7 +30,7 @@ def resume(run: Path) -> Result:
     return plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=72")
 
 
-def refused(done: Result, *words: str) -> None:
+def assert_refused(done: Result, *words: str) -> None:
     assert done.exit_code == 2, done.output
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("plugrad: error: ")
@@ -42,8 +42,8 @@ def refused(done: Result, *words: str) -> None:
 def test_a_line_that_is_no_row_of_metrics_is_named(run: Path, about: str, line: bytes) -> None:
     (run / "metrics.jsonl").write_bytes(ROW + line + ROW)
     where = "" if about == "a long line" else ", line 2"
-    refused(resume(run), f"{run}/metrics.jsonl{where}")
-    refused(plugrad("plot", run), f"{run}/metrics.jsonl{where}")
+    assert_refused(resume(run), f"{run}/metrics.jsonl{where}")
+    assert_refused(plugrad("plot", run), f"{run}/metrics.jsonl{where}")
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_metrics_that_are_no_file_are_named_and_nobody_waits_for_them(
     run: Path, plant: malicious_runs.Spoil
 ) -> None:
     plant(run / "metrics.jsonl")
-    refused(resume(run), f"{run}/metrics.jsonl")
-    refused(plugrad("plot", run), f"{run}/metrics.jsonl")
+    assert_refused(resume(run), f"{run}/metrics.jsonl")
+    assert_refused(plugrad("plot", run), f"{run}/metrics.jsonl")
 
 
 def test_metrics_can_be_read_while_a_run_writes_them(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_settings_that_cannot_be_read_are_named(run: Path, about: str, text: byt
 @pytest.mark.parametrize("text", [b"[1]", b"{", b"\xff", b"[" * 60_000, b" " * 100_000])
 def test_a_summary_that_cannot_be_read_is_named(run: Path, text: bytes) -> None:
     (run / "summary.json").write_bytes(text)
-    refused(plugrad("plot", run), f"{run}/summary.json")
+    assert_refused(plugrad("plot", run), f"{run}/summary.json")
 
 
 def test_a_torn_last_line_is_left_out(run: Path) -> None:
@@ -108,5 +108,5 @@ def test_a_place_where_nothing_can_be_written_is_named(run: Path) -> None:
 def test_a_file_where_the_checkpoints_should_be_is_named(run: Path) -> None:
     (run / "checkpoints").rename(run / "elsewhere")
     (run / "checkpoints").write_text("")
-    refused(plugrad("eval", run), f"{run} has no checkpoint yet")
+    assert_refused(plugrad("eval", run), f"{run} has no checkpoint yet")
     assert f"{run} has no readable checkpoint to resume from" in resume(run).stderr

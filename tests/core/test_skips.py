@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 SKIPPING = """
+# The tests of another pytest. The tests below assert what it says of each.
 import pytest
 import needs
 

@@ -368,7 +368,8 @@ def reserved_cpus() -> float:
     return float(ray.cluster_resources()["CPU"] - ray.available_resources().get("CPU", 0.0))
 
 
-def play(machine: type[AnyOrder], examples: int, steps: int) -> None:
+def assert_any_order(machine: type[AnyOrder], examples: int, steps: int) -> None:
+    """Its `look` is what must hold after every call."""
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -406,7 +407,7 @@ def test_any_order_of_calls_and_deaths(
     cluster: None, machine: type[AnyOrder], examples: int, steps: int
 ) -> None:
     """Few for each of the kinds below."""
-    play(machine, examples, steps)
+    assert_any_order(machine, examples, steps)
 
 
 @pytest.mark.long
@@ -414,4 +415,4 @@ def test_any_order_of_calls_and_deaths(
     ("machine", "examples"), [(AnyOrder, 60), (OfThree, 20), (OnTorch, 20), (OnTf2, 6), (Stopped, 20)]
 )
 def test_many_orders_of_calls_and_deaths(cluster: None, machine: type[AnyOrder], examples: int) -> None:
-    play(machine, examples, steps=30)
+    assert_any_order(machine, examples, steps=30)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from pages import run_page
+from pages import assert_page_runs
 
 
 def test_the_code_of_the_page_runs(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page("many-learners.md")
+    assert_page_runs("many-learners.md")
