@@ -21,6 +21,7 @@ class Sampling:
     train_batch_size: int = 64
     normalize_observations: bool = False
     vectorization_mode: str = "sync"
+    frame_stack: int = 1
 
 
 def make_runner(act=counting.policy, seed=0, **settings) -> EnvRunner:
