@@ -167,12 +167,12 @@ class Tf2Network(Tf2RLModule, has_modes=False):
     def forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         """See `RLModule.forward_inference`: one traced call outside of updates."""
         outputs: dict[str, Any] = (self._act if self._is_alone else self._forward_inference)(batch)
-        return outputs
+        return self.mask_outputs(outputs, batch)
 
     def forward_exploration(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         """See `RLModule.forward_exploration`: one traced call outside of updates."""
         outputs: dict[str, Any] = (self._explore if self._is_alone else self._forward_exploration)(batch)
-        return outputs
+        return self.mask_outputs(outputs, batch)
 
     def compute_values(self, batch: Mapping[str, Any]) -> Any:
         """See `RLModule.compute_values`: one traced call outside of updates."""

@@ -149,7 +149,7 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         batch[column]
     # Made anew for each trace: it captures the tensors that the module computes with in that trace.
     forward = tf.function(partial(module._forward_train, batch), autograph=False, jit_compile=True)
-    outputs: dict[str, Any] = module.in_mode(True, forward)
+    outputs: dict[str, Any] = module.mask_outputs(module.in_mode(True, forward), batch)
     return outputs
 
 

@@ -162,4 +162,4 @@ class CompiledForward(EagerUpdate):
                 self.fall_back("none", f"eager, because {why_not(error)}")
                 return forward_train(batch)
 
-        return forward_train
+        return lambda batch: module.mask_outputs(forward_train(batch), batch)

@@ -2,7 +2,7 @@
 
 
 class Columns:
-    """The names of a batch's columns, as in RLlib 2.60 (`N_STEP` and `WEIGHTS` are plugrad's own).
+    """The names of a batch's columns, as in RLlib 2.60 (those of masks, `N_STEP` and `WEIGHTS` are plugrad's own).
 
         batch[module_id][Columns.OBS]
 
@@ -24,6 +24,10 @@ class Columns:
     """Whether the episode was cut off after this step, bool [B]."""
     NEXT_OBS = "new_obs"
     """Observations after the step [B, ...]."""
+    ACTION_MASK = "action_mask"
+    """The actions that are allowed in OBS, bool [B, choices]: see `plugrad.action_masks`."""
+    NEXT_ACTION_MASK = "new_action_mask"
+    """ACTION_MASK of NEXT_OBS, bool [B, choices]; where the episode terminated it is not read."""
 
     ACTIONS_FOR_ENV = "actions_for_env"
     """Actions as the environment takes them, such as clipped ones (RLlib's)."""

@@ -41,7 +41,7 @@ class ConfigError(PlugradError, ValueError):
 
 
 class EnvContractError(PlugradError, ValueError):
-    """An environment breaks Gymnasium's API. Facts: `env`, `index`, `expected`, `found`."""
+    """An environment breaks Gymnasium's API. Facts: `env`, `index`, `expected`, `found`; of a mask also `step`."""
 
 
 class NotBuiltError(PlugradError, ValueError):

@@ -162,5 +162,7 @@ class ActingAlgorithm:
         return int(stream(chosen, "environments", purpose).integers(2**63))
 
 
-def _normalized(act: PolicyFunction, normalizer: ObservationNormalizer, obs: Array, *state: Any) -> Any:
-    return act(normalizer.normalize(obs), *state)
+def _normalized(
+    act: PolicyFunction, normalizer: ObservationNormalizer, obs: Array, *state: Any, **mask: Array
+) -> Any:
+    return act(normalizer.normalize(obs), *state, **mask)

@@ -7,7 +7,7 @@ from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import field
 from plugrad.errors import ConfigError
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
-from plugrad.sampling.env_runner import num_environments, steps_per_env
+from plugrad.sampling.settings import num_environments, steps_per_env
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch.batch_errors import refuse
-from plugrad.batch.checks import are_sequences, check_actions
+from plugrad.batch.checks import are_sequences, check_actions, check_masks
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 
@@ -59,6 +59,7 @@ def count_samples(
     if counts.ndim == 2:
         columns = _zero_steps(columns, ~(_until_last(counts) if module.is_stateful else counts))
     check_actions(module_id, columns, module.action_space)
+    check_masks(module_id, columns, module.action_space)
     return columns, SampleCount(len(counts), int(counts.sum()))
 
 

@@ -9,6 +9,7 @@ runner adds `Discrete.start` and applies the bounds of a `Box`.
 from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical
 from plugrad.distributions.distribution import D, Distribution
 from plugrad.distributions.gaussian import HALF_LOG_2PI, DiagGaussian, SquashedGaussian
+from plugrad.distributions.masks import mask_logits
 from plugrad.distributions.spaces import distribution_class, squashed_gaussian_class
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "MultiCategorical",
     "SquashedGaussian",
     "distribution_class",
+    "mask_logits",
     "squashed_gaussian_class",
 ]

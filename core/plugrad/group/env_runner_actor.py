@@ -61,8 +61,8 @@ class EnvRunnerActor:
             self._normalizer = _SharedNormalizer(self._runner.normalizer.mean.shape)
             self._runner.normalizer = self._normalizer
 
-    def _act(self, observations: Array, state: Any = None) -> Mapping[str, Any]:
-        return self._learner.compute_actions(observations, module_id=self._module_id, state=state)
+    def _act(self, observations: Array, state: Any = None, **mask: Any) -> Mapping[str, Any]:
+        return self._learner.compute_actions(observations, module_id=self._module_id, state=state, **mask)
 
     def sample(
         self,

@@ -212,6 +212,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         explore: bool = True,
         state: Mapping[str, Array] | None = None,
         rng: np.random.Generator | None = None,
+        action_mask: Array | None = None,
     ) -> dict[str, Any]:
         """Act on observations [B, ...]; see `plugrad.Learner.compute_actions`."""
 

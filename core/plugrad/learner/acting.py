@@ -13,9 +13,9 @@ import gymnasium as gym
 import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
-from plugrad.batch import refuse
+from plugrad.batch import check_masks, refuse
 from plugrad.columns import Columns
-from plugrad.distributions import Distribution
+from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
@@ -41,7 +41,13 @@ class Actor:
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
 
     def compute_actions(
-        self, obs: Array, module_id: ModuleID, explore: bool, rng: np.random.Generator, state: State | None
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None = None,
     ) -> dict[str, Any]:
         """Columns of a batch of observations; rows as `obs`.
 
@@ -51,6 +57,7 @@ class Actor:
             explore: whether to sample; else the mode of the distribution.
             rng: draws the samples.
             state: of a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
+            action_mask: the actions that are allowed, [B, choices]; None: all.
 
         Returns:
             ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; of a stateful module
@@ -59,19 +66,34 @@ class Actor:
         module = self._learner.module[module_id]
         before = _state(module, module_id, state, len(obs))
         batch = {Columns.OBS: obs[:, None], Columns.STATE_IN: before} if before else {Columns.OBS: obs}
+        mask = None if action_mask is None else _checked_mask(module, module_id, action_mask, len(obs))
+        if mask is not None:
+            batch[Columns.ACTION_MASK] = mask[:, None] if before else mask
         outputs = self._forward(module, module_id, batch, rng, explore=explore)
         after = outputs.pop(Columns.STATE_OUT, None)
         if before:
             outputs = {column: values[:, 0] for column, values in outputs.items()}
-        columns = outputs if Columns.ACTIONS in outputs else self._sample(module_id, outputs, rng, explore)
-        return columns if after is None else {**columns, Columns.STATE_OUT: after}
+        if Columns.ACTIONS not in outputs:
+            outputs = self._sample(module_id, outputs, rng, explore, mask)
+        return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
 
     def _sample(
-        self, module_id: ModuleID, outputs: Mapping[str, Array], rng: np.random.Generator, explore: bool
+        self,
+        module_id: ModuleID,
+        outputs: dict[str, Array],
+        rng: np.random.Generator,
+        explore: bool,
+        mask: Array | None,
     ) -> dict[str, Any]:
+        if mask is not None:
+            outputs[Columns.ACTION_MASK] = mask
+            masked = mask_logits(numpy_ops, outputs[Columns.ACTION_DIST_INPUTS], mask)
+            outputs[Columns.ACTION_DIST_INPUTS] = masked
         inputs = outputs[Columns.ACTION_DIST_INPUTS]
         if explore:
             inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
+            if mask is not None:
+                inputs = mask_logits(numpy_ops, inputs, mask)
         distribution = _distribution_class(self._learner.module[module_id], explore).from_logits(inputs)
         actions = distribution.sample(rng) if explore else distribution.mode()
         columns = {
@@ -177,6 +199,16 @@ def _state(module: Any, module_id: ModuleID, state: State | None, rows: int) -> 
     return {name: np.asarray(state[name], value.dtype) for name, value in initial.items()}
 
 
+def _checked_mask(module: Any, module_id: ModuleID, action_mask: Any, rows: int) -> Array:
+    """The mask as bool [B, choices]."""
+    columns = {Columns.ACTION_MASK: np.asarray(action_mask)}
+    if len(columns[Columns.ACTION_MASK]) != rows:
+        found = f"{len(columns[Columns.ACTION_MASK])} rows"
+        refuse(module_id, Columns.ACTION_MASK, f"{rows} rows, one for each observation", found)
+    check_masks(module_id, columns, module.action_space)
+    return columns[Columns.ACTION_MASK].astype(bool)
+
+
 def make_policy(
     present: Callable[[], Any],
     module_id: ModuleID,
@@ -220,9 +252,9 @@ def make_policy(
     # A stream of its own: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
-    def act(rows: Array, *, explore: bool, state: State | None) -> dict[str, Any]:
+    def act(rows: Array, *, explore: bool, state: State | None, **mask: Array) -> dict[str, Any]:
         columns: dict[str, Any] = present().compute_actions(
-            rows, module_id=module_id, explore=explore, state=state, rng=rng
+            rows, module_id=module_id, explore=explore, state=state, rng=rng, **mask
         )
         return columns
 

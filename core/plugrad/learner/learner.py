@@ -547,6 +547,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         explore: bool = True,
         state: Mapping[str, Array] | None = None,
         rng: np.random.Generator | None = None,
+        action_mask: Array | None = None,
     ) -> dict[str, Any]:
         """Compute actions for a batch of observations, with all columns that a batch to train on needs.
 
@@ -561,20 +562,22 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             explore: whether to sample; else the mode of the distribution.
             state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
             rng: draws the samples; None: the learner's stream "<module id>/actions".
+            action_mask: the actions that are allowed, bool [B, choices] as `plugrad.action_masks` says; None: all.
 
         Returns:
             Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B];
             of a stateful module also `state_out`, `{name: [B, ...]}`.
 
         Raises:
-            BatchError: observations or state of another shape than the module's, or a dict or tuple of observations.
+            BatchError: observations, state or mask of another shape than the module's, a mask that forbids everything,
+                or a dict or tuple of observations.
         """
         self._check_is_built()
         _ = self.module[module_id]  # an unknown id is an error before it has a random stream
         if isinstance(obs, Mapping | tuple):
             raise _structured_obs_error(module_id, self.module[module_id].observation_space, obs)
         rng = self.stream(module_id, "actions") if rng is None else rng
-        return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state)
+        return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state, action_mask)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """A policy that computes actions for `env.step`, always with the present weights.

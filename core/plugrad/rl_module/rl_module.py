@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 
+import plugrad.numpy_ops as numpy_ops
 from plugrad.columns import Columns
 from plugrad.deprecation import Adaptable, renamed
-from plugrad.distributions import Distribution, distribution_class
+from plugrad.distributions import Distribution, distribution_class, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.networks import Network
 from plugrad.ops import Ops
@@ -43,12 +44,12 @@ class RLModule(SavesWeights, Adaptable):
 
     Attributes:
         framework: the backend's short name, such as "torch".
-        ops: the backend's tensor functions.
+        ops: the backend's tensor functions; those of numpy for a module without a framework.
         network: the built-in network that this module runs, or None; acting may then run it in numpy.
     """
 
     framework: ClassVar[str]
-    ops: ClassVar[Ops]
+    ops: ClassVar[Ops] = numpy_ops
     network: Network | None = None
     _made_by: Any = None
     """The user's `module_class` that made the wrapped model, if this module wraps one."""
@@ -94,7 +95,7 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
         """
-        return self._forward_inference(batch, **kwargs)
+        return self.mask_outputs(self._forward_inference(batch, **kwargs), batch)
 
     def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for acting while data is collected, in inference mode. Override `_forward_exploration`.
@@ -106,7 +107,7 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
         """
-        return self._forward_exploration(batch, **kwargs)
+        return self.mask_outputs(self._forward_exploration(batch, **kwargs), batch)
 
     def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for the loss, in training mode. Override `_forward_train`.
@@ -120,7 +121,7 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
         """
-        return self._forward_train(batch, **kwargs)
+        return self.mask_outputs(self._forward_train(batch, **kwargs), batch)
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """What all three forward methods compute, unless they are overridden one by one."""
@@ -136,6 +137,22 @@ class RLModule(SavesWeights, Adaptable):
 
     def _forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         return self._forward(batch, **kwargs)
+
+    def mask_outputs(self, outputs: dict[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Give forbidden actions no probability. Each forward pass ends with it; traced.
+
+        Args:
+            outputs: of the forward pass.
+            batch: what it was called with.
+
+        Returns:
+            The outputs, with ACTION_DIST_INPUTS masked (`plugrad.distributions.mask_logits`) if the batch has an
+            ACTION_MASK [B, choices].
+        """
+        if Columns.ACTION_MASK not in batch or Columns.ACTION_DIST_INPUTS not in outputs:
+            return outputs
+        masked = mask_logits(self.ops, outputs[Columns.ACTION_DIST_INPUTS], batch[Columns.ACTION_MASK])
+        return {**outputs, Columns.ACTION_DIST_INPUTS: masked}
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function with this module's layers in training mode or in inference mode.

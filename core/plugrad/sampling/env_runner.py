@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Space
@@ -16,57 +16,16 @@ from plugrad.policy.actions import action_converter, random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, stored_space
 from plugrad.rng_streams import fresh_seed, stream
+from plugrad.sampling.action_masks import ActionMasks, say_source
 from plugrad.sampling.contract import is_finite, raise_nonfinite
-from plugrad.sampling.environments import (
-    EnvSource,
-    env_name,
-    env_observation_space,
-    make_vector_env,
-    reset_seeds,
-)
+from plugrad.sampling.environments import env_name, env_observation_space, make_vector_env, reset_seeds
 from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
+from plugrad.sampling.settings import SamplingConfig, steps_per_env
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
-
-
-class SamplingConfig(Protocol):
-    """The settings that an env runner reads; `AlgorithmConfig` has them."""
-
-    @property
-    def env(self) -> EnvSource | None: ...  # noqa: D102
-    @property
-    def env_config(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def num_env_runners(self) -> int: ...  # noqa: D102
-    @property
-    def num_envs_per_env_runner(self) -> int: ...  # noqa: D102
-    @property
-    def vectorization_mode(self) -> str: ...  # noqa: D102
-    @property
-    def frame_stack(self) -> int: ...  # noqa: D102
-    @property
-    def rollout_fragment_length(self) -> int | None: ...  # noqa: D102
-    @property
-    def train_batch_size(self) -> int: ...  # noqa: D102
-    @property
-    def normalize_observations(self) -> bool: ...  # noqa: D102
-
-
-def steps_per_env(config: SamplingConfig) -> int:
-    """Steps of each environment in one sample: `rollout_fragment_length`, else its share of `train_batch_size`.
-
-    The share is rounded up: a batch has at least `train_batch_size` steps, as in RLlib.
-    """
-    if config.rollout_fragment_length is not None:
-        return config.rollout_fragment_length
-    return -(-config.train_batch_size // num_environments(config))
-
-
-def num_environments(config: SamplingConfig) -> int:
-    """The number of environments in all env runners."""
-    return max(1, config.num_env_runners) * config.num_envs_per_env_runner
 
 
 class EnvRunner:
@@ -126,6 +85,7 @@ class EnvRunner:
         self._module_id = module_id
         self._metrics = EpisodeMetrics(self.num_envs)
         self._observations: Array | None = None
+        self._masks: ActionMasks | None = None
         self.reset(seed)
 
     @property
@@ -283,7 +243,7 @@ class EnvRunner:
 
     def _reset_envs(self) -> Array:
         try:
-            raw, _ = self._envs.reset(seed=reset_seeds(self._envs, self._entropy))
+            raw, infos = self._envs.reset(seed=reset_seeds(self._envs, self._entropy))
         except (TypeError, ValueError, AttributeError):
             self._raise_contract_errors()
             raise
@@ -292,7 +252,19 @@ class EnvRunner:
             self._metrics.begin(env)
         self._policy.reset()
         self._check_and_count(raw)
+        self._begin_masks(infos)
         return self._encoder.rows(raw)
+
+    def _begin_masks(self, infos: Mapping[str, Any]) -> None:
+        """Take the masks of the first observations, if there are any."""
+        if self._masks is None and Columns.ACTION_MASK in infos:
+            self._masks = self._make_masks()
+        if self._masks is not None:
+            self._masks.begin(infos)
+
+    def _make_masks(self) -> ActionMasks:
+        say_source(self._env_name, mask_source(self._replayable_envs()))
+        return ActionMasks(self._env_name, self._envs)
 
     def _random_policy(self) -> PolicyFunction:
         # The steps so far name the stream: it needs no place in the state.
@@ -303,7 +275,8 @@ class EnvRunner:
         )
 
     def _step(self, policy: PolicyFunction, observations: Array, fragment: RolloutFragment, t: int) -> Array:
-        columns = policy(observations)
+        masks = self._masks
+        columns = policy(observations) if masks is None else policy(observations, action_mask=masks.current)
         actions = self._to_env(columns[Columns.ACTIONS])
         try:
             raw, rewards, terminated, truncated, infos = self._envs.step(actions)
@@ -313,6 +286,8 @@ class EnvRunner:
         self._check_and_count(raw)
         if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
             self._write_final_observations(fragment, t, infos)
+        if masks is not None:
+            columns = {**columns, **masks.step(infos, terminated, truncated)}
         self._policy.reset_ended(terminated | truncated)
         observations = self._encoder.rows(raw)
         fragment.write(t, columns, rewards, terminated, truncated, observations)
@@ -364,6 +339,7 @@ class EnvRunner:
         return {
             **self._metrics.get_running_state(),
             "observations": self._observations.copy(),
+            **({} if self._masks is None else {Columns.ACTION_MASK: self._masks.current.copy()}),
             "policy": self._policy.get_state(),
             "environments": environments,
         }
@@ -374,10 +350,27 @@ class EnvRunner:
         observations = np.array(running["observations"])
         for i, env in enumerate(self._replayable_envs()):
             raw = env.set_state(running["environments"][str(i)])
-            if raw is None or not np.array_equal(self._encoder.rows(raw[None])[0], observations[i]):
+            if raw is None or not self._is_repeated(i, env, raw, running):
                 observations[i] = self._restart(i, env)
+        self._masks = self._masks_of_replayed()
         self._first_steps = np.zeros(self.num_envs, np.int64)
         self._observations = observations
+
+    def _masks_of_replayed(self) -> ActionMasks | None:
+        envs = self._replayable_envs()
+        infos = [env.last_info for env in envs]
+        masks = self._make_masks() if any(Columns.ACTION_MASK in info for info in infos) else None
+        if masks is not None:
+            masks.begin_replayed(infos, [env.num_steps for env in envs])
+        return masks
+
+    def _is_repeated(self, index: int, env: ReplayableEnv, raw: Array, running: Mapping[str, Any]) -> bool:
+        """Whether a replayed environment shows what it showed when it was saved."""
+        is_same = np.array_equal(self._encoder.rows(raw[None])[0], running["observations"][index])
+        if Columns.ACTION_MASK not in running:
+            return is_same
+        mask = np.asarray(env.last_info.get(Columns.ACTION_MASK))
+        return is_same and np.array_equal(mask, running[Columns.ACTION_MASK][index])
 
     def _restart(self, index: int, env: ReplayableEnv) -> Array:
         warnings.warn(

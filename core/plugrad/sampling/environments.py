@@ -15,6 +15,7 @@ from plugrad.importing.names import import_named
 from plugrad.policy.observations import stored_space
 from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
 from plugrad.sampling.frame_stack import stack_frames
+from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.replayable_env import ReplayableEnv
 
 EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
@@ -29,7 +30,7 @@ VECTORIZATION_MODES = ("sync", "vector_entry_point")
 def make_env(
     env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, frame_stack: int = 1
 ) -> gym.Env[Any, Any]:
-    """Make one environment; its observations are flattened unless they are a Box.
+    """Make one environment; its observations are flattened unless they are a Box, its masks are in `info`.
 
     Discrete observations become one-hot rows, Dict and Tuple observations one flat row
     (`gymnasium.wrappers.FlattenObservation`).
@@ -47,7 +48,7 @@ def make_env(
     """
     created = create_env(env, env_config)
     check_spaces(env_name(env), created)
-    created = stack_frames(created, frame_stack)
+    created = stack_frames(with_mask_in_info(created), frame_stack)
     return created if isinstance(created.observation_space, Box) else _Flattened(created)
 
 

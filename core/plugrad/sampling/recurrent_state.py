@@ -13,7 +13,7 @@ PolicyFunction: TypeAlias = Callable[..., Mapping[str, Any]]
 """A policy: observations `[N, ...]` to columns `{column: [N, ...]}`, `Columns.ACTIONS` among them.
 
 A recurrent one takes the states `{name: [N, ...]}` as a second argument, and returns the next ones as
-`Columns.STATE_OUT`.
+`Columns.STATE_OUT`. If the environments have action masks, it gets `action_mask=`, bool `[N, choices]`.
 """
 
 
@@ -59,29 +59,40 @@ class RecurrentPolicy:
         for name, value in self._initial.items():
             self._state[name][env] = value
 
-    def __call__(self, observations: Array) -> Mapping[str, Array]:
-        """Act on observations `[N, ...]`, and keep the next state."""
+    def __call__(self, observations: Array, **mask: Array) -> Mapping[str, Array]:
+        """Act on observations `[N, ...]`, and keep the next state.
+
+        Args:
+            observations: `[N, ...]`.
+            **mask: `action_mask` `[N, choices]` if the environments have masks.
+
+        Returns:
+            The columns of the policy, and `state_in/<name>`.
+        """
         if not self._initial:
-            return self._act(observations)
+            return self._act(observations, **mask)
         before = self._state
-        columns = dict(self._act(observations, before))
+        columns = dict(self._act(observations, before, **mask))
         after = columns.pop(Columns.STATE_OUT)
         self._state = {name: np.array(after[name]) for name in before}
         return {**columns, **state_columns(Columns.STATE_IN, before)}
 
-    def with_actions(self, draw: Callable[[], Array], observations: Array) -> Mapping[str, Array]:
+    def with_actions(
+        self, draw: Callable[..., Array], observations: Array, **mask: Array
+    ) -> Mapping[str, Array]:
         """Take other actions than the policy's, and keep the next state as if it had acted.
 
         Args:
-            draw: gives the actions `[N, ...]`.
+            draw: gives the actions `[N, ...]`; it gets the mask.
             observations: `[N, ...]`.
+            **mask: as in a call.
 
         Returns:
             The actions and `state_in/<name>`: what the policy says of its own actions is not of these.
         """
-        columns = self(observations) if self._initial else {}
+        columns = self(observations, **mask) if self._initial else {}
         states = {name: values for name, values in columns.items() if name in self._state_columns}
-        return {Columns.ACTIONS: draw(), **states}
+        return {Columns.ACTIONS: draw(**mask), **states}
 
     def reset_ended(self, ended: Array) -> None:
         """After each step: set the initial state where an episode ended (and again after a step that only resets).

@@ -100,6 +100,17 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         if self._step_answer is not None:
             self._contract.checked_step(self._step_answer)
 
+    @property
+    def last_info(self) -> Mapping[str, Any]:
+        """The info of the present observation, while the running episode is recorded."""
+        info: Mapping[str, Any] = self._step_answer[4] if self._actions else self._reset_answer[1]
+        return info
+
+    @property
+    def num_steps(self) -> int:
+        """Recorded steps of the running episode."""
+        return len(self._actions or ())
+
     def get_state(self) -> dict[str, Any]:
         """The running episode: its series, its number in it, and its actions (None: too many to replay)."""
         actions = None if self._actions is None else np.array(self._actions, self.action_space.dtype)

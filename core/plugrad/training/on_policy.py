@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from plugrad.sampling.env_runner import num_environments, steps_per_env
+from plugrad.sampling.settings import num_environments, steps_per_env
 from plugrad.training.training import ModuleResults, Training
 
 _log = logging.getLogger("plugrad")

@@ -1,0 +1,59 @@
+"""Action masks: which choices of a discrete action space an environment allows.
+
+A mask is bool [choices], True for what is allowed: of Discrete(n) n choices; of MultiDiscrete the choices of one
+dimension after the other; of MultiBinary for each entry 0 and then 1; of a Tuple or Dict its parts in their order.
+"""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.errors import ConfigError
+from plugrad.types import Array
+
+
+def choice_sizes(space: gym.Space[Any]) -> tuple[int, ...]:
+    """The number of choices of each discrete part of an action space; a mask has as many entries as their sum.
+
+    Raises:
+        ConfigError: a part of the space is not discrete.
+    """
+    match space:
+        case gym.spaces.Discrete(n=n):
+            return (int(n),)
+        case gym.spaces.MultiDiscrete(nvec=nvec):
+            return tuple(int(n) for n in nvec.ravel())
+        case gym.spaces.MultiBinary(shape=shape):
+            return (2,) * int(np.prod(shape))
+        case gym.spaces.Tuple(spaces=parts):
+            return tuple(size for part in parts for size in choice_sizes(part))
+        case gym.spaces.Dict(spaces=named):
+            return tuple(size for part in named.values() for size in choice_sizes(part))
+    raise ConfigError(
+        f"an action mask needs discrete actions, found {space}: leave the mask out, or change the actions with a "
+        "gymnasium.ActionWrapper",
+        action_space=space,
+    )
+
+
+def as_bool(mask: Array) -> Array | None:
+    """A mask as bool; None if it holds anything but booleans, or numbers that are 0 and 1."""
+    if mask.dtype == np.bool_:
+        return mask
+    is_mask = mask.dtype.kind in "iuf" and bool(((mask == 0) | (mask == 1)).all())
+    return mask.astype(np.bool_) if is_mask else None
+
+
+def forbids_all(masks: Array, sizes: tuple[int, ...]) -> Array:
+    """Whether some part has no choice left.
+
+    Args:
+        masks: bool [..., choices].
+        sizes: of `choice_sizes`.
+
+    Returns:
+        bool [...].
+    """
+    starts = np.cumsum((0, *sizes[:-1]))
+    return np.asarray(~np.logical_or.reduceat(masks, starts, axis=-1).all(axis=-1))

@@ -1,0 +1,35 @@
+"""Action masks that come with observations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium.spaces import Dict, Space
+
+from plugrad.columns import Columns
+
+KEY = Columns.ACTION_MASK
+
+
+def without_action_mask(space: Dict) -> Space[Any]:
+    """The space of observations without their key `action_mask`: that of the other key if there is one other."""
+    rest = {key: each for key, each in space.spaces.items() if key != KEY}
+    return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
+
+
+def split_action_mask(space: Space[Any], observation: Any) -> tuple[Any, Any]:
+    """Take the key `action_mask` out of an observation, or out of a batch.
+
+    Args:
+        space: of observations without the key, as `without_action_mask` gives it.
+        observation: with or without the key.
+
+    Returns:
+        `(observation, mask)`, of which the first is of `space`, and the second None without the key.
+    """
+    if not isinstance(observation, Mapping) or KEY not in observation:
+        return observation, None
+    if isinstance(space, Dict) and KEY in space.spaces:
+        return observation, None
+    rest = {key: value for key, value in observation.items() if key != KEY}
+    is_one = len(rest) == 1 and not (isinstance(space, Dict) and set(space.spaces) == set(rest))
+    return (next(iter(rest.values())) if is_one else rest), observation[KEY]
