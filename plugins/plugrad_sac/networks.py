@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+
+import gymnasium as gym
 
 from plugrad import Columns, RLModuleSpec, numpy_ops
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
@@ -94,12 +95,14 @@ class BoxPolicyAndCritics(PolicyAndCritics):
         outputs_per_dimension: outputs of the policy head for each dimension of an action.
 
     Raises:
-        ConfigError: the action space is no float Box with one axis and finite bounds.
+        ConfigError: the action space is no float Box with finite bounds.
     """
 
     def __init__(self, spec: RLModuleSpec, *, outputs_per_dimension: int) -> None:
-        self._action_space: Any = spec.action_space
-        self._num_dimensions = self._bounds(numpy_ops).input_dim // 2
+        assert spec.action_space is not None
+        self._action_space = spec.action_space
+        self._num_dimensions = squashed_gaussian_class(self._action_space, numpy_ops).input_dim // 2
+        self._flat_space = gym.spaces.flatten_space(self._action_space)
         super().__init__(
             spec,
             num_outputs=outputs_per_dimension * self._num_dimensions,
@@ -108,9 +111,11 @@ class BoxPolicyAndCritics(PolicyAndCritics):
         )
 
     def _bounds(self, ops: Ops) -> type[SquashedGaussian]:
-        return squashed_gaussian_class(self._action_space, ops)
+        """Of actions as rows [B, d]."""
+        return squashed_gaussian_class(self._flat_space, ops)
 
     def _values(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor, actions: Tensor) -> Tensor:
+        rows = squashed_gaussian_class(self._action_space, ops).flatten_actions(actions)
         # The environment clips the actions of an explorer that goes beyond the bounds.
-        scaled = ops.clip(self._bounds(ops).scale_actions(actions), -1.0, 1.0)
+        scaled = ops.clip(self._bounds(ops).scale_actions(rows), -1.0, 1.0)
         return ops.squeeze(self._critics.values(ops, weights, obs, scaled), -1)

@@ -7,6 +7,7 @@ References:
 """
 
 from collections.abc import Mapping
+from math import prod
 
 from plugrad import Columns, LearnerProtocol
 from plugrad.distributions import Distribution
@@ -19,9 +20,9 @@ from plugrad_sac.sac_networks import LOG_ALPHA
 from plugrad_sac.temperature import temperature_loss
 
 NOISE = "policy_noise"
-"""Standard normals [B, d] of the actions in `obs`."""
+"""Standard normals [B, ...] of the actions in `obs`."""
 NEXT_NOISE = "next_policy_noise"
-"""Standard normals [B, d] of the actions in `new_obs`."""
+"""Standard normals [B, ...] of the actions in `new_obs`."""
 
 
 def loss(
@@ -39,7 +40,7 @@ def loss(
         learner: gives ops, the module and its target network, and takes metrics.
         module_id: whose loss.
         config: target_entropy, and what `soft_td_errors` reads.
-        batch: obs, policy_noise [B, d], and what `soft_td_errors` reads; `weights` [B] if some rows count more.
+        batch: obs, policy_noise [B, ...], and what `soft_td_errors` reads; `weights` [B] if some rows count more.
         fwd_out: action_dist_inputs [B, 2 d], qf_preds [2, B], log_alpha.
 
     Returns:
@@ -66,7 +67,7 @@ def policy_and_temperature_loss(
         learner: gives ops and the module, and takes metrics.
         module_id: whose loss.
         config: target_entropy.
-        batch: obs, policy_noise [B, d].
+        batch: obs, policy_noise [B, ...].
         fwd_out: action_dist_inputs [B, 2 d], log_alpha.
 
     Returns:
@@ -80,7 +81,7 @@ def policy_and_temperature_loss(
     q_values = ops.min(module.forward_train(chosen)[QF_PREDS], axis=0)
     policy_loss = mean_over_rows(ops, alpha * logp - q_values, batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
-    auto = -float(ops.shape(actions)[-1])
+    auto = -float(prod(policy.action_shape))
     return policy_loss + temperature_loss(
         learner, module_id, config, batch, fwd_out[LOG_ALPHA], -logp, auto=auto
     )
@@ -101,7 +102,7 @@ def soft_td_errors(
         learner: gives ops, the module and its target network.
         module_id: which one.
         config: gamma.
-        batch: new_obs (n steps on), next_policy_noise [B, d], rewards [B] (the sum of n), terminateds [B]; `n_step`
+        batch: new_obs (n steps on), next_policy_noise [B, ...], rewards [B] (the sum of n), terminateds [B]; `n_step`
             [B] if not 1.
         fwd_out: qf_preds [2, B], log_alpha.
 

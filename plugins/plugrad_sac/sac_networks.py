@@ -86,7 +86,7 @@ def sac_network(spec: RLModuleSpec, *, initial_alpha: float) -> PolicyAndCritics
         A `SquashedGaussianNetwork` or a `CategoricalNetwork`.
 
     Raises:
-        ConfigError: another space than a bounded float Box with one axis, or Discrete.
+        ConfigError: another space than a bounded float Box or Discrete.
     """
     match spec.action_space:
         case gym.spaces.Discrete():

@@ -15,7 +15,7 @@ from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
 from plugrad_sac.networks import POLICY_ACTIONS, QF_PREDS
 
 TARGET_NOISE = "target_noise"
-"""Standard normals [B, d] that smooth the target policy."""
+"""Standard normals [B, ...] that smooth the target policy."""
 
 
 def td3_loss(
@@ -69,7 +69,7 @@ def td3_td_errors(
         learner: gives ops, the module and its target network.
         module_id: which one.
         config: gamma, target_policy_noise, target_noise_clip.
-        batch: new_obs (n steps on), target_noise [B, d], rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if
+        batch: new_obs (n steps on), target_noise [B, ...], rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if
             not 1.
         fwd_out: qf_preds [2, B].
 

@@ -21,7 +21,7 @@ class DeterministicNetwork(BoxPolicyAndCritics):
         exploration_noise: standard deviation of the noise, above 0, where the bounds are [-1, 1].
 
     Raises:
-        ConfigError: the action space is no float Box with one axis and finite bounds.
+        ConfigError: the action space is no float Box with finite bounds.
     """
 
     def __init__(self, spec: RLModuleSpec, *, exploration_noise: float) -> None:

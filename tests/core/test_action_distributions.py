@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from plugrad import numpy_ops
-from plugrad.distributions import Categorical, DiagGaussian, MultiCategorical, distribution_class
+from plugrad.distributions import (
+    Categorical,
+    DiagGaussian,
+    MultiCategorical,
+    MultiDistribution,
+    distribution_class,
+)
 from plugrad.errors import ConfigError
 from plugrad.types import Array
 
@@ -82,7 +88,20 @@ def test_equal_generators_give_equal_samples(space: str) -> None:
     [
         (gym.spaces.Discrete(4, start=-1), Categorical, 4, ()),
         (gym.spaces.MultiDiscrete([2, 3]), MultiCategorical, 5, (2,)),
+        (gym.spaces.MultiDiscrete([[2, 3], [4, 1]]), MultiCategorical, 10, (2, 2)),
+        (gym.spaces.MultiBinary(3), MultiCategorical, 6, (3,)),
+        (gym.spaces.MultiBinary([2, 3]), MultiCategorical, 12, (2, 3)),
         (gym.spaces.Box(-1.0, 1.0, (3,), np.float64), DiagGaussian, 6, (3,)),
+        (gym.spaces.Box(-1.0, 1.0, (2, 3)), DiagGaussian, 12, (2, 3)),
+        (gym.spaces.Box(-1.0, 1.0, ()), DiagGaussian, 2, ()),
+        (gym.spaces.Box(0, 255, (2,), np.uint8), DiagGaussian, 4, (2,)),
+        (
+            gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, (2, 2))]),
+            MultiDistribution,
+            10,
+            (5,),
+        ),
+        (gym.spaces.Dict(a=gym.spaces.Dict(b=gym.spaces.MultiBinary(2))), MultiDistribution, 4, (2,)),
     ],
 )
 def test_class_for_a_space(space: Any, base: type, input_dim: int, action_shape: tuple[int, ...]) -> None:
@@ -96,15 +115,19 @@ def test_class_for_a_space(space: Any, base: type, input_dim: int, action_shape:
 @pytest.mark.parametrize(
     "space",
     [
-        gym.spaces.Box(-1.0, 1.0, (2, 2)),
-        gym.spaces.Box(-1.0, 1.0, ()),
-        gym.spaces.Box(0, 255, (2,), np.uint8),
-        gym.spaces.MultiDiscrete(np.full((2, 2), 3)),
-        gym.spaces.MultiBinary(3),
-        gym.spaces.Dict({"a": gym.spaces.Discrete(2)}),
+        gym.spaces.Text(3),
+        gym.spaces.Sequence(gym.spaces.Discrete(2)),
+        gym.spaces.Box(-1.0, 1.0, (2, 0)),
+        gym.spaces.Tuple([]),
+        gym.spaces.Dict(),
     ],
 )
 def test_other_spaces_are_refused_with_what_is_known(space: gym.Space[Any]) -> None:
     with pytest.raises(ConfigError, match="Known: Discrete, MultiDiscrete") as refusal:
         distribution_class(space, numpy_ops)
     assert str(space) in str(refusal.value)
+
+
+def test_the_part_of_a_space_that_has_no_distribution_is_named() -> None:
+    with pytest.raises(ConfigError, match="action space Text"):
+        distribution_class(gym.spaces.Dict(a=gym.spaces.Discrete(2), b=gym.spaces.Text(3)), numpy_ops)

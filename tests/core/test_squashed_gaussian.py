@@ -143,13 +143,12 @@ def test_a_box_without_both_bounds_is_refused_with_what_to_type(space: Any) -> N
     "space",
     [
         gym.spaces.Discrete(2),
-        gym.spaces.Box(-1.0, 1.0, ()),
-        gym.spaces.Box(-1.0, 1.0, (2, 2)),
+        gym.spaces.MultiBinary(2),
         gym.spaces.Box(0, 255, (2,), np.uint8),
     ],
 )
 def test_other_spaces_are_refused(space: Any) -> None:
-    with pytest.raises(ConfigError, match="needs a float Box with one axis") as refusal:
+    with pytest.raises(ConfigError, match="needs a float Box") as refusal:
         squashed_gaussian_class(space, numpy_ops)
     assert str(space) in str(refusal.value)
 

@@ -7,15 +7,13 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.action_masks import as_bool, choice_sizes, forbids_all
+from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array
 from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
 from plugrad.types import ModuleID
-
-_DISCRETE = (gym.spaces.Discrete, gym.spaces.MultiDiscrete)
-_OF_ARRAYS = (gym.spaces.Box, gym.spaces.MultiBinary, *_DISCRETE)
 
 
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
@@ -77,9 +75,14 @@ def _is_numeric(dtype: Any) -> bool:
 
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
     leading = ("B", "T") if are_sequences(columns, module) else ("B",)
-    for column, space in ((Columns.OBS, module.observation_space), (Columns.ACTIONS, module.action_space)):
-        if column in columns:
-            _check_shape(module_id, column, tuple(np.shape(columns[column])), space, leading)
+    observation = module.observation_space
+    shapes = {
+        Columns.OBS: tuple(observation.shape or ()) if isinstance(observation, ARRAY_SPACES) else None,
+        Columns.ACTIONS: action_shape(module.action_space),
+    }
+    for column, inner in shapes.items():
+        if inner is not None and column in columns:
+            _check_shape(module_id, column, tuple(np.shape(columns[column])), inner, leading)
     if len(leading) == 1:
         check_actions(module_id, columns, module.action_space)
         check_masks(module_id, columns, module.action_space)
@@ -116,12 +119,9 @@ def _check_shape(
     module_id: ModuleID,
     column: str,
     shape: tuple[int, ...],
-    space: gym.Space[Any] | None,
+    inner: tuple[int, ...],
     leading: tuple[str, ...],
 ) -> None:
-    if not isinstance(space, _OF_ARRAYS):
-        return
-    inner = tuple(space.shape or ())
     if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
         expected = ", ".join((*leading, *map(str, inner)))
         refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")
@@ -139,18 +139,17 @@ def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Sp
         BatchError: an action is no integer or is not in the space.
     """
     actions, mask = columns.get(Columns.ACTIONS), columns.get(Columns.LOSS_MASK)
-    if not isinstance(space, _DISCRETE) or not isinstance(actions, np.ndarray):
+    if space is None or not isinstance(actions, np.ndarray):
         return
     if isinstance(mask, np.ndarray) and mask.ndim == 1:
         actions = actions[mask > 0]
-    if not actions.size:
-        return
-    if actions.dtype.kind not in "iu":
-        refuse(module_id, Columns.ACTIONS, f"integers of {space}", f"dtype {actions.dtype}")
-    highest = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
-    if (actions < 0).any() or (actions >= highest).any():
-        found = f"values from {actions.min()} to {actions.max()}"
-        refuse(module_id, Columns.ACTIONS, f"0-based actions of {space}", found)
+    if wrong := wrong_part(space, actions):
+        part, values = wrong
+        of = f"{part.space}{f' at {part.path}' if part.path else ''}"
+        if not is_structured(space) and actions.dtype.kind not in "iu":
+            refuse(module_id, Columns.ACTIONS, f"integers of {of}", f"dtype {actions.dtype}")
+        found = f"values from {values.min()} to {values.max()}"
+        refuse(module_id, Columns.ACTIONS, f"0-based actions of {of}", found)
 
 
 def check_masks(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:

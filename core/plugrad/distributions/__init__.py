@@ -3,13 +3,14 @@
 `distribution_class(action_space, ops)` gives the class for a space, `squashed_gaussian_class` one whose actions stay
 within the bounds of a Box. Leading dimensions are kept: logits (B, input_dim) give logp, entropy and KL of shape (B,),
 and (B, T, input_dim) give (B, T). Discrete actions count from 0, and those of a `DiagGaussian` are not clipped: an env
-runner adds `Discrete.start` and applies the bounds of a `Box`.
+runner adds the `start` of a space and applies the bounds of a `Box`.
 """
 
 from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical
 from plugrad.distributions.distribution import D, Distribution
 from plugrad.distributions.gaussian import HALF_LOG_2PI, DiagGaussian, SquashedGaussian
 from plugrad.distributions.masks import mask_logits
+from plugrad.distributions.multi import MultiDistribution
 from plugrad.distributions.spaces import distribution_class, squashed_gaussian_class
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "DiagGaussian",
     "Distribution",
     "MultiCategorical",
+    "MultiDistribution",
     "SquashedGaussian",
     "distribution_class",
     "mask_logits",

@@ -4,13 +4,14 @@
 # Methods without a docstring are documented in `Distribution`.
 
 from collections.abc import Iterable
-from functools import cached_property, reduce
-from operator import add
+from functools import cache, cached_property
+from itertools import groupby
 from typing import ClassVar, Self
 
 import numpy as np
 
-from plugrad.distributions.distribution import Distribution
+from plugrad import numpy_ops
+from plugrad.distributions.distribution import Distribution, reshape_last, total
 from plugrad.types import Array, Tensor
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -22,6 +23,8 @@ class Categorical(Distribution):
 
     Equations are of Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X.
     """
+
+    action_dtype = "int64"
 
     @cached_property
     def _log_probabilities(self) -> Tensor:
@@ -56,39 +59,53 @@ class Categorical(Distribution):
 class MultiCategorical(Distribution):
     """Independent choices: `logits` (..., sum(nvec)) are those of one `Categorical` after the other.
 
-    Log-probabilities, entropies and divergences add up: Cover and Thomas (2006), "Elements of Information Theory",
-    doi:10.1002/047174882X, theorems 2.5.1 and 2.5.3.
+    The choices of an action with several axes are in C order. Log-probabilities, entropies and divergences add up:
+    Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X, theorems 2.5.1 and 2.5.3.
     """
 
+    action_dtype = "int64"
     nvec: ClassVar[tuple[int, ...]]
+    """The number of values of each choice."""
 
     @cached_property
     def _parts(self) -> tuple[Categorical, ...]:
-        pieces = self.ops.split(self.logits, self.nvec, axis=-1)
+        """One `Categorical` (..., k) for each run of k neighbouring choices with equally many values."""
+        runs = _runs(self.nvec)
+        pieces = self.ops.split(self.logits, [k * n for k, n in runs], axis=-1)
         return tuple(
-            Categorical.bind(self.ops, input_dim=n, action_shape=())(piece)
-            for n, piece in zip(self.nvec, pieces, strict=True)
+            Categorical.bind(self.ops, input_dim=n, action_shape=())(
+                reshape_last(self.ops, piece, (k * n,), (k, n))
+            )
+            for (k, n), piece in zip(runs, pieces, strict=True)
         )
 
     def logp(self, actions: Tensor) -> Tensor:
         self._check_actions(actions)
-        return _total(part.logp(actions[..., i]) for i, part in enumerate(self._parts))
+        numbers = [k for k, _ in _runs(self.nvec)]
+        chosen = self.ops.split(self.flatten_actions(actions), numbers, axis=-1)
+        return self._sum(part.logp(each) for part, each in zip(self._parts, chosen, strict=True))
 
     def entropy(self) -> Tensor:
-        return _total(part.entropy() for part in self._parts)
+        return self._sum(part.entropy() for part in self._parts)
 
     def kl(self, other: Self) -> Tensor:
         self._check_other(other)
-        return _total(mine.kl(theirs) for mine, theirs in zip(self._parts, other._parts, strict=True))
+        return self._sum(mine.kl(theirs) for mine, theirs in zip(self._parts, other._parts, strict=True))
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
         rng = rng or np.random.default_rng()
-        return np.stack([part.sample(rng) for part in self._parts], axis=-1)
+        drawn = np.concatenate([part.sample(rng) for part in self._parts], axis=-1)
+        return np.asarray(self.bind(numpy_ops).unflatten_actions(drawn))
 
     def mode(self) -> Tensor:
-        return self.ops.stack([part.mode() for part in self._parts], axis=-1)
+        return self.unflatten_actions(self.ops.concat([part.mode() for part in self._parts], axis=-1))
+
+    def _sum(self, terms: Iterable[Tensor]) -> Tensor:
+        """Over the choices; each term is (..., k)."""
+        return total(self.ops.sum(term, axis=-1) for term in terms)
 
 
-def _total(terms: Iterable[Tensor]) -> Tensor:
-    """The sum of tensors; `sum` would begin with the number 0."""
-    return reduce(add, terms)
+@cache
+def _runs(nvec: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """`(k, n)`: k neighbouring choices have n values each."""
+    return tuple((len(list(run)), n) for n, run in groupby(nvec))

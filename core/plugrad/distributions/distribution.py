@@ -1,21 +1,24 @@
 """`Distribution`: the base of all action distributions."""
 
 from abc import ABC, abstractmethod
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, reduce
+from math import prod
+from operator import add
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
-from plugrad.ops import Ops
+from plugrad.ops import Ops, Shape
 from plugrad.types import Array, Tensor
 
 D = TypeVar("D", bound="Distribution")
 
 
 class Distribution(ABC):
-    """A batch of distributions over actions: the base of `Categorical`, `MultiCategorical` and the Gaussians.
+    """A batch of distributions over actions: the base of those of all action spaces.
 
         dist = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
         logp = dist.logp(batch[Columns.ACTIONS])
@@ -36,6 +39,8 @@ class Distribution(ABC):
     """The number of columns of ACTION_DIST_INPUTS, the width of the policy head."""
     action_shape: ClassVar[tuple[int, ...]]
     """The shape of one action, without leading dimensions."""
+    action_dtype: ClassVar[str] = "float32"
+    """The dtype of actions: "float32", or "int64" for discrete ones."""
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
@@ -67,6 +72,17 @@ class Distribution(ABC):
             BatchError: the last dimension is not `input_dim`.
         """
         return cls(logits)
+
+    @classmethod
+    def flatten_actions(cls, actions: Tensor) -> Tensor:
+        """Reshape actions (..., *action_shape) to (..., number), in C order."""
+        inner = (prod(cls.action_shape),)
+        return reshape_last(cls.ops, actions, cls.action_shape, inner)
+
+    @classmethod
+    def unflatten_actions(cls, rows: Tensor) -> Tensor:
+        """Reshape (..., number) to actions (..., *action_shape)."""
+        return reshape_last(cls.ops, rows, (prod(cls.action_shape),), cls.action_shape)
 
     @abstractmethod
     def logp(self, actions: Tensor) -> Tensor:
@@ -183,3 +199,26 @@ def _fits(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     # In a traced program a length that is not known is None.
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(f == e or None in (f, e) for f, e in pairs)
+
+
+def total(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of tensors; `sum` would begin with the number 0."""
+    return reduce(add, terms)
+
+
+def reshape_last(ops: Ops, x: Tensor, old: Shape, new: Shape) -> Tensor:
+    """Reshape the last dimensions; the length of the first leading one need not be known to a trace.
+
+    Args:
+        ops: tensor functions.
+        x: (..., *old).
+        old: the shape of the last dimensions.
+        new: theirs in the result.
+
+    Returns:
+        (..., *new).
+    """
+    if old == new:
+        return x
+    leading = ops.shape(x)[: len(ops.shape(x)) - len(old)]
+    return ops.reshape(x, ((-1, *leading[1:]) if leading else ()) + new)

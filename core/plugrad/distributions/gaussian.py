@@ -13,7 +13,6 @@ import numpy as np
 from plugrad import numpy_ops
 from plugrad.distributions.distribution import Distribution
 from plugrad.errors import ConfigError
-from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -23,7 +22,9 @@ INSIDE = 1.0 - 1e-6
 
 
 class DiagGaussian(Distribution):
-    """Independent normal distributions: `logits` (..., 2 d) are d means, then d logs of standard deviations.
+    """Independent normal distributions of the d numbers of an action: d means, then d logs of standard deviations.
+
+    `logits` are (..., 2 d); of an action with several axes both are in C order.
 
     Source: Bishop (2006), "Pattern Recognition and Machine Learning": density eq. 2.43, KL exercise 2.13, entropy
     exercise 2.15, all for a diagonal covariance.
@@ -38,7 +39,7 @@ class DiagGaussian(Distribution):
     def logp(self, actions: Tensor) -> Tensor:
         self._check_actions(actions)
         mean, log_std = self._parts
-        return self._log_density((actions - mean) * self.ops.exp(-log_std))
+        return self._log_density((self.flatten_actions(actions) - mean) * self.ops.exp(-log_std))
 
     def entropy(self) -> Tensor:
         return self.ops.sum(self._parts[1] + (0.5 + HALF_LOG_2PI), axis=-1)
@@ -53,26 +54,26 @@ class DiagGaussian(Distribution):
     def sample(self, rng: np.random.Generator | None = None) -> Array:
         mean, log_std = (np.asarray(part) for part in self._parts)
         noise = (rng or np.random.default_rng()).standard_normal(mean.shape, np.float32)
-        return np.asarray(mean + np.exp(log_std) * noise)
+        return np.asarray(self.bind(numpy_ops).unflatten_actions(mean + np.exp(log_std) * noise))
 
     def rsample(self, noise: Tensor) -> Tensor:
         self._check_actions(noise, "noise")
         mean, log_std = self._parts
-        return mean + self.ops.exp(log_std) * noise
+        return self.unflatten_actions(mean + self.ops.exp(log_std) * self.flatten_actions(noise))
 
     def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        return self.rsample(noise), self._log_density(noise)
+        return self.rsample(noise), self._log_density(self.flatten_actions(noise))
 
     def mode(self) -> Tensor:
-        return self._parts[0]
+        return self.unflatten_actions(self._parts[0])
 
     def _log_density(self, z: Tensor) -> Tensor:
-        """At `mean + std * z`."""
+        """At `mean + std * z`, with z (..., d)."""
         return self.ops.sum(-0.5 * self.ops.square(z) - self._parts[1] - HALF_LOG_2PI, axis=-1)
 
 
 class Run(NamedTuple):
-    """Neighbouring dimensions of a Box that have the same bounds.
+    """Neighbouring numbers of a Box, in C order, that have the same bounds.
 
     Args:
         size: how many.
@@ -105,13 +106,22 @@ class SquashedGaussian(DiagGaussian):
 
     @classmethod
     def scale_actions(cls, actions: Tensor) -> Tensor:
-        """Rescale actions (..., d) from the bounds to [-1, 1]."""
-        return _by_runs(cls.ops, cls.runs, actions, lambda part, run: (part - run.centre) / run.half_width)
+        """Rescale actions (..., *action_shape) from the bounds to [-1, 1]."""
+        return cls._by_runs(actions, lambda part, run: (part - run.centre) / run.half_width)
 
     @classmethod
     def unscale_actions(cls, scaled: Tensor) -> Tensor:
-        """Rescale (..., d) from [-1, 1] to the bounds."""
-        return _by_runs(cls.ops, cls.runs, scaled, lambda part, run: run.centre + run.half_width * part)
+        """Rescale (..., *action_shape) from [-1, 1] to the bounds."""
+        return cls._by_runs(scaled, lambda part, run: run.centre + run.half_width * part)
+
+    @classmethod
+    def _by_runs(cls, x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:
+        """`f` of each run. Bounds are numbers, not tensors: these would need a device and a dtype."""
+        if len(cls.runs) == 1:
+            return f(x, cls.runs[0])
+        parts = cls.ops.split(cls.flatten_actions(x), [run.size for run in cls.runs], axis=-1)
+        scaled = [f(part, run) for part, run in zip(parts, cls.runs, strict=True)]
+        return cls.unflatten_actions(cls.ops.concat(scaled, axis=-1))
 
     def logp(self, actions: Tensor) -> Tensor:
         self._check_actions(actions)
@@ -131,7 +141,7 @@ class SquashedGaussian(DiagGaussian):
         return self.unscale_actions(self.ops.tanh(super().rsample(noise)))
 
     def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        u, logp = super().rsample(noise), self._log_density(noise)
+        u, logp = super().rsample(noise), self._log_density(self.flatten_actions(noise))
         return self.unscale_actions(self.ops.tanh(u)), logp - self._log_slope(u)
 
     def mode(self) -> Tensor:
@@ -139,12 +149,5 @@ class SquashedGaussian(DiagGaussian):
 
     def _log_slope(self, u: Tensor) -> Tensor:
         """The sum of `log(1 - tanh(u)**2)` (appendix C, eq. 21), exact where `tanh(u)` rounds to 1."""
+        u = self.flatten_actions(u)
         return self.ops.sum(2.0 * (LOG_2 - u - self.ops.softplus(-2.0 * u)), axis=-1)
-
-
-def _by_runs(ops: Ops, runs: tuple[Run, ...], x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:
-    """`f` of each run's dimensions. Bounds are numbers, not tensors: these would need a device and a dtype."""
-    if len(runs) == 1:
-        return f(x, runs[0])
-    parts = ops.split(x, [run.size for run in runs], axis=-1)
-    return ops.concat([f(part, run) for part, run in zip(parts, runs, strict=True)], axis=-1)

@@ -2,15 +2,17 @@
 
 from functools import lru_cache
 from itertools import groupby
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from plugrad.action_rows import action_parts
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
 from plugrad.distributions.gaussian import DiagGaussian, Run, SquashedGaussian
+from plugrad.distributions.multi import MultiDistribution
 from plugrad.errors import ConfigError
 from plugrad.ops import Ops
 
@@ -19,8 +21,8 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
     """The distribution class for an action space, with a backend's ops.
 
     Args:
-        action_space: Discrete gives a `Categorical`, MultiDiscrete with one axis a `MultiCategorical`, and a float Box
-            with one axis a `DiagGaussian`.
+        action_space: Discrete gives a `Categorical`, MultiDiscrete and MultiBinary a `MultiCategorical`, a Box a
+            `DiagGaussian`, and a Tuple or Dict of these a `MultiDistribution`.
         ops: the tensor functions that the class computes with.
 
     Returns:
@@ -32,15 +34,32 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
     match action_space:
         case gym.spaces.Discrete(n=n):
             return Categorical.bind(ops, input_dim=int(n), action_shape=())
-        case gym.spaces.MultiDiscrete(nvec=nvec) if nvec.ndim == 1:
-            sizes = tuple(int(n) for n in nvec)
-            return MultiCategorical.bind(ops, nvec=sizes, input_dim=sum(sizes), action_shape=(len(sizes),))
-        case gym.spaces.Box(shape=(d,), dtype=dtype) if np.issubdtype(dtype, np.floating):
-            return DiagGaussian.bind(ops, input_dim=2 * d, action_shape=(d,))
+        case gym.spaces.MultiDiscrete(nvec=nvec) if nvec.size:
+            return _multi_categorical(ops, tuple(nvec.ravel().tolist()), nvec.shape)
+        case gym.spaces.MultiBinary(shape=shape) if prod(shape):
+            return _multi_categorical(ops, (2,) * prod(shape), shape)
+        case gym.spaces.Box(shape=shape) if prod(shape):
+            return DiagGaussian.bind(ops, input_dim=2 * prod(shape), action_shape=shape)
+        case gym.spaces.Dict() | gym.spaces.Tuple() if parts := action_parts(action_space):
+            return _multi_distribution(ops, tuple(distribution_class(part.space, ops) for part in parts))
     raise ConfigError(
-        f"No action distribution for the action space {action_space}. Known: Discrete, MultiDiscrete with "
-        "one axis, float Box with one axis. Change the actions with a gymnasium.ActionWrapper.",
+        f"No action distribution for the action space {action_space}. Known: Discrete, MultiDiscrete, MultiBinary, "
+        "Box, and Tuple or Dict of these. Change the actions with a gymnasium.ActionWrapper.",
         action_space=action_space,
+    )
+
+
+def _multi_categorical(ops: Ops, nvec: tuple[int, ...], shape: tuple[int, ...]) -> type[MultiCategorical]:
+    return MultiCategorical.bind(ops, nvec=nvec, input_dim=sum(nvec), action_shape=tuple(map(int, shape)))
+
+
+def _multi_distribution(ops: Ops, parts: tuple[type[Distribution], ...]) -> type[MultiDistribution]:
+    return MultiDistribution.bind(
+        ops,
+        parts=parts,
+        input_dim=sum(part.input_dim for part in parts),
+        action_shape=(sum(prod(part.action_shape) for part in parts),),
+        action_dtype="float32" if any(part.action_dtype == "float32" for part in parts) else "int64",
     )
 
 
@@ -48,7 +67,7 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
     """The class of Gaussians that are squashed into the bounds of a Box, with a backend's ops.
 
     Args:
-        action_space: a float Box with one axis and finite bounds.
+        action_space: a float Box with finite bounds.
         ops: the tensor functions that the class computes with.
 
     Returns:
@@ -58,14 +77,14 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
         ConfigError: another space, or a Box with an infinite bound or an empty side.
     """
     match action_space:
-        case gym.spaces.Box(shape=(d,), dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
-            runs = _runs(tuple(low.tolist()), tuple(high.tolist()))
-            if runs is None:
+        case gym.spaces.Box(dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
+            runs = _runs(tuple(low.ravel().tolist()), tuple(high.ravel().tolist()))
+            if not runs:
                 raise _bounds_error(action_space)
-            return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * d, action_shape=(d,))
+            return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * low.size, action_shape=low.shape)
     raise ConfigError(
-        f"A squashed Gaussian needs a float Box with one axis as action space, found {action_space}. Change the "
-        "actions with a gymnasium.ActionWrapper.",
+        f"A squashed Gaussian needs a float Box as action space, found {action_space}. Change the actions with a "
+        "gymnasium.ActionWrapper.",
         action_space=action_space,
     )
 
@@ -82,7 +101,7 @@ def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
 
 @lru_cache  # asked for in each forward pass, also where one observation is acted on
 def _runs(low: tuple[float, ...], high: tuple[float, ...]) -> tuple[Run, ...] | None:
-    """The bounds of a Box, dimensions with equal ones together; None if they are infinite or an interval is empty."""
+    """The bounds of a Box, neighbours with equal ones together; None if they are infinite or an interval is empty."""
     bounds = list(zip(low, high, strict=True))
     if not all(-inf < lower < upper < inf for lower, upper in bounds):
         return None

@@ -10,12 +10,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plugrad.action_rows import ARRAY_SPACES
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.config.serialize import decode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.offline.validation import check_numbers, column_error
-from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 
+from plugrad.action_rows import ARRAY_SPACES
 from plugrad.errors import BatchError
-from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
 

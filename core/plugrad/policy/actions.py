@@ -9,31 +9,56 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.vector.utils import batch_space
 
 from plugrad import numpy_ops
+from plugrad.action_rows import (
+    action_parts,
+    action_rows,
+    from_leaves,
+    is_structured,
+    part_of_rows,
+    structure_leaves,
+)
 from plugrad.distributions import distribution_class, mask_logits
 from plugrad.types import Array
 
 
-def action_converter(space: Space[Any]) -> Callable[[Array], Array]:
-    """The function from a module's actions [N, ...] to the environment's [N, ...], of the space's dtype.
+def action_converter(space: Space[Any]) -> Callable[[Array], Any]:
+    """The function from rows of ACTIONS [N, ...] to the environment's actions, of the space's structure and dtypes.
 
-    Box actions are clipped to the bounds. The 0-based actions of a Discrete or MultiDiscrete space with another start
-    are shifted by it.
+    Box actions are clipped to the bounds, those of whole numbers rounded. The 0-based actions of a Discrete or
+    MultiDiscrete space with another start are shifted by it. Those of a Tuple or Dict space are a tuple or dict of
+    arrays [N, ...].
     """
-    dtype = space.dtype
-    if isinstance(space, Box):
-        low, high = space.low, space.high
-        return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
-    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
-        start = space.start
-        return lambda actions: (actions + start).astype(dtype, copy=False)
-    return lambda actions: actions if dtype is None else actions.astype(dtype, copy=False)
+    if not is_structured(space):
+        return _array_converter(space)
+    parts = [(part, _array_converter(part.space)) for part in action_parts(space)]
+
+    return lambda rows: from_leaves(
+        space, (to_env(part_of_rows(space, part, rows)) for part, to_env in parts)
+    )
+
+
+def first_action(space: Space[Any], actions: Any) -> Any:
+    """The first action of a batch.
+
+    Args:
+        space: of one action.
+        actions: in the structure of the space, each array [N, ...].
+
+    Returns:
+        One action of the space.
+    """
+    if isinstance(space, Box) and not space.shape:
+        return actions[:1].reshape(())  # an array, as the space wants it
+    if not is_structured(space):
+        return actions[0]
+    leaves = zip(action_parts(space), structure_leaves(space, actions), strict=True)
+    return from_leaves(space, (first_action(part.space, values) for part, values in leaves))
 
 
 def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Generator) -> Callable[..., Array]:
-    """The function that draws uniformly random actions [N, ...], as a module returns actions.
+    """The function that draws uniformly random rows of ACTIONS [N, ...], as a module returns them.
 
-    They count from 0 in Discrete and MultiDiscrete spaces and are float32 in Box spaces. Where a Box has no bounds,
-    Gymnasium's `Box.sample` says how they are distributed.
+    Where a Box has no bounds, Gymnasium's `Box.sample` says how they are distributed.
 
     Args:
         space: of the environment's actions.
@@ -43,15 +68,14 @@ def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Gener
     Returns:
         A function without arguments, or of `action_mask`, bool [N, choices]: it draws one of the allowed actions.
     """
-    many = batch_space(deepcopy(space), num_envs)
-    many.seed(int(rng.integers(2**31)))
-    start = space.start if isinstance(space, Discrete | MultiDiscrete) else 0
-    dtype = np.float32 if isinstance(space, Box) else np.int64
+    many = [batch_space(deepcopy(part.space), num_envs) for part in action_parts(space)]
+    for each in many:
+        each.seed(int(rng.integers(2**31)))
 
     def draw(action_mask: Array | None = None) -> Array:
         if action_mask is not None:
             return _draw_allowed(space, action_mask, rng)
-        return np.asarray(many.sample() - start).astype(dtype, copy=False)
+        return action_rows(space, from_leaves(space, (each.sample() for each in many)))
 
     return draw
 
@@ -60,3 +84,22 @@ def _draw_allowed(space: Space[Any], mask: Array, rng: np.random.Generator) -> A
     """Random actions [N, ...], all allowed ones equally probable."""
     logits = mask_logits(numpy_ops, np.zeros(mask.shape, np.float32), mask)
     return distribution_class(space, numpy_ops).from_logits(logits).sample(rng)
+
+
+def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
+    dtype = space.dtype
+    if isinstance(space, Box):
+        low, high = space.low, space.high
+        if not np.issubdtype(dtype, np.floating):
+            lowest, highest = _inside(low.astype(np.float64)), _inside(high.astype(np.float64))
+            return lambda actions: np.clip(np.rint(actions), lowest, highest).astype(dtype)
+        return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
+    if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
+        start = space.start
+        return lambda actions: (actions.astype(np.int64, copy=False) + start).astype(dtype, copy=False)
+    return lambda actions: actions if dtype is None else actions.astype(dtype, copy=False)
+
+
+def _inside(bounds: Array) -> Array:
+    """Bounds of whole numbers as floats that are not beyond them: above 2**53 not every whole number is a float64."""
+    return np.where(np.abs(bounds) > 2.0**53, np.nextafter(bounds, 0.0), bounds)

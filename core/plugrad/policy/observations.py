@@ -5,15 +5,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.types import Array
-
-ARRAY_SPACES = (Box, Discrete, MultiBinary, MultiDiscrete)
-"""The spaces whose observations or actions are one array of numbers."""
 
 
 class ObservationEncoder:

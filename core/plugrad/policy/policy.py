@@ -9,7 +9,7 @@ from gymnasium.spaces import Space
 from plugrad.checkpoint.layout import StrPath
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
-from plugrad.policy.actions import action_converter
+from plugrad.policy.actions import action_converter, first_action
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile, write_policy_file
 from plugrad.types import Array
@@ -102,7 +102,8 @@ class Policy:
 
         Returns:
             `(actions, state)`. For one observation `actions` is one action of `action_space`, for a batch an array
-            [N, ...] of the space's dtype. `state` is for the next call; None for a policy without a state.
+            [N, ...] of the space's dtype, or the space's dict or tuple of arrays. `state` is for the next call; None
+            for a policy without a state.
 
         Raises:
             BatchError: `observation`, `state` or `episode_start` has another structure, shape or dtype.
@@ -112,7 +113,9 @@ class Policy:
         columns = self._act(rows, explore=not deterministic, state=before)
         actions = self._to_env(np.asarray(columns[Columns.ACTIONS]))
         after = columns.get(Columns.STATE_OUT)
-        return actions[0] if is_single else actions, None if after is None else dict(after)
+        if is_single:
+            actions = first_action(self._action_space, actions)
+        return actions, None if after is None else dict(after)
 
     def save(self, path: StrPath) -> str:
         """Write the policy into one file: network, weights, spaces and normalisation; no code.

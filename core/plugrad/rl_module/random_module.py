@@ -5,13 +5,12 @@ numpy. Such a module works beside trained ones on every backend. It has no optim
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from plugrad.columns import Columns
+from plugrad.policy.actions import random_action_sampler
 from plugrad.rl_module.rl_module import RLModule
 from plugrad.types import Array
 
@@ -27,10 +26,5 @@ class RandomRLModule(RLModule):
 
     def _forward(self, batch: Mapping[str, Array], **kwargs: Any) -> dict[str, Array]:
         rows, rng = len(batch[Columns.OBS]), kwargs.get("rng") or np.random.default_rng()
-        space = deepcopy(self.action_space)  # seeding changes a space
-        assert space is not None
-        space.seed(int(rng.integers(2**31)))
-        actions = np.stack([np.asarray(space.sample()) for _ in range(rows)])
-        if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-            actions = actions - space.start  # actions count from 0 here
-        return {Columns.ACTIONS: actions}
+        assert self.action_space is not None
+        return {Columns.ACTIONS: random_action_sampler(self.action_space, rows, rng)()}

@@ -12,9 +12,9 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Space, Tuple
 from gymnasium.vector import VectorEnv, VectorWrapper
 
+from plugrad.action_rows import ARRAY_SPACES
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.networks.conv_filters import is_image
-from plugrad.policy.observations import ARRAY_SPACES
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -192,7 +192,7 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
 
     Args:
         name: of the environment.
-        env: its spaces may be Boxes and discrete ones; its observation space also a Dict or Tuple of these.
+        env: its spaces may be Boxes, discrete ones, and Dicts or Tuples of these.
 
     Raises:
         ConfigError: names the part of the space that is no array, or that is an image beside other observations.
@@ -206,13 +206,14 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
             )
     for path, leaf in _leaves("observation_space", env.observation_space):
         _check_observation_leaf(name, env.observation_space, path, leaf)
-    if not isinstance(env.action_space, ARRAY_SPACES):
-        raise ConfigError(
-            f"environment {name}: its action_space is a {type(env.action_space).__name__} space: {env.action_space}. "
-            "A policy's actions are arrays of numbers: Discrete, MultiDiscrete, Box. Change them with a "
-            "gymnasium.ActionWrapper",
-            env=name,
-        )
+    for path, leaf in _leaves("action_space", env.action_space):
+        if not isinstance(leaf, ARRAY_SPACES):
+            raise ConfigError(
+                f"environment {name}: {path} is a {type(leaf).__name__} space: {leaf}. A policy's actions are numbers: "
+                "Discrete, MultiDiscrete, MultiBinary, Box, and Dict or Tuple of these. Change them with a "
+                "gymnasium.ActionWrapper",
+                env=name,
+            )
 
 
 def _check_observation_leaf(name: str, space: Space[Any], path: str, leaf: Space[Any]) -> None:

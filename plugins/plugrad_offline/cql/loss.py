@@ -6,7 +6,7 @@ References:
 """
 
 from collections.abc import Mapping
-from math import log, sqrt
+from math import log, prod, sqrt
 from typing import cast
 
 from plugrad import Columns, LearnerProtocol
@@ -26,7 +26,7 @@ from plugrad_sac import (
 )
 
 SAMPLES_NOISE = "sampled_actions_noise"
-"""Standard normals [B, 3 n, d]: of n uniform actions, n of the policy in `obs`, n of the policy in `new_obs`."""
+"""Standard normals [B, 3 n, ...]: of n uniform actions, n of the policy in `obs`, n of the policy in `new_obs`."""
 
 
 def cql_loss(
@@ -43,7 +43,7 @@ def cql_loss(
         module_id: whose loss.
         config: gamma, target_entropy, deterministic_backup, and what `conservative_loss` reads.
         batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1;
-            policy_noise [B, d], next_policy_noise [B, d], sampled_actions_noise [B, 3 n, d].
+            policy_noise [B, ...], next_policy_noise [B, ...], sampled_actions_noise [B, 3 n, ...].
         fwd_out: action_dist_inputs [B, 2 d], qf_preds [2, B], log_alpha; log_alpha_prime if `lagrangian`.
 
     Returns:
@@ -118,12 +118,12 @@ def _sampled_actions(
     policy: SquashedGaussian,
     next_policy: SquashedGaussian,
 ) -> tuple[Tensor, Tensor]:
-    """Actions [B, 3 n, d] of the three sources, and the logs of their densities [B, 3 n] where the bounds are +-1."""
+    """Actions [B, 3 n, ...] of the three sources, and the logs of their densities [B, 3 n] where the bounds are +-1."""
     ops, n = learner.ops, config.num_actions
     uniform_noise, noise, next_noise = ops.split(batch[SAMPLES_NOISE], (n, n, n), axis=1)
     # The normal distribution function makes normal noise uniform.
     uniform = policy.unscale_actions(ops.erf(uniform_noise / sqrt(2.0)))
-    uniform_density = 0.0 * uniform[..., 0] - ops.shape(uniform)[-1] * log(2.0)
+    uniform_density = 0.0 * policy.flatten_actions(uniform)[..., 0] - prod(policy.action_shape) * log(2.0)
     drawn = [(uniform, uniform_density)]
     for each, z in ((policy, noise), (next_policy, next_noise)):
         inputs = ops.stack([each.logits] * n, axis=1)

@@ -10,7 +10,7 @@ from plugrad.types import Tensor
 from plugrad_sac import QF_PREDS, SquashedGaussianNetwork
 
 SAMPLED_ACTIONS = "sampled_actions"
-"""Several actions of each row [B, n, d], in place of ACTIONS: QF_PREDS [2, B, n] are all that is computed."""
+"""Several actions of each row [B, n, ...], in place of ACTIONS: QF_PREDS [2, B, n] are all that is computed."""
 LOG_ALPHA_PRIME = "lagrange.log_alpha_prime"
 """The logarithm of the Lagrange multiplier: a scalar parameter, and a column beside QF_PREDS of ACTIONS."""
 
@@ -24,7 +24,7 @@ class CQLNetwork(SquashedGaussianNetwork):
         lagrangian: with a Lagrange multiplier, at first 1.
 
     Raises:
-        ConfigError: the action space is no float Box with one axis and finite bounds.
+        ConfigError: the action space is no float Box with finite bounds.
     """
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, lagrangian: bool) -> None:
@@ -45,9 +45,9 @@ class CQLNetwork(SquashedGaussianNetwork):
         return columns
 
     def _sampled(self, ops: Ops, weights: Mapping[str, Tensor], obs: Tensor, actions: Tensor) -> Tensor:
-        """The values [2, B, n] of actions [B, n, d]."""
-        _, n, d = ops.shape(actions)
+        """The values [2, B, n] of actions [B, n, ...]."""
+        _, n, *action = ops.shape(actions)
         one = ops.shape(obs)[1:]
         repeated = ops.reshape(ops.stack([obs] * n, axis=1), (-1, *one))
-        values = self._values(ops, weights, repeated, ops.reshape(actions, (-1, d)))
+        values = self._values(ops, weights, repeated, ops.reshape(actions, (-1, *action)))
         return ops.reshape(values, (2, -1, n))

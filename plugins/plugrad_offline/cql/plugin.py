@@ -72,8 +72,8 @@ def get_noise_columns(
 ) -> Mapping[str, tuple[int, ...]]:
     """The noise of all actions that are drawn. See `AlgorithmSpec.get_noise_columns`."""
     space: Any = learner.module[module_id].action_space
-    (d,) = space.shape
-    return {NOISE: (d,), NEXT_NOISE: (d,), SAMPLES_NOISE: (3 * config.num_actions, d)}
+    action = space.shape
+    return {NOISE: action, NEXT_NOISE: action, SAMPLES_NOISE: (3 * config.num_actions, *action)}
 
 
 @hookimpl
