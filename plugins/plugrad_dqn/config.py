@@ -1,7 +1,8 @@
 """The settings of DQN."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from plugrad import OffPolicyConfig
 from plugrad.config import field
@@ -11,6 +12,12 @@ from plugrad_dqn.rllib import RLLIB_DEFAULTS
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
     """Settings of DQN beside those of every off-policy algorithm; all are arguments of `.training(...)`."""
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {
+        "fcnet_hiddens": [256, 256],
+        "fcnet_activation": "relu",
+    }
+    """Wider than the built-in default, as the paper's."""
 
     lr: float | list[list[float]] = field(
         1e-3, help="learning rate: a float or [[timestep, value], ...]", schedulable=True

@@ -13,8 +13,6 @@ from plugrad_dqn.loss import TD_ERROR, dqn_loss
 from plugrad_dqn.network import QF_PREDS, QNetwork
 from plugrad_dqn.training import DQNTraining
 
-MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
-"""Wider than the built-in default, as the paper's; `model_config` is merged over them."""
 RLLIBS_NAMES = {TOTAL_LOSS_KEY: "qf_loss", TD_ERROR: "td_error_mean"}
 
 
@@ -28,12 +26,6 @@ def get_config_class() -> type[DQNConfig]:
 def get_training_class() -> type[DQNTraining]:
     """Training from a replay buffer."""
     return DQNTraining
-
-
-@hookimpl
-def get_default_rl_module_spec(config: DQNConfig) -> RLModuleSpec:
-    """`config.model_config` merged over the `MODEL_CONFIG` of DQN."""
-    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
 
 
 @hookimpl

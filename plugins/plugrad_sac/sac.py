@@ -16,9 +16,6 @@ from plugrad_sac.sac_config import SACConfig
 from plugrad_sac.sac_networks import LOG_ALPHA, sac_network
 from plugrad_sac.twin_critics import CRITICS
 
-MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
-"""The papers' networks; `model_config` is merged over them."""
-
 
 class SACTraining(OffPolicyTraining):
     """`OffPolicyTraining` with the TD errors of SAC."""
@@ -40,12 +37,6 @@ def get_config_class() -> type[SACConfig]:
 def get_training_class() -> type[SACTraining]:
     """Training from a replay buffer."""
     return SACTraining
-
-
-@hookimpl
-def get_default_rl_module_spec(config: SACConfig) -> RLModuleSpec:
-    """`config.model_config` merged over `MODEL_CONFIG`."""
-    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
 
 
 @hookimpl

@@ -1,7 +1,8 @@
 """The settings of SAC."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plugrad import OffPolicyConfig
 from plugrad.config import FieldInfo, field
@@ -25,6 +26,12 @@ def _check_target_entropy(info: FieldInfo, value: Any) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(OffPolicyConfig):
     """Settings of SAC beside those of every off-policy algorithm; all are arguments of `.training(...)`."""
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {
+        "fcnet_hiddens": [256, 256],
+        "fcnet_activation": "relu",
+    }
+    """The papers' networks."""
 
     lr: float | list[list[float]] = field(
         3e-4,

@@ -14,9 +14,6 @@ from plugrad_sac.td3_loss import TARGET_NOISE, td3_loss, td3_td_errors
 from plugrad_sac.td3_networks import DeterministicNetwork
 from plugrad_sac.twin_critics import CRITICS
 
-MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
-"""The networks of the paper's own code; `model_config` is merged over them."""
-
 
 class TD3Training(OffPolicyTraining):
     """`OffPolicyTraining` with the TD errors of TD3."""
@@ -37,12 +34,6 @@ def get_config_class() -> type[TD3Config]:
 def get_training_class() -> type[TD3Training]:
     """Training from a replay buffer."""
     return TD3Training
-
-
-@hookimpl
-def get_default_rl_module_spec(config: TD3Config) -> RLModuleSpec:
-    """`config.model_config` merged over `MODEL_CONFIG`."""
-    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
 
 
 @hookimpl

@@ -1,6 +1,8 @@
 """The settings of TD3."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from plugrad import OffPolicyConfig
 from plugrad.config import field
@@ -12,6 +14,12 @@ class TD3Config(OffPolicyConfig):
 
     Noise is measured where the bounds of the actions are [-1, 1].
     """
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {
+        "fcnet_hiddens": [256, 256],
+        "fcnet_activation": "relu",
+    }
+    """The networks of the paper's own code."""
 
     lr: float | list[list[float]] = field(
         1e-3,

@@ -13,6 +13,7 @@ PAGES = [
     "from-stable-baselines3.md",
     "listeners.md",
     "models.md",
+    "networks.md",
     "off-policy.md",
     "performance.md",
     "quick-start.md",

@@ -11,6 +11,7 @@ from test_figures import script
 
 from plugrad.cli.tuned import all_tuned
 from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.model_config import MODEL_SETTINGS
 
 ALGORITHM = """
 from dataclasses import dataclass
@@ -100,6 +101,14 @@ def test_the_tuned_settings_of_one_algorithm_are_shown_with_the_command(plugrad)
     assert "# plugrad train mine Acrobot-v1 --tuned\ntraining.lr = 0.25\n" in text
     shown = text.partition("# plugrad train mine CartPole-v1 --tuned\n")[2].partition("\n\n")[0]
     assert tomllib.loads(shown) == tomllib.loads(TUNED)["CartPole-v1"]
+
+
+def test_the_keys_of_model_config_are_listed_with_the_algorithms_own_defaults(plugrad):
+    assert listed(plugrad, "dqn")["dqn"]["model_config"]["fcnet_hiddens"] == [256, 256]
+    assert listed(plugrad, "ppo")["ppo"]["model_config"]["gru_cell_size"] == 256
+    text = plugrad("algorithms", "dqn").stdout
+    assert all(name in text for name in MODEL_SETTINGS)
+    assert max(map(len, text.partition("# plugrad")[0].splitlines())) <= 80
 
 
 def test_an_algorithm_that_cannot_be_used_does_not_hide_the_others(plugrad, tmp_path, monkeypatch):

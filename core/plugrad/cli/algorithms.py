@@ -19,6 +19,7 @@ from plugrad.cli.tuned import STOP_TIMESTEPS, all_tuned
 from plugrad.errors import PlugradError
 from plugrad.hooks.registry import get_algorithm, list_plugins, use_plugin
 from plugrad.importing.names import is_local_plugin
+from plugrad.model_config import model_settings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class AlgorithmReport:
         actions: kinds of action spaces, see `plugrad.cli.accepted_spaces`.
         observations: kinds of observation spaces.
         tuned: `{environment: tuned settings by section, with "stop_timesteps"}`.
+        model_config: `{key of model_config: default}`.
         problem: why nothing is known of it; None if it can be used.
     """
 
@@ -37,6 +39,7 @@ class AlgorithmReport:
     actions: Sequence[str] = ()
     observations: Sequence[str] = ()
     tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    model_config: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -45,7 +48,7 @@ class AlgorithmReport:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def algorithms(name: str | None, as_json: bool) -> None:
-    """List the algorithms with their spaces and tuned settings; with NAME, show these settings.
+    """List the algorithms with their spaces and tuned settings; with NAME, show these and the keys of model_config.
 
     The kinds of spaces are those that an algorithm builds its default network for; observations that are no images
     are flattened to vectors. `plugrad train NAME ENV --tuned` trains with the settings.
@@ -63,6 +66,7 @@ def algorithms(name: str | None, as_json: bool) -> None:
         if each.problem:
             click.echo(f"{each.name}: {each.problem}")
     if name is not None:
+        Console().print(model_config_table(get_algorithm(reports[0].name)))
         click.echo(tuned_text(reports[0]), nl=False)
 
 
@@ -84,7 +88,9 @@ def report(name: str) -> AlgorithmReport:
         env: {**({STOP_TIMESTEPS: each.stop_timesteps} if each.stop_timesteps else {}), **each.settings}
         for env, each in all_tuned(name, config_class).items()
     }
-    return AlgorithmReport(name, spaces.actions, spaces.observations, tuned)
+    settings = model_settings(config_class.default_model_config)
+    defaults = {key: each.default for key, each in settings.items()}
+    return AlgorithmReport(name, spaces.actions, spaces.observations, tuned, defaults)
 
 
 def algorithms_table(reports: Sequence[AlgorithmReport]) -> Table:
@@ -95,6 +101,17 @@ def algorithms_table(reports: Sequence[AlgorithmReport]) -> Table:
     for each in reports:
         cells = (each.name, ", ".join(each.actions), ", ".join(each.observations), "\n".join(each.tuned))
         table.add_row(*map(escape, cells))
+    return table
+
+
+def model_config_table(config_class: type[Any]) -> Table:
+    """A table of the keys of an algorithm's `model_config`, at most 80 characters wide."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, width=80)
+    for column in ("model_config", "default", "meaning"):
+        table.add_column(column, no_wrap=column == "model_config")
+    for name, each in model_settings(config_class.default_model_config).items():
+        meaning = f"{each.help} ({each.expects})" if each.help else each.expects
+        table.add_row(*map(escape, (name, toml_literal(each.default), meaning)))
     return table
 
 

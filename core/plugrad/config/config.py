@@ -4,8 +4,9 @@
 `fluent`, checked in `checks` and `rules`, and spelled in `serialize`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from plugrad.config.fields import field
 from plugrad.config.fluent import FluentConfig
@@ -29,6 +30,11 @@ class Config(FluentConfig):
     algorithm may have others, and settings of its own. `fields()` lists those of a class, and so does
     `plugrad train ALGORITHM --help`.
     """
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {}
+    """What an algorithm's networks have of their own in `model_config`: `{key: value}` for other defaults of known
+    keys, `{key: ModelSetting}` for further keys, which its network reads with
+    `spec.network_config(config.default_model_config)`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

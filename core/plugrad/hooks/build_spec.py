@@ -90,7 +90,7 @@ class AlgorithmBuildSpec:
     def get_default_rl_module_spec(self, config: Config) -> RLModuleSpec:
         """The module to build when the user gave none. Asked when modules are built.
 
-        Default: the built-in policy and value networks, as `model_config` says.
+        Default: the network of `build_network`, with `config.model_config` over `config.default_model_config`.
 
         Args:
             config: the module's.

@@ -12,6 +12,7 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.shape_check import record_ops
 from plugrad.learner.target_networks import move_targets_after_update
+from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.ops import Variable
@@ -26,8 +27,13 @@ TIMESTEP = "num_env_steps_sampled_lifetime"
 
 @hookimpl
 def get_default_rl_module_spec(config: Config) -> RLModuleSpec:
-    """The built-in policy and value networks, as `config.model_config` says."""
-    return RLModuleSpec(model_config=config.model_config)
+    """The algorithm's network, with `config.model_config` over the config's `default_model_config`."""
+    defaults = {
+        name: value
+        for name, value in config.default_model_config.items()
+        if not isinstance(value, ModelSetting)
+    }
+    return RLModuleSpec(model_config={**defaults, **config.model_config})
 
 
 @hookimpl

@@ -1,7 +1,8 @@
 """The settings of CQL."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from plugrad.config import field
 from plugrad_offline.cql.rllib import RLLIB_DEFAULTS
@@ -15,6 +16,12 @@ class CQLConfig(TransitionConfig):
 
     Names are RLlib's. The defaults are the paper's for locomotion (arXiv:2006.04779, appendix F).
     """
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {
+        "fcnet_hiddens": [256, 256, 256],
+        "fcnet_activation": "relu",
+    }
+    """The networks of the paper's authors."""
 
     actor_lr: float | list[list[float]] | None = field(1e-4)
     alpha_lr: float | list[list[float]] | None = field(

@@ -1,7 +1,8 @@
 """The settings of IQL."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from plugrad.config import field
 from plugrad_offline.iql.rllib import RLLIB_DEFAULTS
@@ -15,6 +16,12 @@ class IQLConfig(TransitionConfig):
     The defaults are the paper's for locomotion (arXiv:2110.06169, section 5.1), but for the policy's learning rate,
     which falls to 0 there along a cosine. Give `actor_lr` a schedule for that.
     """
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {
+        "fcnet_hiddens": [256, 256],
+        "fcnet_activation": "relu",
+    }
+    """The paper's networks."""
 
     value_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the value network; None: lr"

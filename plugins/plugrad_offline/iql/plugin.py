@@ -12,9 +12,6 @@ from plugrad_offline.iql.network import VALUE, IQLNetwork
 from plugrad_offline.training import MinibatchTraining, Transitions
 from plugrad_sac import CRITICS, POLICY, register_optimizers
 
-MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
-"""The paper's networks; `model_config` is merged over them."""
-
 
 @hookimpl
 def get_config_class() -> type[IQLConfig]:
@@ -32,12 +29,6 @@ def get_training_class() -> type[MinibatchTraining]:
 def get_learner_connectors(config: IQLConfig) -> list[Any]:
     """Episodes become transitions."""
     return [Transitions(config.n_step, config.gamma)]
-
-
-@hookimpl
-def get_default_rl_module_spec(config: IQLConfig) -> RLModuleSpec:
-    """`config.model_config` merged over `MODEL_CONFIG`."""
-    return RLModuleSpec(model_config={**MODEL_CONFIG, **config.model_config})
 
 
 @hookimpl

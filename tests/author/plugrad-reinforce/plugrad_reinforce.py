@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from plugrad.types import Array, Tensor
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(AlgorithmConfig):
     """Its new fields are arguments of `.training(...)` and options of `plugrad train reinforce`."""
+
+    default_model_config: ClassVar[Mapping[str, Any]] = {"fcnet_hiddens": [32, 32]}
 
     vf_loss_coeff: float = field(0.5, help="weight of the value error")
     entropy_coeff: float | list[list[float]] = field(0.01, help="weight of the entropy", schedulable=True)
