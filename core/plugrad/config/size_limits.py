@@ -21,6 +21,9 @@ MAX_SPACE_BYTES: Final = 2**24
 MAX_NUMBERS: Final = {"num_learners": 256, "num_env_runners": 256, "num_envs_per_env_runner": 1024}
 """The most processes and environments that are made on a file's word."""
 
+_BOUNDS: Final = ("low", "high", "nvec", "start")
+"""Arguments of spaces whose numbers are not counted."""
+
 
 def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
     """Refuse settings that would take far more memory or processes than their file suggests.
@@ -56,12 +59,21 @@ def _values(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         key, value = rest.pop()
         yield key, value if isinstance(value, Mapping) and SPACE_KEY in value else None
         if isinstance(value, Mapping):
-            numbers = ("low", "high", "nvec", "start") if SPACE_KEY in value else ()
-            rest += [(str(name), each) for name, each in value.items() if name not in numbers]
+            bounds = _BOUNDS if SPACE_KEY in value else ()
+            rest += [(str(name), each) for name, each in value.items() if name not in bounds]
+            rest += [(name, each) for name in bounds for each in _objects(value.get(name))]
         elif isinstance(value, list):
             rest += [(key, each) for each in value]
         else:
             yield key, value
+
+
+def _objects(bound: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects in a bound, where only numbers belong."""
+    level = [bound]
+    while level:
+        yield from (each for each in level if isinstance(each, Mapping))
+        level = [inner for each in level if isinstance(each, list) for inner in each]
 
 
 def _bytes_of_space(space: Mapping[str, Any]) -> int:

@@ -64,8 +64,8 @@ def make_space(kind: str, arguments: Mapping[str, Any]) -> "gym.Space[Any]":
     try:
         return _READERS[kind](arguments)
     except (KeyError, TypeError, ValueError, AssertionError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"not a {kind} space: {dict(arguments)!r} ({reason})") from error
+        reason = f"{type(error).__name__}: {error!s:.200}"
+        raise ConfigError(f"not a {kind} space: {dict(arguments)!s:.400} ({reason})") from error
 
 
 def _bound(values: Array) -> Any:

@@ -82,10 +82,19 @@ def _read(path: Path) -> tuple[Checkpoint, Checkpoint]:
 
 
 class _Acting(Learner):
-    """A learner without a loss, of any algorithm."""
+    """A learner of any algorithm with what acts alone: without loss, optimizers and target networks."""
 
     def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
         raise NotImplementedError("a loaded policy does not learn: open the checkpoint in a Learner")
+
+    def configure_optimizers(self) -> None:
+        pass
+
+    def get_target_parameters(self, module_id: ModuleID, config: Any = None) -> tuple[str, ...]:
+        return ()
+
+    def get_noise_columns(self, module_id: ModuleID, config: Any = None) -> dict[str, Any]:
+        return {}
 
 
 def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:

@@ -1,11 +1,14 @@
 """What a policy file holds: the part of a learner that acts. It is read as a small checkpoint of a learner."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
-from plugrad.errors import CheckpointCorruptError, ConfigError
+from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner import checkpointing
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import ObservationEncoder
@@ -21,7 +24,7 @@ _KEYS = {
     "module_id",
     "module_class",
     "observation_space",
-    "action_space",
+    "observations_seen",
     "config",
 }
 
@@ -39,15 +42,46 @@ def policy_content(learner: Any, module_id: ModuleID, encoder: ObservationEncode
 
     Raises:
         ConfigError: a setting or a space cannot be written.
+        NonFiniteError: a built-in network has a weight that is NaN or infinite.
     """
     state = learner.get_state([f"{COMPONENT_RL_MODULE}/{module_id}", f"coefficients/{module_id}"])
+    weights = state[COMPONENT_RL_MODULE][module_id]
+    spec, names = _acting_spec(learner, module_id)
     groups = {
-        _WEIGHTS: state[COMPONENT_RL_MODULE][module_id],
+        _WEIGHTS: weights if names is None else {name: weights[name] for name in names},
         _COEFFICIENTS: state["coefficients"][module_id],
         _NORMALIZER: _moments(encoder),
     }
     arrays = {f"{group}/{name}": each for group, named in groups.items() for name, each in named.items()}
-    return PolicyFile(_description(learner, module_id, encoder), arrays)
+    file = PolicyFile(_description(learner, module_id, encoder, spec), arrays)
+    if (name := _non_finite(file)) is not None:
+        raise NonFiniteError(f"{name} of module {module_id!r} is NaN or infinite: such a policy is not saved")
+    return file
+
+
+def _non_finite(file: PolicyFile) -> str | None:
+    """The first array that is not finite; None if there is none, or where a user's own module may have such buffers."""
+    arrays = file.arrays.items() if file.description["module_class"] is None else ()
+    return next((name for name, each in arrays if not np.isfinite(each).all()), None)
+
+
+def _acting_spec(learner: Any, module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
+    """The spec of a module without what only training needs, and the parameters that are left; None: all of them."""
+    module = learner.module[module_id]
+    spec = RLModuleSpec(
+        model_config={} if module.network is None else module.model_config,
+        inference_only=module.inference_only,
+    )
+    if module.network is None:
+        return spec, None
+    config = learner.config.get_config_for_module(module_id)
+    lean = replace(spec, inference_only=True)
+    complete = lean.complete(module.observation_space, module.action_space)
+    network = learner._build_network(module_id=module_id, config=config, module_spec=complete)
+    # The state of a recurrent policy stays the same on both sides of a file.
+    if network.initial_state().keys() != module.network.initial_state().keys():
+        return spec, None
+    return lean, [each.name for each in network.parameters]
 
 
 def _moments(encoder: ObservationEncoder) -> dict[str, Any]:
@@ -55,9 +89,11 @@ def _moments(encoder: ObservationEncoder) -> dict[str, Any]:
     return {name: state[name] for name in state if name != "count"}
 
 
-def _description(learner: Any, module_id: ModuleID, encoder: ObservationEncoder) -> dict[str, Any]:
+def _description(
+    learner: Any, module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
+) -> dict[str, Any]:
     module = learner.module[module_id]
-    written = _acting_config(learner, module_id).to_dict()
+    written = _acting_config(learner, module_id, spec).to_dict()
     return {
         "algorithm": written["algorithm"],
         "backend": written["backend"],
@@ -67,7 +103,6 @@ def _description(learner: Any, module_id: ModuleID, encoder: ObservationEncoder)
         "module_id": module_id,
         "module_class": _own_class(module),
         "observation_space": encode(encoder.space, "observation_space"),
-        "action_space": encode(module.action_space, "action_space"),
         "observations_seen": None if encoder.normalizer is None else encoder.normalizer.count,
         "config": written,
     }
@@ -81,18 +116,11 @@ def _own_class(module: Any) -> str | None:
     return f"{made_by.__module__}.{made_by.__qualname__}"
 
 
-def _acting_config(learner: Any, module_id: ModuleID) -> Any:
+def _acting_config(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> Any:
     """A config of this module alone: what decides how it acts, and defaults for everything else."""
     config, module = learner.config, learner.module[module_id]
-    kept = [
-        name for name, info in config.fields().items() if info.section == "training" and not info.importable
-    ]
-    spec = RLModuleSpec(
-        observation_space=module.observation_space,
-        action_space=module.action_space,
-        model_config={} if module.network is None else module.model_config,
-        inference_only=module.inference_only,
-    )
+    fields = config.fields().items()
+    kept = [name for name, info in fields if info.section == "training" and not info.importable]
     overrides = config.algorithm_config_overrides_per_module
     return type(config)().changed(
         **{name: getattr(config, name) for name in kept},
@@ -112,11 +140,13 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
     """A policy file as the checkpoint of a learner that has only what acts.
 
     Raises:
-        CheckpointCorruptError: its description is not complete.
+        CheckpointCorruptError: its description is not complete, or a number is NaN or infinite.
     """
     description = file.description
-    if description.keys() != {*_KEYS, "observations_seen"} or not isinstance(description["module_id"], str):
+    if description.keys() != _KEYS or not isinstance(description["module_id"], str):
         raise CheckpointCorruptError(f"{file.path} has a description with the keys {sorted(description)}")
+    if (name := _non_finite(file)) is not None:
+        raise CheckpointCorruptError(f"{file.path} is damaged: {name} is NaN or infinite")
     module_id = description["module_id"]
     state: dict[str, Any] = {
         COMPONENT_RL_MODULE: {module_id: file.group(_WEIGHTS)},
