@@ -45,6 +45,21 @@ def as_bool(mask: Array) -> Array | None:
     return mask.astype(np.bool_) if is_mask else None
 
 
+def chosen(actions: Array, sizes: tuple[int, ...], leading: tuple[int, ...]) -> Array:
+    """Where in a mask the flags of actions are.
+
+    Args:
+        actions: [..., *shape], counted from 0, a Tuple's or Dict's as one row.
+        sizes: of `choice_sizes`.
+        leading: the shape that stands for the dots.
+
+    Returns:
+        int64 [..., parts].
+    """
+    starts = np.cumsum((0, *sizes[:-1]))
+    return np.asarray(np.asarray(actions, np.int64).reshape(*leading, len(sizes)) + starts)
+
+
 def forbids_all(masks: Array, sizes: tuple[int, ...]) -> Array:
     """Whether some part has no choice left.
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from plugrad.batch.recurrent_state import flatten_states
+from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -35,7 +36,8 @@ class SingleAgentEpisode:
         truncated: whether a limit ended the episode; the value of its last observation is bootstrapped.
         extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`. A stateful
             module needs `state_in`, `{name: [T, ...]}`, the state in which each step was taken, or `state_out`, the
-            state after it. They are kept as columns `state_in/<name>`.
+            state after it. They are kept as columns `state_in/<name>`. Action masks are here too: `action_mask` and
+            `new_action_mask`, bool [T, choices].
         id_: the same for all chunks of one episode.
         module_id: the module that acted, and that learns from the steps.
 
@@ -170,6 +172,16 @@ def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[Singl
         for agent_id, agent_episode in episode.agent_episodes.items():
             found.setdefault(episode.module_for(agent_id), []).append(agent_episode)
     return found
+
+
+MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
+"""The columns of masks, which are the environment's and not a model's."""
+
+
+def masks_of(episode: SingleAgentEpisode) -> dict[str, Array]:
+    """The action masks among an episode's `extra_model_outputs`, `{column: bool [T, choices]}`; empty without any."""
+    extra = episode.extra_model_outputs
+    return {column: extra[column] for column in MASKS if column in extra}
 
 
 def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:

@@ -5,7 +5,7 @@ import numpy as np
 from plugrad.types import Array
 
 
-def epsilon_greedy_logits(values: Array, epsilon: float) -> Array:
+def epsilon_greedy_logits(values: Array, epsilon: float, action_mask: Array | None = None) -> Array:
     """The distribution of the epsilon-greedy policy: a random action with probability epsilon, else the best one.
 
     Source: Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, section 2.2.
@@ -13,11 +13,16 @@ def epsilon_greedy_logits(values: Array, epsilon: float) -> Array:
     Args:
         values: the value of each action [B, actions].
         epsilon: from 0 to 1.
+        action_mask: bool [B, actions], those that are allowed; None: all.
 
     Returns:
         Log-probabilities, float32 [B, actions]; of several best actions the first one is taken.
     """
-    probabilities = np.full(values.shape, epsilon / values.shape[-1])
+    if action_mask is None:
+        probabilities = np.full(values.shape, epsilon / values.shape[-1])
+    else:
+        probabilities = epsilon * action_mask / action_mask.sum(-1, keepdims=True)
+        values = np.where(action_mask, values, -np.inf)
     probabilities[np.arange(len(values)), values.argmax(-1)] += 1.0 - epsilon
     with np.errstate(divide="ignore"):  # the log of probability 0 is -inf
         logits: Array = np.log(probabilities).astype(np.float32)

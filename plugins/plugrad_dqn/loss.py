@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from plugrad import LearnerProtocol
 from plugrad.columns import Columns
+from plugrad.distributions import mask_logits
 from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
@@ -76,13 +77,14 @@ def td_errors(
     """`Q(s, a) - (r + gamma^n Q'(s', a'))`, without the last term where the episode terminated.
 
     `a'` is the best action by the target network Q', or with `double_q` by the present network Q (arXiv:1509.06461,
-    equation 4). No gradient flows through the target.
+    equation 4), among those that `new_action_mask` allows. No gradient flows through the target.
 
     Args:
         learner: gives ops, the module and its target network.
         module_id: which one.
         config: gamma, double_q.
-        batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1.
+        batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1;
+            `new_action_mask` [B, actions] if not all are allowed.
         fwd_out: qf_preds [B, actions].
 
     Returns:
@@ -112,6 +114,8 @@ def _q_values_and_targets(
     chooses = (
         learner.module[module_id].forward_train(next_obs)[QF_PREDS] if config.double_q else target_values
     )
+    if Columns.NEXT_ACTION_MASK in batch:
+        chooses = mask_logits(ops, chooses, batch[Columns.NEXT_ACTION_MASK])
     next_q_values = _values_of_actions(ops, target_values, ops.argmax(chooses, axis=-1))
     goes_on = 1.0 - ops.cast(batch[Columns.TERMINATEDS], "float32")
     discount = (

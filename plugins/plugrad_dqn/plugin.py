@@ -3,6 +3,7 @@
 from collections.abc import Collection, Generator, Mapping
 
 from plugrad import LearnerProtocol
+from plugrad.columns import Columns
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.schedules import ConfigView
@@ -47,7 +48,7 @@ def get_exploration_inputs(
 ) -> Array:
     """Epsilon-greedy, with the schedule's epsilon of the last update. See `AlgorithmSpec.get_exploration_inputs`."""
     epsilon = float(learner.coefficients[module_id]["epsilon"].numpy())
-    return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon)
+    return epsilon_greedy_logits(fwd_out[QF_PREDS], epsilon, fwd_out.get(Columns.ACTION_MASK))
 
 
 @hookimpl

@@ -6,6 +6,7 @@ policy's actions are sums over all actions in place of estimates.
 
 from collections.abc import Mapping
 from math import log
+from typing import Any
 
 from plugrad import Columns, LearnerProtocol
 from plugrad.losses import mean_over_rows
@@ -19,6 +20,8 @@ from plugrad_sac.temperature import temperature_loss
 
 TARGET_ENTROPY = 0.98
 """The target that "auto" means, as a share of the largest entropy: the author's, and RLlib's."""
+LOWEST_LOGP = -1e4
+"""The log-probability of forbidden actions: the probability is 0, and products with it are finite."""
 
 
 def loss(
@@ -52,12 +55,12 @@ def loss(
     critic_loss = 0.5 * twin_critic_loss(learner, module_id, batch, of_actions, errors)
 
     alpha = ops.stop_gradient(ops.exp(fwd_out[LOG_ALPHA]))
-    logp = ops.log_softmax(fwd_out[Columns.ACTION_DIST_INPUTS])
+    logp = _log_probabilities(ops, fwd_out)
     smaller = ops.min(ops.stop_gradient(q_values), axis=0)
     policy_loss = mean_over_rows(ops, _expected(ops, logp, alpha * logp - smaller), batch)
     learner.register_metric(module_id, "policy_loss", policy_loss)
 
-    auto = TARGET_ENTROPY * log(ops.shape(logp)[-1])
+    auto = TARGET_ENTROPY * _largest_entropy(ops, logp, batch)
     return (
         critic_loss
         + policy_loss
@@ -93,12 +96,27 @@ def soft_td_errors(
     """
     ops = learner.ops
     later = {Columns.OBS: batch[Columns.NEXT_OBS], Columns.ACTIONS: batch[Columns.ACTIONS]}
+    if Columns.NEXT_ACTION_MASK in batch:
+        later[Columns.ACTION_MASK] = batch[Columns.NEXT_ACTION_MASK]
     outputs = learner.targets[module_id].forward(later)  # the policy in it is the present one: it has no copy
-    logp = ops.log_softmax(outputs[Columns.ACTION_DIST_INPUTS])
+    logp = _log_probabilities(ops, outputs)
     alpha = ops.exp(fwd_out[LOG_ALPHA])
     values = _expected(ops, logp, ops.min(outputs[QF_PREDS], axis=0) - alpha * logp)
     q_values = _values_of_actions(ops, fwd_out[QF_PREDS], batch[Columns.ACTIONS])
     return twin_td_errors(ops, module_id, config, batch, q_values, values)
+
+
+def _log_probabilities(ops: Ops, outputs: Mapping[str, Tensor]) -> Tensor:
+    """Of the policy [B, actions]."""
+    return ops.maximum(ops.log_softmax(outputs[Columns.ACTION_DIST_INPUTS]), LOWEST_LOGP)
+
+
+def _largest_entropy(ops: Ops, logp: Tensor, batch: Mapping[str, Tensor]) -> Any:
+    """The mean over rows of the entropy of a random choice among the allowed actions."""
+    if Columns.ACTION_MASK not in batch:
+        return log(ops.shape(logp)[-1])
+    allowed = ops.sum(ops.cast(batch[Columns.ACTION_MASK], "float32"), axis=-1)
+    return mean_over_rows(ops, ops.log(ops.maximum(allowed, 1.0)), batch)
 
 
 def _expected(ops: Ops, logp: Tensor, values: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The loss of SAC's temperature, over ops."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.losses import mean_over_rows
@@ -16,7 +17,7 @@ def temperature_loss(
     log_alpha: Tensor,
     entropies: Tensor,
     *,
-    auto: float,
+    auto: Any,
 ) -> Tensor:
     """`alpha * (H(pi(.|s)) - target entropy)`: equation 18 of Haarnoja et al. 2018, arXiv:1812.05905.
 
@@ -30,7 +31,7 @@ def temperature_loss(
         batch: the rows that count.
         log_alpha: the logarithm of the temperature, a scalar.
         entropies: of the policy in each row [B], or estimates of them.
-        auto: the target that `target_entropy="auto"` means, in nats.
+        auto: the target that `target_entropy="auto"` means, in nats; a number or a scalar.
 
     Returns:
         The scalar loss.

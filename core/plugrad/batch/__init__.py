@@ -1,8 +1,9 @@
 """Batches: their forms, the checks before an update, minibatch rows, and sequences with recurrent states."""
 
 from plugrad.batch.batch_errors import missing_column, refuse
-from plugrad.batch.checks import are_sequences, check, check_actions, check_masks
+from plugrad.batch.checks import are_sequences, check, check_actions
 from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
+from plugrad.batch.masks import check_masks
 from plugrad.batch.rows import Rows
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 

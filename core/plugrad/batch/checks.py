@@ -6,13 +6,13 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_masks import as_bool, choice_sizes, forbids_all
 from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array
+from plugrad.batch.masks import check_masks
 from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
-from plugrad.errors import ConfigError, UnknownModuleError, did_you_mean
+from plugrad.errors import UnknownModuleError, did_you_mean
 from plugrad.types import ModuleID
 
 
@@ -150,47 +150,6 @@ def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Sp
             refuse(module_id, Columns.ACTIONS, f"integers of {of}", f"dtype {actions.dtype}")
         found = f"values from {values.min()} to {values.max()}"
         refuse(module_id, Columns.ACTIONS, f"0-based actions of {of}", found)
-
-
-def check_masks(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:
-    """Check that action masks allow something, and the actions that were taken. Rows that do not count are not checked.
-
-    Args:
-        module_id: the module, for the error.
-        columns: a module's columns; tensors that are no numpy arrays are not checked.
-        space: the action space.
-
-    Raises:
-        BatchError: a mask has another length or dtype, forbids everything, or forbids the row's action; or the action
-            space has a part that is not discrete.
-    """
-    for column in (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK):
-        if space is not None and isinstance(columns.get(column), np.ndarray):
-            _check_mask(module_id, column, columns, space)
-
-
-def _check_mask(module_id: ModuleID, column: str, columns: Mapping[str, Any], space: gym.Space[Any]) -> None:
-    try:
-        sizes = choice_sizes(space)
-    except ConfigError as error:
-        refuse(module_id, column, "no such column", f"one: {error}")
-    values = columns[column]
-    if values.ndim < 2 or values.shape[-1] != sum(sizes):
-        found = f"shape {list(values.shape)}"
-        refuse(module_id, column, f"shape [B, {sum(sizes)}], the choices of {space}", found)
-    mask = as_bool(values)
-    if mask is None:
-        refuse(module_id, column, "booleans, or numbers that are 0 or 1", f"others, of dtype {values.dtype}")
-    counts = columns.get(Columns.LOSS_MASK)
-    counts = np.ones(mask.shape[:-1], bool) if counts is None else np.asarray(counts) > 0
-    if counts.shape != mask.shape[:-1]:
-        return
-    if column == Columns.NEXT_ACTION_MASK and Columns.TERMINATEDS in columns:
-        counts = counts & ~np.asarray(columns[Columns.TERMINATEDS], bool)
-    empty = forbids_all(mask, sizes) & counts
-    if empty.any():
-        row = ", ".join(map(str, np.argwhere(empty)[0]))
-        refuse(module_id, column, "an allowed action in each row", f"none in row {row}")
 
 
 def _unknown_module(module_id: Any, columns: Mapping[str, Any], known: list[ModuleID]) -> UnknownModuleError:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch.batch_errors import refuse
-from plugrad.batch.checks import are_sequences, check_actions, check_masks
+from plugrad.batch.checks import are_sequences, check_actions
+from plugrad.batch.masks import check_masks
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 

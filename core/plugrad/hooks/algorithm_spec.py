@@ -55,7 +55,8 @@ class AlgorithmSpec(HookCaller, Protocol):
 
         Args:
             module_id: who acts.
-            fwd_out: the module's outputs, `{column: array [B, ...]}`.
+            fwd_out: the module's outputs, `{column: array [B, ...]}`, and `action_mask` [B, choices] where actions are
+                forbidden. What this hook returns is masked, too.
 
         Returns:
             Inputs [B, inputs].

@@ -14,6 +14,7 @@ import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import check_masks, refuse
+from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import ConfigError
@@ -201,12 +202,9 @@ def _state(module: Any, module_id: ModuleID, state: State | None, rows: int) -> 
 
 def _checked_mask(module: Any, module_id: ModuleID, action_mask: Any, rows: int) -> Array:
     """The mask as bool [B, choices]."""
-    columns = {Columns.ACTION_MASK: np.asarray(action_mask)}
-    if len(columns[Columns.ACTION_MASK]) != rows:
-        found = f"{len(columns[Columns.ACTION_MASK])} rows"
-        refuse(module_id, Columns.ACTION_MASK, f"{rows} rows, one for each observation", found)
-    check_masks(module_id, columns, module.action_space)
-    return columns[Columns.ACTION_MASK].astype(bool)
+    mask = as_array(module_id, Columns.ACTION_MASK, action_mask)
+    check_masks(module_id, {Columns.ACTION_MASK: mask}, module.action_space, leading=(rows,))
+    return np.asarray(mask, bool)
 
 
 def make_policy(
@@ -252,9 +250,9 @@ def make_policy(
     # A stream of its own: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
-    def act(rows: Array, *, explore: bool, state: State | None, **mask: Array) -> dict[str, Any]:
+    def act(rows: Array, *, explore: bool, state: State | None, action_mask: Any = None) -> dict[str, Any]:
         columns: dict[str, Any] = present().compute_actions(
-            rows, module_id=module_id, explore=explore, state=state, rng=rng, **mask
+            rows, module_id=module_id, explore=explore, state=state, rng=rng, action_mask=action_mask
         )
         return columns
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import gymnasium as gym
 
 from plugrad.checkpoint import list_saves, load_checkpoint
-from plugrad.episodes import SingleAgentEpisode, concat_chunks
+from plugrad.episodes import SingleAgentEpisode, concat_chunks, masks_of
 from plugrad.offline.episode_files import save_episodes
 
 RECORDING: Final = "recording"
@@ -25,7 +25,7 @@ class EpisodeRecorder:
     """Writes the whole episodes among the sampled ones as parts of a data set.
 
     Episodes wait in memory until there are enough for a part. An episode that is cut off, such as by the end of the
-    run, is never written. Columns of the policy, such as `action_logp`, are left out.
+    run, is never written. Columns of the policy, such as `action_logp`, are left out; action masks are kept.
 
     A run that goes on from a checkpoint samples again what it had sampled after that checkpoint. What is on disk from
     then is not written twice.
@@ -68,7 +68,7 @@ class EpisodeRecorder:
         running: dict[str, list[SingleAgentEpisode]] = {}
         for chunk in chunks:
             id_ = str(chunk.id_)
-            parts = [*self._running.get(id_, ()), replace(chunk, extra_model_outputs={})]
+            parts = [*self._running.get(id_, ()), replace(chunk, extra_model_outputs=masks_of(chunk))]
             if chunk.is_done:
                 self._end(parts)
             else:
@@ -110,7 +110,8 @@ class EpisodeRecorder:
             "num_ended": self._num_ended,
             "is_full": self._is_full,
             "running": {
-                id_: {name: getattr(each, name) for name in _STEPS} | {"module_id": each.module_id}
+                id_: {name: getattr(each, name) for name in _STEPS}
+                | {"module_id": each.module_id, "extra_model_outputs": dict(each.extra_model_outputs)}
                 for id_, each in running.items()
             },
         }

@@ -9,6 +9,7 @@ from gymnasium.spaces import Space
 from plugrad.checkpoint.layout import StrPath
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
+from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.actions import action_converter, first_action
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile, write_policy_file
@@ -21,13 +22,16 @@ State = Mapping[str, Array]
 class ActFunction(Protocol):
     """Acts with a module: rows of observations to columns."""
 
-    def __call__(self, rows: Array, *, explore: bool, state: State | None) -> Mapping[str, Any]:
+    def __call__(
+        self, rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
+    ) -> Mapping[str, Any]:
         """Act.
 
         Args:
             rows: encoded observations [N, ...].
             explore: draw actions; else take the most probable.
             state: of a stateful module, `{name: [N, ...]}`; None: episodes begin.
+            action_mask: [N, choices]; None: all actions are allowed.
 
         Returns:
             Columns [N, ...]: `actions` of the module's distribution and, of a stateful module, `state_out`.
@@ -89,6 +93,7 @@ class Policy:
         state: State | None = None,
         episode_start: Any = None,
         deterministic: bool = True,
+        action_masks: Any = None,
     ) -> tuple[Any, dict[str, Array] | None]:
         """Act on one observation or on a batch.
 
@@ -99,6 +104,8 @@ class Policy:
                 observation. None: episodes begin.
             episode_start: bool [N]: the rows in which an episode begins; they get the initial state. None: no row.
             deterministic: take the most probable action; else draw one, as in training.
+            action_masks: the actions that are allowed, bool [choices], or [N, choices] for a batch, as
+                `plugrad.action_masks` says. None: those of the observation's key `action_mask`; without it, all.
 
         Returns:
             `(actions, state)`. For one observation `actions` is one action of `action_space`, for a batch an array
@@ -106,11 +113,15 @@ class Policy:
             for a policy without a state.
 
         Raises:
-            BatchError: `observation`, `state` or `episode_start` has another structure, shape or dtype.
+            BatchError: `observation`, `state`, `episode_start` or `action_masks` has another structure, shape or dtype,
+                or a mask forbids everything.
         """
+        observation, masks = split_action_mask(self.observation_space, observation)
         rows, is_single = self._encoder.encode(observation)
         before = self._reset_rows(state, episode_start, len(rows))
-        columns = self._act(rows, explore=not deterministic, state=before)
+        masks = masks if action_masks is None else action_masks
+        given = {} if masks is None else {Columns.ACTION_MASK: [masks] if is_single else masks}
+        columns = self._act(rows, explore=not deterministic, state=before, **given)
         actions = self._to_env(np.asarray(columns[Columns.ACTIONS]))
         after = columns.get(Columns.STATE_OUT)
         if is_single:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.episodes import SingleAgentEpisode, concat_chunks
+from plugrad.episodes import MASKS, SingleAgentEpisode, concat_chunks, masks_of
 from plugrad.returns import n_step_returns
 from plugrad.types import Array
 
@@ -26,10 +26,12 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
     Returns:
         `obs`, `actions`; `rewards`, float32 [T], their discounted sum; `new_obs`, what the last of them led to;
         `terminateds`, bool [T], whether that ended the episode for good; `n_step`, float32 [T], how many there are.
+        Of an episode with action masks also `action_mask`, and `new_action_mask` of `new_obs`, bool [T, choices].
     """
     steps = len(episode)
     ends = np.minimum(np.arange(steps) + n, steps)
     return {
+        **_masks(episode, ends),
         Columns.OBS: episode.observations[:-1],
         Columns.ACTIONS: episode.actions,
         Columns.REWARDS: _sums(episode.rewards, gamma, n),
@@ -37,6 +39,14 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
         Columns.TERMINATEDS: (ends == steps) & episode.terminated,
         Columns.N_STEP: (ends - np.arange(steps)).astype(np.float32),
     }
+
+
+def _masks(episode: SingleAgentEpisode, ends: Array) -> dict[str, Array]:
+    """The masks of the first observation of each row and of its last."""
+    masks = dict(masks_of(episode))
+    if Columns.NEXT_ACTION_MASK in masks:
+        masks[Columns.NEXT_ACTION_MASK] = masks[Columns.NEXT_ACTION_MASK][ends - 1]
+    return masks
 
 
 def _sums(rewards: Array, gamma: float, n: int) -> Array:
@@ -62,7 +72,7 @@ class NStepTransitions:
         for chunk in chunks:
             id_ = str(chunk.id_)
             whole = (
-                concat_chunks([self._waiting[id_], _without_extra_outputs(chunk)])
+                concat_chunks([self._waiting[id_], replace(chunk, extra_model_outputs=masks_of(chunk))])
                 if id_ in self._waiting
                 else chunk
             )
@@ -79,18 +89,24 @@ class NStepTransitions:
     def get_state(self) -> dict[str, Any]:
         """The steps that wait, by episode."""
         return {
-            id_: {"observations": each.observations, "actions": each.actions, "rewards": each.rewards}
+            id_: {
+                "observations": each.observations,
+                "actions": each.actions,
+                "rewards": each.rewards,
+                **each.extra_model_outputs,
+            }
             for id_, each in self._waiting.items()
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `get_state` returned."""
-        self._waiting = {id_: SingleAgentEpisode(**columns, id_=id_) for id_, columns in state.items()}
+        self._waiting = {id_: _restored(columns, id_) for id_, columns in state.items()}
 
 
-def _without_extra_outputs(episode: SingleAgentEpisode) -> SingleAgentEpisode:
-    """Without the columns that no transition has, which those that wait do not have either."""
-    return replace(episode, extra_model_outputs={})
+def _restored(columns: Mapping[str, Any], id_: str) -> SingleAgentEpisode:
+    masks = {name: values for name, values in columns.items() if name in MASKS}
+    steps = {name: values for name, values in columns.items() if name not in MASKS}
+    return SingleAgentEpisode(**steps, extra_model_outputs=masks, id_=id_)
 
 
 def _from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
@@ -98,5 +114,6 @@ def _from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
         observations=episode.observations[first:].copy(),  # not a view that keeps the fragment alive
         actions=episode.actions[first:].copy(),
         rewards=episode.rewards[first:].copy(),
+        extra_model_outputs={name: values[first:].copy() for name, values in masks_of(episode).items()},
         id_=episode.id_,
     )

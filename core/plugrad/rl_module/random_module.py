@@ -20,11 +20,12 @@ class RandomRLModule(RLModule):
 
         RLModuleSpec(module_class=RandomRLModule)
 
-    A module that acts in numpy gets observations as arrays and `rng=`, a generator of the learner's, and may return
-    ACTIONS [B, ...] themselves.
+    A module that acts in numpy gets observations as arrays, ACTION_MASK where actions are forbidden, and `rng=`, a
+    generator of the learner's. It may return ACTIONS [B, ...] themselves.
     """
 
     def _forward(self, batch: Mapping[str, Array], **kwargs: Any) -> dict[str, Array]:
         rows, rng = len(batch[Columns.OBS]), kwargs.get("rng") or np.random.default_rng()
         assert self.action_space is not None
-        return {Columns.ACTIONS: random_action_sampler(self.action_space, rows, rng)()}
+        mask = batch.get(Columns.ACTION_MASK)
+        return {Columns.ACTIONS: random_action_sampler(self.action_space, rows, rng)(mask)}
