@@ -49,6 +49,26 @@ def write_file(path: Path, data: bytes | bytearray) -> None:
         os.close(fd)
 
 
+def replace_file(path: Path, data: bytes | bytearray) -> None:
+    """Write a file in place of the one of this name, all at once; a missing directory is made.
+
+    Args:
+        path: the file.
+        data: its content.
+    """
+    target = path.absolute()
+    staging = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    make_directory(target.parent)
+    staging.unlink(missing_ok=True)  # of a process of this number that died
+    try:
+        write_file(staging, data)
+        os.replace(staging, target)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
+    sync_directory(target.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Wait until the names in a directory are on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

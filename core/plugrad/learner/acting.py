@@ -16,11 +16,13 @@ import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
-from plugrad.distributions import Distribution, mask_logits
+from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError
+from plugrad.learner.action_distribution import action_distribution_class
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.policy_content import policy_content
+from plugrad.learner.recorded_acting import record_actions
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -95,7 +97,8 @@ class Actor:
             inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
             if mask is not None:
                 inputs = mask_logits(numpy_ops, inputs, mask)
-        distribution = _distribution_class(self._learner.module[module_id], explore).from_logits(inputs)
+        module = self._learner.module[module_id]
+        distribution = action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
         actions = distribution.sample(rng) if explore else distribution.mode()
         columns = {
             Columns.ACTIONS: actions,
@@ -164,18 +167,6 @@ class Actor:
 
 def _acts_in_numpy(module: Any) -> bool:
     return module.network is not None and bool(module.network.acts_in_numpy)
-
-
-def _distribution_class(module: Any, explore: bool) -> type[Distribution]:
-    """The module's, over numpy."""
-    method = "get_exploration_action_dist_cls" if explore else "get_inference_action_dist_cls"
-    found = getattr(module, method)()
-    if not (isinstance(found, type) and issubclass(found, Distribution)):
-        raise ConfigError(
-            f"{type(module).__name__}.{method}() returned {found!r}: it must return a subclass of "
-            "plugrad.distributions.Distribution, such as distribution_class(self.action_space, self.ops)"
-        )
-    return found.bind(numpy_ops)
 
 
 def _float32(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,6 +253,7 @@ def make_policy(
         action_space=module.action_space,
         initial_state=initial_state(module),
         content=lambda: policy_content(present(), module_id, encoder),
+        record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
     )
 
 

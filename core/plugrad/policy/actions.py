@@ -91,7 +91,7 @@ def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
     if isinstance(space, Box):
         low, high = space.low, space.high
         if not np.issubdtype(dtype, np.floating):
-            lowest, highest = _inside(low.astype(np.float64)), _inside(high.astype(np.float64))
+            lowest, highest = whole_bounds(space)
             return lambda actions: np.clip(np.rint(actions), lowest, highest).astype(dtype)
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
     if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
@@ -100,6 +100,11 @@ def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
     return lambda actions: actions if dtype is None else actions.astype(dtype, copy=False)
 
 
+def whole_bounds(space: Box) -> tuple[Array, Array]:
+    """The bounds of a Box of whole numbers as float64 that are not beyond them."""
+    return _inside(space.low.astype(np.float64)), _inside(space.high.astype(np.float64))
+
+
 def _inside(bounds: Array) -> Array:
-    """Bounds of whole numbers as floats that are not beyond them: above 2**53 not every whole number is a float64."""
+    # Above 2**53 not every whole number is a float64.
     return np.where(np.abs(bounds) > 2.0**53, np.nextafter(bounds, 0.0), bounds)

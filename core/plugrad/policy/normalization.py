@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from plugrad.errors import BatchError, RestoreMismatchError
-from plugrad.types import Array
+from plugrad.types import Array, Tensor
 
 
 class ObservationNormalizer:
@@ -59,6 +59,11 @@ class ObservationNormalizer:
         # minimum and maximum: np.clip spends twice their time on a row of eight environments.
         np.minimum(np.maximum(scaled, -self.clip, out=scaled), self.clip, out=scaled)
         return scaled.astype(np.float32)
+
+    def normalize_over(self, ops: Any, observations: Tensor) -> Tensor:
+        """`normalize` by the tensor functions `ops`, where observations are tensors [N, *shape]."""
+        scaled = (ops.cast(observations, "float64") - self._mean) * self._inverse_std
+        return ops.cast(ops.clip(scaled, -self.clip, self.clip), "float32")
 
     def update(self, observations: Array) -> None:
         """Add the rows of `observations`, `[N, *shape]`, to the statistics; a frozen normaliser ignores them.

@@ -21,6 +21,9 @@ class ObservationEncoder:
         row_space: the space of one row that the module reads; None: `stored_space` of the flattened `space`.
         normalizer: scales the rows; None: they are not scaled.
 
+    Attributes:
+        flattens: whether rows are flattened observations.
+
     Raises:
         ConfigError: observations of `space` cannot be flattened.
     """
@@ -34,8 +37,8 @@ class ObservationEncoder:
         self.space = space
         self.row_space: Space[Any] = stored_space(flat_space(space)) if row_space is None else row_space
         self.normalizer = normalizer
-        self._flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
-        if self._flattens and self.row_space.shape != (_flat_length(space),):
+        self.flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
+        if self.flattens and self.row_space.shape != (_flat_length(space),):
             raise ConfigError(
                 f"flattened observations of {space} have {_flat_length(space)} numbers, and the module reads rows of "
                 f"{self.row_space}"
@@ -60,7 +63,7 @@ class ObservationEncoder:
             BatchError: it does not fit the space.
         """
         number = _num_rows(self.space, observation, "")
-        if not self._flattens:
+        if not self.flattens:
             array = np.asarray(observation)
             return self.rows(array[None] if number is None else array), number is None
         singles = (

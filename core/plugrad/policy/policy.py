@@ -12,6 +12,7 @@ from plugrad.errors import BatchError
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.actions import action_converter, first_action
 from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.onnx_file import RecordFunction, write_onnx
 from plugrad.policy.policy_file import PolicyFile, write_policy_file
 from plugrad.types import Array
 
@@ -51,6 +52,7 @@ class Policy:
     observation, reward, terminated, truncated, _ = env.step(action)
     action, state = policy.predict(observation, state)  # a stateful policy needs the state of the call before
     policy.save("policy.safetensors")  # plugrad.load_policy opens it
+    policy.export_onnx("policy.onnx")
     ```
 
     Args:
@@ -59,6 +61,7 @@ class Policy:
         action_space: of the environment.
         initial_state: of a stateful module, `{name: array}` of one row at the start of an episode; empty for others.
         content: gives what `save` writes.
+        record: adds the module to an ONNX graph.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Policy:
         action_space: Space[Any],
         initial_state: State,
         content: Callable[[], PolicyFile],
+        record: RecordFunction,
     ) -> None:
         self._act = act
         self._encoder = encoder
@@ -76,6 +80,7 @@ class Policy:
         self._to_env = action_converter(action_space)
         self._initial = dict(initial_state)
         self._content = content
+        self._record = record
 
     @property
     def observation_space(self) -> Space[Any]:
@@ -145,6 +150,33 @@ class Policy:
             ConfigError: a setting or a space cannot be written.
         """
         write_policy_file(path, self._content())
+        return str(path)
+
+    def export_onnx(self, path: StrPath) -> str:
+        """Write the policy as an ONNX model, which computes what `predict(..., deterministic=True)` does.
+
+        Its inputs are observations [N, ...] of any N: `obs`, or one input for each key of a Dict space, named by the
+        key. Its output `action` is what `env.step` takes, [N, ...]. A stateful policy also has an input
+        `state_in.<name>` and an output `state_out.<name>` for each array of its state.
+
+        Args:
+            path: the file, such as "policy.onnx". One that is there is replaced all at once.
+
+        Returns:
+            `path`.
+
+        Raises:
+            MissingFrameworkError: `onnx` is not installed.
+            ConfigError: the module cannot be exported.
+            CheckpointError: the disk refused; a file that was there is as it was.
+        """
+        write_onnx(
+            path,
+            encoder=self._encoder,
+            action_space=self._action_space,
+            initial_state=self._initial,
+            record=self._record,
+        )
         return str(path)
 
     def _reset_rows(self, state: State | None, episode_start: Any, number: int) -> State | None:

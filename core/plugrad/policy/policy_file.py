@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plugrad.checkpoint import named_arrays, strict_json, tree
-from plugrad.checkpoint.disk import disk_errors, make_directory, sync_directory, write_file
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import (
     CheckpointCorruptError,
@@ -67,18 +67,8 @@ def write_policy_file(path: StrPath, file: PolicyFile) -> None:
         CheckpointError: the content cannot be written, or the disk refused; a file that was there is as it was.
     """
     data = _pack(file)
-    target = Path(path).absolute()
-    staging = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with disk_errors("write a policy to", path):
-        make_directory(target.parent)
-        staging.unlink(missing_ok=True)  # of a process of this number that died
-        try:
-            write_file(staging, data)
-            os.replace(staging, target)
-        except BaseException:
-            staging.unlink(missing_ok=True)
-            raise
-        sync_directory(target.parent)
+        replace_file(Path(path), data)
 
 
 def _pack(file: PolicyFile) -> bytearray:

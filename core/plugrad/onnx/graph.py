@@ -1,0 +1,248 @@
+"""`Graph`: an ONNX graph under construction."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.onnx.tensor import OnnxTensor
+from plugrad.types import Array
+
+OPSET, IR_VERSION = 18, 10
+"""The version of ONNX's operators and that of its files; models of exporters are asked for the same."""
+BATCH = "N"
+"""The name of the batch dimension, the only one that is not known before the graph runs."""
+PREFIX = "model/"
+"""Begins the names of what is copied of another model."""
+
+
+class Graph:
+    """An ONNX graph under construction: `input` and `constant` begin it, `apply` adds nodes, `model` ends it.
+
+    Raises:
+        MissingFrameworkError: the package `onnx` is not installed.
+    """
+
+    def __init__(self) -> None:
+        if find_spec("onnx") is None:
+            raise MissingFrameworkError(
+                'an ONNX export needs onnx: pip install "plugrad[onnx]"', requires="onnx"
+            )
+        self._inputs: list[Any] = []
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
+        self._types: dict[str, Any] = {}
+        self._domains = {"": OPSET}
+
+    def input(self, name: str, dtype: Any, shape: Sequence[int | None]) -> OnnxTensor:
+        """Add an input of the graph.
+
+        Args:
+            name: of the input.
+            dtype: of numpy.
+            shape: None is the batch dimension.
+
+        Returns:
+            The input.
+
+        Raises:
+            ConfigError: there is an input of this name.
+        """
+        from onnx import helper
+
+        if name in self._types:
+            raise ConfigError(f"an ONNX graph has one input of each name, and {name!r} would be two")
+        type_ = self._type(dtype, shape)
+        self._inputs.append(helper.make_value_info(name, type_))
+        return self._tensor(name, type_)
+
+    def constant(self, value: Any, name: str = "/constant") -> OnnxTensor:
+        """Add a constant.
+
+        Args:
+            value: a number or an array.
+            name: its name, if no other value has it.
+
+        Returns:
+            The constant.
+        """
+        from onnx import numpy_helper
+
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        name = self._unused(name)
+        self._constants[name] = numpy_helper.from_array(array, name)
+        return self._tensor(name, _type_of(self._constants[name]), array)
+
+    def apply(
+        self,
+        op: str,
+        *inputs: Any,
+        num_outputs: int = 1,
+        shape: Sequence[int | None] | None = None,
+        **attributes: Any,
+    ) -> list[OnnxTensor]:
+        """Add a node.
+
+        Args:
+            op: an operator of ONNX.
+            *inputs: tensors of this graph, arrays, lists of whole numbers, or numbers, which get the dtype of the first
+                tensor.
+            num_outputs: of the node.
+            shape: of a single output, where ONNX does not infer it.
+            **attributes: of the operator.
+
+        Returns:
+            The outputs.
+        """
+        from onnx import defs, helper, shape_inference
+
+        dtype = next(each.dtype for each in inputs if isinstance(each, OnnxTensor))
+        tensors = [each if isinstance(each, OnnxTensor) else self._lifted(each, dtype) for each in inputs]
+        names = [each.name for each in tensors]
+        outputs: list[str] = []
+        for _ in range(num_outputs):
+            outputs.append(self._unused(f"/{op}", outputs))
+        node = helper.make_node(op, names, outputs, name=outputs[0], **attributes)
+        types = shape_inference.infer_node_outputs(
+            defs.get_schema(op, OPSET),
+            node,
+            {name: self._types[name] for name in names},
+            {each.name: self._constants[each.name] for each in tensors if _is_index(each)},
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+        )
+        self._nodes.append(node)
+        if shape is not None:
+            types = {outputs[0]: self._type(tensors[0].dtype, shape)}
+        return [self._tensor(name, types[name]) for name in outputs]
+
+    def element_type(self, dtype: Any) -> int:
+        """ONNX's number of a dtype of numpy."""
+        from onnx import helper
+
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def batch_length(self) -> OnnxTensor:
+        """The length of the batch dimension, int64 [1]."""
+        first = self._inputs[0].name
+        return self.apply("Shape", OnnxTensor(self, first, (), np.dtype("f4")), start=0, end=1)[0]
+
+    def inline(self, model: bytes, inputs: Mapping[str, OnnxTensor]) -> dict[str, OnnxTensor]:
+        """Copy a whole model into this graph.
+
+        Args:
+            model: a serialised `onnx.ModelProto`.
+            inputs: what its inputs read, by name.
+
+        Returns:
+            Its outputs, by name.
+        """
+        import onnx
+        from onnx import compose, helper, inliner
+
+        part = compose.add_prefix(inliner.inline_local_functions(onnx.load_from_string(model)), PREFIX)
+        self._domains |= {each.domain: each.version for each in part.opset_import if each.domain}
+        for each in part.graph.initializer:
+            self._constants[each.name] = each
+            self._types[each.name] = _type_of(each)
+        for each in part.graph.input:
+            source = inputs[each.name.removeprefix(PREFIX)].name
+            self._nodes.append(helper.make_node("Identity", [source], [each.name]))
+        self._nodes.extend(part.graph.node)
+        return {
+            each.name.removeprefix(PREFIX): self._tensor(each.name, each.type) for each in part.graph.output
+        }
+
+    def model(self, outputs: Mapping[str, OnnxTensor], metadata: Mapping[str, str]) -> bytes:
+        """The model, checked: inputs, the outputs, and the nodes and constants that the outputs need.
+
+        Args:
+            outputs: by name.
+            metadata: about the model, `{key: text}`.
+
+        Returns:
+            A serialised `onnx.ModelProto`.
+        """
+        from onnx import checker, helper
+
+        ends = [
+            helper.make_node("Identity", [tensor.name], [self._unused(name)])
+            for name, tensor in outputs.items()
+        ]
+        nodes = _needed(self._nodes, {each.input[0] for each in ends}) + ends
+        read = {name for node in nodes for name in _read_by(node)}
+        results = [
+            helper.make_value_info(node.output[0], self._type(tensor.dtype, tensor.shape))
+            for node, tensor in zip(ends, outputs.values(), strict=True)
+        ]
+        constants = [value for name, value in self._constants.items() if name in read]
+        model = helper.make_model(
+            helper.make_graph(nodes, "policy", self._inputs, results, constants),
+            opset_imports=[helper.make_opsetid(*each) for each in self._domains.items()],
+            ir_version=IR_VERSION,
+            producer_name="plugrad",
+        )
+        helper.set_model_props(model, dict(metadata))
+        checker.check_model(model, full_check=True)
+        serialized: bytes = model.SerializeToString()
+        return serialized
+
+    def _type(self, dtype: Any, shape: Sequence[int | None]) -> Any:
+        from onnx import helper
+
+        lengths = [BATCH if length is None else length for length in shape]
+        return helper.make_tensor_type_proto(self.element_type(dtype), lengths)
+
+    def _lifted(self, value: Any, dtype: np.dtype[Any]) -> OnnxTensor:
+        if isinstance(value, list):
+            return self.constant(np.asarray(value, np.int64))
+        return self.constant(value if isinstance(value, np.ndarray) else np.asarray(value, dtype))
+
+    def _unused(self, name: str, taken: Sequence[str] = ()) -> str:
+        """The name, or with a number behind it."""
+        unique, n = name, 0
+        while unique in self._types or unique in taken:
+            n += 1
+            unique = f"{name}_{n}"
+        return unique
+
+    def _tensor(self, name: str, type_: Any, value: Array | None = None) -> OnnxTensor:
+        from onnx import helper
+
+        self._types[name] = type_
+        lengths = type_.tensor_type.shape.dim
+        shape = tuple(each.dim_value if each.HasField("dim_value") else None for each in lengths)
+        dtype = helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)
+        return OnnxTensor(self, name, shape, dtype, value)
+
+
+def _is_index(tensor: OnnxTensor) -> bool:
+    """Whether it is a constant that may be a shape, axes or bounds, which shapes of outputs follow from."""
+    return tensor.value is not None and tensor.dtype == np.int64 and tensor.ndim <= 1
+
+
+def _type_of(constant: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_tensor_type_proto(constant.data_type, list(constant.dims))
+
+
+def _needed(nodes: Sequence[Any], names: set[str]) -> list[Any]:
+    """The nodes that the values of these names are computed from, in order."""
+    kept = []
+    for node in reversed(nodes):
+        if names.intersection(node.output):
+            kept.append(node)
+            names = names.union(_read_by(node))
+    return kept[::-1]
+
+
+def _read_by(node: Any) -> Iterator[str]:
+    """The names of the values that a node reads, also within its branches and loops."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from _read_by(inner)

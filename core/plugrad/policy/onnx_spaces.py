@@ -1,0 +1,96 @@
+"""Observations and actions of an environment as nodes of an ONNX graph."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+
+from plugrad.action_rows import action_parts
+from plugrad.onnx import Graph, ops
+from plugrad.policy.actions import whole_bounds
+from plugrad.policy.observations import ObservationEncoder
+from plugrad.types import Tensor
+
+OBSERVATION, ACTION = "obs", "action"
+"""Names of an input and of an output, if the observation or the action is one array."""
+
+
+def observed_rows(graph: Graph, encoder: ObservationEncoder) -> Tensor:
+    """Add inputs for observations, and what `encoder.encode` makes of them.
+
+    Args:
+        graph: gets an input [N, ...] for each array of the structure: `obs`, or the path of keys in a Dict.
+        encoder: of the policy.
+
+    Returns:
+        The rows that the module reads.
+    """
+    observed = [
+        (leaf, graph.input(path or OBSERVATION, leaf.dtype, (None, *(leaf.shape or ()))))
+        for path, leaf in _leaves(encoder.space, "")
+    ]
+    rows = observed[0][1]
+    if encoder.flattens:
+        dtype = "float32" if encoder.normalizer is None else "float64"
+        parts = [ops.cast(_flat(leaf, x), dtype) for leaf, x in observed]
+        rows = parts[0] if len(parts) == 1 else ops.concat(parts, -1)
+    if encoder.normalizer is not None:
+        return encoder.normalizer.normalize_over(ops, rows)
+    return ops.cast(rows, np.dtype(encoder.row_space.dtype).name)
+
+
+def env_actions(space: Space[Any], rows: Tensor) -> dict[str, Tensor]:
+    """Add what `action_converter` makes of a module's actions.
+
+    Args:
+        space: of the environment's actions.
+        rows: [N, ...], as a module gives them.
+
+    Returns:
+        The outputs [N, ...], one for each array of the structure: `action`, or `action.<path of keys>`.
+    """
+    names = [f"{ACTION}.{path}" if path else ACTION for path, _ in _leaves(space, "")]
+    if names == [ACTION]:
+        return {ACTION: _env_array(space, rows)}
+    return {
+        name: _env_array(
+            part.space, ops.reshape(rows[:, part.start : part.stop], (-1, *(part.space.shape or ())))
+        )
+        for name, part in zip(names, action_parts(space), strict=True)
+    }
+
+
+def _leaves(space: Space[Any], path: str) -> Iterator[tuple[str, Space[Any]]]:
+    """The arrays of a space, with the keys of Dicts and the places in Tuples that lead to them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from _leaves(part, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, space
+
+
+def _flat(space: Space[Any], x: Tensor) -> Tensor:
+    """Observations [N, ...] of a space without parts as [N, numbers], as `gymnasium.spaces.flatten` orders them."""
+    if isinstance(space, Discrete):
+        return ops.one_hot(x - space.start, int(space.n))
+    if isinstance(space, MultiDiscrete):
+        entries = ops.reshape(x - space.start, (-1, space.nvec.size))
+        return ops.concat([ops.one_hot(entries[:, i], int(n)) for i, n in enumerate(space.nvec.flat)], -1)
+    return ops.reshape(x, (-1, prod(space.shape or ())))
+
+
+def _env_array(space: Space[Any], actions: Tensor) -> Tensor:
+    if isinstance(space, Box):
+        is_float = np.issubdtype(space.dtype, np.floating)
+        low, high = (space.low, space.high) if is_float else whole_bounds(space)
+        wide = np.result_type(np.float32, low.dtype)
+        actions = ops.cast(actions, wide.name)
+        actions = actions if is_float else actions.graph.apply("Round", actions)[0]
+        actions = ops.clip(actions, low.astype(wide), high.astype(wide))
+    elif isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
+        actions = ops.cast(actions, "int64") + np.asarray(space.start, np.int64)
+    return ops.cast(actions, np.dtype(space.dtype).name)

@@ -1,0 +1,215 @@
+"""Policies as ONNX models: a runtime gives the actions of `predict`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import needs
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.errors import CheckpointError
+from plugrad.policy import Policy
+from plugrad_dqn import DQNConfig
+from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig, TD3Config
+
+runtime = needs.extra("onnxruntime")
+onnx = needs.extra("onnx")
+
+N = 1000
+VECTOR = Box(-2.0, 2.0, (3,), np.float32)
+ROOM = Dict(
+    {
+        "where": Box(-1.0, 1.0, (2,), np.float64),
+        "room": Discrete(3, start=1),
+        "seen": Tuple((MultiBinary(2), MultiDiscrete([2, 3], start=[0, 4]))),
+    }
+)
+IMAGE = Box(0, 255, (20, 24, 3), np.uint8)
+FRAMES = Box(0, 255, (2, 24, 20), np.uint8)
+
+
+class Spaces(gym.Env[Any, Any]):
+    """An environment of two spaces, in which nothing matters."""
+
+    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def policy(
+    observations: gym.Space[Any] = VECTOR,
+    actions: gym.Space[Any] = Discrete(4),  # noqa: B008 (is not changed)
+    config: AlgorithmConfig | None = None,
+    backend: str = "numpy",
+    **model_config: Any,
+) -> Policy:
+    """An untrained policy, whose heads are as large as trained ones are."""
+    spaces = {"observation_space": observations, "action_space": actions}
+    algorithm = (
+        (config or PPOConfig())
+        .environment(Spaces, env_config=spaces)
+        .framework(backend)
+        .rl_module(model_config={"fcnet_hiddens": [8, 8], **model_config})
+        .debugging(seed=0)
+        .build_algo()
+    )
+    if algorithm.config.normalize_observations:
+        algorithm.env_runner.sample(50)
+    weights = algorithm.learner_group.get_weights()
+    for module in weights.values():
+        for name in module:
+            if name.endswith("out.weight"):
+                module[name] = module[name] * 100.0
+    algorithm.learner_group.set_weights(weights)
+    algorithm.stop()
+    return algorithm.get_policy()
+
+
+def exported(policy: Policy, tmp_path: Path) -> Any:
+    """A session of a runtime that has the policy."""
+    return runtime.InferenceSession(policy.export_onnx(tmp_path / "policy.onnx"))
+
+
+def sample(space: gym.Space[Any], number: int) -> Any:
+    """A batch of observations in the structure of a space."""
+    if isinstance(space, Dict):
+        return {key: sample(each, number) for key, each in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(sample(each, number) for each in space.spaces)
+    space.seed(0)
+    return np.stack([np.asarray(space.sample()) for _ in range(number)])
+
+
+def fed(session: Any, observations: Any, **more: Any) -> dict[str, Any]:
+    """The inputs of a session, which has the leaves of observations in their order."""
+    inputs = (each.name for each in session.get_inputs() if each.name not in more)
+    return {**dict(zip(inputs, leaves(observations), strict=True)), **more}
+
+
+def leaves(found: Any) -> list[Any]:
+    parts = found.values() if isinstance(found, Mapping) else found
+    return (
+        [leaf for part in parts for leaf in leaves(part)]
+        if isinstance(found, Mapping | tuple)
+        else [np.asarray(found)]
+    )
+
+
+def same(found: list[Any], actions: Any) -> None:
+    expected = leaves(actions)
+    for mine, right in zip(found, expected, strict=True):
+        assert mine.dtype == right.dtype
+        assert mine.shape == right.shape
+        assert len(np.unique(right, axis=0)) > 1
+        np.testing.assert_allclose(mine, right, rtol=0, atol=1e-5)
+
+
+CASES: dict[str, Any] = {
+    "mlp": {},
+    "relu": {"fcnet_activation": "relu", "vf_share_layers": True},
+    "start": {"actions": Discrete(3, start=-1)},
+    "multidiscrete": {"actions": MultiDiscrete([2, 3], start=[1, 7])},
+    "clipped": {"actions": Box(-0.1, np.asarray([0.2, 3.0], np.float32))},
+    "float64 actions": {"actions": Box(-0.1, 0.1, (1,), np.float64)},
+    "std of the policy": {"actions": Box(-0.1, 0.1, (1,)), "free_log_std": False},
+    "whole numbers": {"actions": Box(-1, 2, (2,), np.int16)},
+    "n-d actions": {"actions": Box(-0.1, 0.1, (2, 1, 2))},
+    "n-d multidiscrete": {"actions": MultiDiscrete([[2, 3], [4, 2]], start=[[1, 0], [0, 2]])},
+    "bits": {"actions": MultiBinary((2, 2))},
+    "dict of actions": {
+        "actions": Dict({"arm": Tuple((Box(-0.1, 0.1, (1, 2)), Discrete(3, start=2))), "obs": MultiBinary(2)})
+    },
+    "tuple of choices": {"actions": Tuple((Discrete(2), MultiDiscrete([2, 3])))},
+    "float64": {"observations": Box(-1.0, 1.0, (2,), np.float64)},
+    "bytes": {"observations": Box(0, 9, (2,), np.uint8)},
+    "matrix": {"observations": Box(-1.0, 1.0, (2, 3))},
+    "discrete": {"observations": Discrete(5, start=2)},
+    "multibinary": {"observations": MultiBinary((2, 3))},
+    "rows and columns": {"observations": MultiDiscrete([[2, 3], [4, 2]])},
+    "dict": {"observations": ROOM},
+    "dict, normalised": {
+        "observations": ROOM,
+        "config": PPOConfig().env_runners(normalize_observations=True),
+    },
+    "normalised": {"config": PPOConfig().env_runners(normalize_observations=True)},
+    "hwc": {"observations": IMAGE},
+    "chw": {"observations": FRAMES},
+    "dqn": {"config": DQNConfig()},
+    "dueling": {"config": DQNConfig().training(dueling=True)},
+    "sac": {
+        "config": SACConfig(),
+        "actions": Box(np.asarray([-0.1, -3.0], "f4"), np.asarray([0.2, 3.0], "f4")),
+    },
+    "discrete sac": {"config": SACConfig()},
+    "td3": {"config": TD3Config(), "actions": Box(-2.0, 2.0, (2,))},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_runtime_gives_the_actions_of_predict(case: str, tmp_path: Path) -> None:
+    trained = policy(**CASES[case])
+    session = exported(trained, tmp_path)
+    observations = sample(trained.observation_space, N)
+    same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_recurrent_state_goes_in_and_comes_out(shared: bool, tmp_path: Path) -> None:
+    trained = policy(use_lstm=True, lstm_cell_size=5, vf_share_layers=shared)
+    session = exported(trained, tmp_path)
+    names = [each.name.removeprefix("state_in.") for each in session.get_inputs()[1:]]
+    state, fed_back = None, {f"state_in.{name}": np.zeros((7, 5), np.float32) for name in names}
+    for observations in sample(trained.observation_space, 20 * 7).reshape(20, 7, 3):
+        actions, state = trained.predict(observations, state)
+        found, *after = session.run(None, {"obs": observations, **fed_back})
+        assert state is not None
+        np.testing.assert_array_equal(found, actions)
+        for name, value in zip(names, after, strict=True):
+            np.testing.assert_allclose(value, state[name], rtol=0, atol=1e-5)
+        fed_back = dict(zip(fed_back, after, strict=True))
+
+
+def test_what_frameworks_train_is_exported_alike(backend: str, tmp_path: Path) -> None:
+    trained = policy(FRAMES, backend=backend)
+    observations = sample(FRAMES, 50)
+    session = exported(trained, tmp_path)
+    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+
+
+def test_a_batch_has_any_size(tmp_path: Path) -> None:
+    trained = policy(ROOM, Box(-1.0, 1.0, (2,)))
+    session = exported(trained, tmp_path)
+    observations = sample(ROOM, 9)
+    whole = session.run(None, fed(session, observations))[0]
+    for number in (0, 1, 9):
+        part = {name: value[:number] for name, value in fed(session, observations).items()}
+        np.testing.assert_allclose(session.run(None, part)[0], whole[:number], atol=1e-6)
+
+
+def test_inputs_outputs_and_metadata_say_what_the_model_takes(tmp_path: Path) -> None:
+    trained = policy(ROOM, Discrete(3, start=5))
+    model = onnx.load(trained.export_onnx(tmp_path / "policy.onnx"))
+    assert [each.name for each in model.graph.input] == ["room", "seen.0", "seen.1", "where"]
+    assert [each.name for each in model.graph.output] == ["action"]
+    said = {each.key: each.value for each in model.metadata_props}
+    assert said["observation_space"] == str(ROOM)
+    assert said["action_space"] == "Discrete(3, start=5)"
+    assert said.keys() == {"plugrad_version", "observation_space", "action_space"}
+    assert not any(each.name.startswith("vf.") for each in model.graph.initializer)  # acting needs no values
+
+
+def test_a_file_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match=r"cannot write a policy to .*policy\.onnx: Not a directory"):
+        policy().export_onnx(tmp_path / "file" / "policy.onnx")
