@@ -181,7 +181,7 @@ class Distribution(ABC):
 
     def _check_shape(self, column: str, x: Tensor, expected: tuple[int, ...]) -> None:
         found = self.ops.shape(x)
-        if not _fits(found, expected):
+        if found != expected and not _fits(found, expected):
             raise BatchError(
                 f"{type(self).__name__}: {column!r} has shape {found}, expected {expected}.",
                 column=column,

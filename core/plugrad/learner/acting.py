@@ -16,7 +16,7 @@ import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
-from plugrad.distributions import mask_logits
+from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.learner.action_distribution import action_distribution_class
 from plugrad.learner.connectors import initial_state
@@ -42,6 +42,7 @@ class Actor:
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
+        self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
 
     def compute_actions(
         self,
@@ -66,6 +67,47 @@ class Actor:
             ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; of a stateful module
             also STATE_OUT. A module that gives ACTIONS itself has the columns that it gives.
         """
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
+        if Columns.ACTIONS not in outputs:
+            inputs = self._distribution_inputs(module_id, outputs, explore)
+            distribution = self._distribution(module_id, inputs, explore)
+            actions = distribution.sample(rng) if explore else distribution.mode()
+            values = {name: outputs[name] for name in (Columns.VF_PREDS,) if name in outputs}
+            outputs = {
+                Columns.ACTIONS: actions,
+                Columns.ACTION_LOGP: distribution.logp(actions),
+                Columns.ACTION_DIST_INPUTS: inputs,
+                **values,
+            }
+        return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
+
+    def choose_actions(
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None = None,
+    ) -> tuple[Array, State | None]:
+        """The columns ACTIONS and STATE_OUT of `compute_actions` alone, for less; None for a module without a state."""
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
+        if Columns.ACTIONS in outputs:
+            return outputs[Columns.ACTIONS], after
+        inputs = self._distribution_inputs(module_id, outputs, explore)
+        distribution = self._distribution(module_id, inputs, explore)
+        return distribution.sample(rng) if explore else distribution.mode(), after
+
+    def _outputs(
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None,
+    ) -> tuple[dict[str, Any], State | None]:
+        """What the module gives for each row, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
         module = self._learner.module[module_id]
         before = _state(module, module_id, state, len(obs))
         batch = {Columns.OBS: obs[:, None], Columns.STATE_IN: before} if before else {Columns.OBS: obs}
@@ -76,38 +118,27 @@ class Actor:
         after = outputs.pop(Columns.STATE_OUT, None)
         if before:
             outputs = {column: values[:, 0] for column, values in outputs.items()}
-        if Columns.ACTIONS not in outputs:
-            outputs = self._sample(module_id, outputs, rng, explore, mask)
-        return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
-
-    def _sample(
-        self,
-        module_id: ModuleID,
-        outputs: dict[str, Array],
-        rng: np.random.Generator,
-        explore: bool,
-        mask: Array | None,
-    ) -> dict[str, Any]:
-        if mask is not None:
+        if mask is not None and Columns.ACTIONS not in outputs:
             outputs[Columns.ACTION_MASK] = mask
             masked = mask_logits(numpy_ops, outputs[Columns.ACTION_DIST_INPUTS], mask)
             outputs[Columns.ACTION_DIST_INPUTS] = masked
-        inputs = outputs[Columns.ACTION_DIST_INPUTS]
-        if explore:
-            inputs = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
-            if mask is not None:
-                inputs = mask_logits(numpy_ops, inputs, mask)
+        return outputs, after
+
+    def _distribution_inputs(self, module_id: ModuleID, outputs: Mapping[str, Array], explore: bool) -> Array:
+        if not explore:
+            return outputs[Columns.ACTION_DIST_INPUTS]
+        inputs: Array = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
+        mask = outputs.get(Columns.ACTION_MASK)
+        return inputs if mask is None else mask_logits(numpy_ops, inputs, mask)
+
+    def _distribution(self, module_id: ModuleID, inputs: Array, explore: bool) -> Distribution:
         module = self._learner.module[module_id]
-        distribution = action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
-        actions = distribution.sample(rng) if explore else distribution.mode()
-        columns = {
-            Columns.ACTIONS: actions,
-            Columns.ACTION_LOGP: distribution.logp(actions),
-            Columns.ACTION_DIST_INPUTS: inputs,
-        }
-        if Columns.VF_PREDS in outputs:
-            columns[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
-        return columns
+        if module.network is None:  # a user's own module may answer differently each time
+            return action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
+        key = module, explore
+        if key not in self._distributions:
+            self._distributions[key] = action_distribution_class(module, numpy_ops, explore=explore)
+        return self._distributions[key].from_logits(inputs)
 
     def compute_values(self, obs: Array, module_id: ModuleID, state: State | None) -> Array:
         """State values of observations.
@@ -179,6 +210,8 @@ def _float32(batch: Mapping[str, Any]) -> dict[str, Any]:
 def _state(module: Any, module_id: ModuleID, state: State | None, rows: int) -> dict[str, Array]:
     """The state given, checked, or the initial one for each row; empty for a module without a state."""
     initial = initial_state(module)
+    if state is None and not initial:
+        return {}
     if state is None:
         return {name: np.broadcast_to(value, (rows, *value.shape)) for name, value in initial.items()}
     if set(state) != set(initial):
@@ -241,11 +274,13 @@ def make_policy(
     # A stream of its own: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
-    def act(rows: Array, *, explore: bool, state: State | None, action_mask: Any = None) -> dict[str, Any]:
-        columns: dict[str, Any] = present().compute_actions(
-            rows, module_id=module_id, explore=explore, state=state, rng=rng, action_mask=action_mask
+    def act(
+        rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
+    ) -> tuple[Array, State | None]:
+        acted: tuple[Array, State | None] = present()._choose_actions(
+            rows, module_id, explore, rng, state, action_mask
         )
-        return columns
+        return acted
 
     return Policy(
         act=act,

@@ -579,6 +579,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         rng = self.stream(module_id, "actions") if rng is None else rng
         return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state, action_mask)
 
+    def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:
+        """What a policy needs of `compute_actions`; see `Actor.choose_actions`."""
+        with self._lock:
+            return self._actor.choose_actions(*args, **kwargs)
+
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """A policy that computes actions for `env.step`, always with the present weights.
 

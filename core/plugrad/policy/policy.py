@@ -7,7 +7,6 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.checkpoint.layout import StrPath
-from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.actions import action_converter, first_action
@@ -21,11 +20,11 @@ State = Mapping[str, Array]
 
 
 class ActFunction(Protocol):
-    """Acts with a module: rows of observations to columns."""
+    """Acts with a module: rows of observations to actions."""
 
     def __call__(
         self, rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
-    ) -> Mapping[str, Any]:
+    ) -> tuple[Array, State | None]:
         """Act.
 
         Args:
@@ -35,7 +34,7 @@ class ActFunction(Protocol):
             action_mask: [N, choices]; None: all actions are allowed.
 
         Returns:
-            Columns [N, ...]: `actions` of the module's distribution and, of a stateful module, `state_out`.
+            Actions of the module's distribution [N, ...], and the state for the next call; None without a state.
         """
         ...
 
@@ -125,10 +124,9 @@ class Policy:
         rows, is_single = self._encoder.encode(observation)
         before = self._reset_rows(state, episode_start, len(rows))
         masks = masks if action_masks is None else action_masks
-        given = {} if masks is None else {Columns.ACTION_MASK: [masks] if is_single else masks}
-        columns = self._act(rows, explore=not deterministic, state=before, **given)
-        actions = self._to_env(np.asarray(columns[Columns.ACTIONS]))
-        after = columns.get(Columns.STATE_OUT)
+        given = {} if masks is None else {"action_mask": [masks] if is_single else masks}
+        chosen, after = self._act(rows, explore=not deterministic, state=before, **given)
+        actions = self._to_env(np.asarray(chosen))
         if is_single:
             actions = first_action(self._action_space, actions)
         return actions, None if after is None else dict(after)
