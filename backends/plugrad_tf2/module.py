@@ -12,6 +12,7 @@ import tensorflow as tf
 from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.observations import in_structure, is_structured, row_shape
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
@@ -118,9 +119,7 @@ class Tf2Model(Tf2RLModule):
         )
         self.model = model
         self._takes_training = takes_training(model)
-        space: Any = spec.observation_space
-        first = tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name)
-        self.in_mode(False, self._call, first)
+        self.in_mode(False, self._call, _first_observation(spec.observation_space))
 
     def _call(self, obs: Any) -> Any:
         return self.model(obs, training=self._mode) if self._takes_training else self.model(obs)
@@ -212,3 +211,10 @@ def _variables_of(layer: Any) -> list[Any]:
 
 def _has_weights(value: Any) -> bool:
     return isinstance(value, tf.Variable | tf.keras.layers.Layer)
+
+
+def _first_observation(space: Any) -> Any:
+    """Zeros [1, ...] of a space, for a model's first call."""
+    if is_structured(space):
+        return in_structure(ops, space, tf.zeros([1, *row_shape(space)]))
+    return tf.zeros([1, *space.shape], tf.float32 if space.dtype.kind == "f" else space.dtype.name)

@@ -72,8 +72,9 @@ _ACTIVATIONS = ("relu", "sigmoid", "linear")
 _LAYERS = "a list of whole numbers above 0, such as [64, 64]"
 _FILTERS = (
     "None, or a list of [out channels, kernel, stride], whole numbers above 0, such as [[16, 4, 2], [32, 4, 2]]; "
-    "[] for no convolutions"
+    "[] for no convolutions; or one of nature, world_models, minatar"
 )
+_CONV_PRESETS = ("nature", "world_models", "minatar")
 
 MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "fcnet_hiddens": ModelSetting(
@@ -87,9 +88,10 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     "conv_filters": ModelSetting(
         None,
         _FILTERS,
-        lambda value: value is None or _is_list_of(_is_filter)(value),
-        "convolutions before the dense layers. None: three for images [height, width, channels] or [channels, height, "
-        "width] of 20x20 and more, else none; other images of uint8 need the setting",
+        lambda value: value is None or value in _CONV_PRESETS or _is_list_of(_is_filter)(value),
+        "convolutions of images, before the dense layers. None: three for images of 20x20 and more, one for uint8 images "
+        "[10, 10, channels]; other images of uint8 need the setting. Published ones by name: nature for 84x84, "
+        "world_models for 64x64, minatar for 10x10",
     ),
     "conv_activation": _choice("relu", "tanh", "sigmoid", "linear", help="activation after each convolution"),
     "vf_share_layers": _switch(False, "one encoder for the policy and the value function"),

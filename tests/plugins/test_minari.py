@@ -75,7 +75,7 @@ def test_observations_that_are_no_box_are_flattened_as_an_env_runner_does(create
     )
     expected = [gym.spaces.flatten(space, step) for step in steps]
     np.testing.assert_array_equal(data.episodes[0].observations, expected)
-    assert data.observation_space.shape == (5,)
+    assert data.observation_space == space
     assert data.episodes[0].actions.shape == (3, 1)
 
 

@@ -13,6 +13,7 @@ from plugrad.batch.masks import check_masks
 from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
 from plugrad.errors import UnknownModuleError, did_you_mean
+from plugrad.observations.layout import leaves, row_shape
 from plugrad.types import ModuleID
 
 
@@ -75,9 +76,8 @@ def _is_numeric(dtype: Any) -> bool:
 
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
     leading = ("B", "T") if are_sequences(columns, module) else ("B",)
-    observation = module.observation_space
     shapes = {
-        Columns.OBS: tuple(observation.shape or ()) if isinstance(observation, ARRAY_SPACES) else None,
+        Columns.OBS: row_shape(module.observation_space) if _has_rows(module.observation_space) else None,
         Columns.ACTIONS: action_shape(module.action_space),
     }
     for column, inner in shapes.items():
@@ -88,6 +88,10 @@ def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) 
         check_masks(module_id, columns, module.action_space)
     if given := state_names(columns, Columns.STATE_IN):
         _check_state(module_id, columns, module, given)
+
+
+def _has_rows(space: gym.Space[Any] | None) -> bool:
+    return space is not None and all(isinstance(each, ARRAY_SPACES) for _, each in leaves(space))
 
 
 def _check_state(module_id: ModuleID, columns: Mapping[str, Any], module: Any, given: list[str]) -> None:

@@ -76,12 +76,27 @@ def _objects(bound: Any) -> Iterator[Mapping[str, Any]]:
         level = [inner for each in level if isinstance(each, list) for inner in each]
 
 
+def written_boxes(written: Any) -> Iterator[Mapping[str, Any]]:
+    """The written Boxes in a written space, those in a Dict or Tuple too."""
+    rest = [written]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, Mapping) and "shape" in each:
+            yield each
+        elif isinstance(each, Mapping | list):
+            rest += each.values() if isinstance(each, Mapping) else each
+
+
+def num_values(box: Mapping[str, Any]) -> int:
+    """How many numbers a written Box has; 0 of what is none and is refused when it is read."""
+    shape = box.get("shape")
+    is_shape = isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
+    return prod(shape) if is_shape and shape is not None else 0
+
+
 def _bytes_of_space(space: Mapping[str, Any]) -> int:
-    shape = space.get("shape")
-    if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
-        return 0  # no Box, or one that is refused later
     try:
-        return prod(shape) * np.dtype(str(space.get("dtype"))).itemsize
+        return num_values(space) * np.dtype(str(space.get("dtype"))).itemsize
     except TypeError:
         return 0
 

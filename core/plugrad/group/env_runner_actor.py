@@ -58,7 +58,7 @@ class EnvRunnerActor:
         )
         self._normalizer: _SharedNormalizer | None = None
         if self._runner.normalizer is not None:
-            self._normalizer = _SharedNormalizer(self._runner.normalizer.mean.shape)
+            self._normalizer = _SharedNormalizer.of_space(self._runner.observation_space)
             self._runner.normalizer = self._normalizer
 
     def _act(self, observations: Array, state: Any = None, **mask: Any) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ class _SharedNormalizer(ObservationNormalizer):
     def sync(self, statistics: Mapping[str, Any] | None) -> None:
         if statistics is not None:
             self.set_state(statistics)
-        self.new = ObservationNormalizer(self.mean.shape)
+        self.new: ObservationNormalizer = self.without_statistics()
 
     def update(self, observations: Array) -> None:
         super().update(observations)

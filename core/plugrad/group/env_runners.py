@@ -47,7 +47,7 @@ class RemoteEnvRunners:
         self.config = config
         self.normalizer: ObservationNormalizer | None = None
         if config.normalize_observations:
-            self.normalizer = ObservationNormalizer(config.observation_space.shape)
+            self.normalizer = ObservationNormalizer.of_space(config.observation_space)
         self._metrics = EpisodeMetrics(0)
         self._weights = weights
         self._sent: tuple[int, Any] = (-1, None)

@@ -23,6 +23,7 @@ from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.policy_content import policy_content
 from plugrad.learner.recorded_acting import record_actions
+from plugrad.observations import is_structured, row_space
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -268,7 +269,9 @@ def make_policy(
         env_observation_space
         if reads_env and env_observation_space is not None
         else module.observation_space,
-        module.observation_space,
+        row_space(module.observation_space)
+        if is_structured(module.observation_space)
+        else module.observation_space,
         normalizer if reads_env else None,
     )
     # A stream of its own: predicting changes nothing that training draws.

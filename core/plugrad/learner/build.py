@@ -17,7 +17,7 @@ from plugrad.learner.expected_weights import are_weights_expected, check_module_
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.module_classes import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.policy.observations import stored_space
+from plugrad.observations import is_structured, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.sampling.environments import get_spaces
 from plugrad.sampling.frame_stack import stacked_space
@@ -332,7 +332,8 @@ def _spaces_of(config: Config, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
-        return stored_space(stacked_space(observation, config.frame_stack)), action
+        stacked = stacked_space(observation, config.frame_stack)
+        return stacked if is_structured(stacked) else stored_space(stacked), action
     return get_spaces(
         config.env if env is None else env,
         config.env_config,

@@ -10,6 +10,7 @@ import gymnasium as gym
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
 from plugrad.config.serialize import decode
+from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import checkpointing
 from plugrad.learner.acting import make_policy, only_module_id, warn_without_statistics
@@ -17,6 +18,7 @@ from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.learner import Learner
 from plugrad.learner.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.module_spec import MultiRLModuleSpec
+from plugrad.observations import row_shape
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.policy_file import read_policy_file
@@ -162,7 +164,7 @@ def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
     if runner is None:
         warn_without_statistics(config)
         return None
-    normalizer = ObservationNormalizer(config.observation_space.shape, frozen=True)
+    normalizer = ObservationNormalizer.of_space(config.observation_space, frozen=True)
     normalizer.set_state(runner["normalizer"])
     return normalizer
 
@@ -175,22 +177,11 @@ def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | N
     if written is None or config.observation_space is None:
         return config.observation_space  # type: ignore[no-any-return]
     what = f"{whole.path}: {checkpointing.ENV_OBSERVATION_SPACE}"
-    length = prod(config.observation_space.shape or ())
-    if _box_length(written) > length:  # before it is made: a few bytes can describe any size
-        raise ConfigError(f"{what} has {_box_length(written)} numbers, a row of the module {length}")
+    length = prod(row_shape(config.observation_space))
+    found = sum(map(num_values, written_boxes(written)))
+    if found > length:  # before it is made: a few bytes can describe any size
+        raise ConfigError(f"{what} has {found} numbers, a row of the module {length}")
     space = decode(written)
     if not isinstance(space, gym.Space):
         raise ConfigError(f"{what} is {type(space).__name__}, not a space")
     return space
-
-
-def _box_length(written: Any) -> int:
-    """How many numbers the boxes of a written space have."""
-    if isinstance(written, list):
-        return sum(map(_box_length, written))
-    if not isinstance(written, Mapping):
-        return 0
-    shape = written.get("shape")
-    if isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape):
-        return prod(shape)
-    return sum(map(_box_length, written.values()))

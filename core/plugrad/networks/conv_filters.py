@@ -1,4 +1,4 @@
-"""The setting `conv_filters`: the convolutions of an encoder, and the sizes of their outputs."""
+"""The setting `conv_filters`: the convolutions of an image, and the sizes of their outputs."""
 
 from typing import Any
 
@@ -6,61 +6,88 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.errors import ConfigError
+from plugrad.observations.images import (
+    SMALLEST_IMAGE,
+    ImageLayout,
+    channels_first,
+    given_layout,
+    image_layout,
+    is_image,
+)
 
-IMAGE_FILTERS = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
-"""The filters of images where `conv_filters` is None."""
-SMALLEST_IMAGE = 20
-"""Height and width from which on observations count as images."""
+__all__ = ["SMALLEST_IMAGE", "channels_first", "conv_filters", "image_filters", "is_image", "map_shapes"]
+
 Filters = tuple[tuple[int, int, int], ...]
 """`((out channels, kernel, stride), ...)`."""
 
+IMAGE_FILTERS: Filters = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
+"""The filters of all images of `SMALLEST_IMAGE` and more where `conv_filters` is None."""
+PRESETS: dict[str, Filters] = {
+    "nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+    "world_models": ((32, 4, 2), (64, 4, 2), (128, 4, 2), (256, 4, 2)),
+    "minatar": ((16, 3, 1),),
+}
+"""Filters by name: of 84x84 images (Mnih et al. 2015, doi:10.1038/nature14236), of 64x64 (Ha and Schmidhuber 2018,
+arXiv:1803.10122, appendix A.1), of 10x10 (Young and Tian 2019, arXiv:1903.03176)."""
 
-def conv_filters(filters: Any, shape: tuple[int, ...]) -> Filters:
-    """The filters that a setting means for observations of a shape.
+
+def image_filters(space: gym.Space[Any], setting: Any) -> tuple[ImageLayout, Filters] | None:
+    """The layout of images and their filters.
 
     Args:
-        filters: the setting: `[[out channels, kernel, stride], ...]`, or None for the default.
+        space: of one observation, or of one part of it.
+        setting: `conv_filters` of a `model_config`.
+
+    Returns:
+        Both; None for no convolutions.
+
+    Raises:
+        ConfigError: filters are given, and the observations have another number of axes than images have.
+    """
+    given = given_layout(space)
+    if setting is None:
+        layout = image_layout(space)
+        if layout is not None:
+            return layout, IMAGE_FILTERS
+        is_small = is_image(space) and given is not None and given.axes == ("height", "width", "channels")
+        return (given, PRESETS["minatar"]) if given and is_small and given.shape[:2] == (10, 10) else None
+    filters = conv_filters(setting)
+    if filters and given is None:
+        raise ConfigError(
+            f"conv_filters need observations [height, width, channels]; found {list(space.shape or ())}"
+        )
+    return (given, filters) if given and filters else None
+
+
+def conv_filters(setting: Any, shape: tuple[int, ...] = ()) -> Filters:
+    """The filters that a setting means for observations of floats.
+
+    Args:
+        setting: `[[out channels, kernel, stride], ...]`, a key of `PRESETS`, or None for the default.
         shape: of one observation.
 
     Returns:
         The filters; empty for no convolutions.
     """
-    if filters is None:
-        image = shape if not channels_first(shape) else (*shape[1:], shape[0])
-        return IMAGE_FILTERS if len(image) == 3 and min(image[:2]) >= SMALLEST_IMAGE else ()
-    return tuple((outputs, kernel, stride) for outputs, kernel, stride in filters)
-
-
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether observations of this shape are images [channels, height, width], such as stacked frames [4, 84, 84].
-
-    They are if the last two lengths are `SMALLEST_IMAGE` or more, and the first two are not.
-    """
-    return len(shape) == 3 and min(shape[:2]) < SMALLEST_IMAGE <= min(shape[1:])
-
-
-def is_image(space: gym.Space[Any] | None) -> bool:
-    """Whether a space is a uint8 Box with three axes or more, or with two axes of `SMALLEST_IMAGE` or more."""
-    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
-        return False
-    return len(space.shape) > 2 or (len(space.shape) == 2 and min(space.shape) >= SMALLEST_IMAGE)
+    if setting is None:
+        return IMAGE_FILTERS if image_layout(gym.spaces.Box(0.0, 1.0, shape, np.float32)) else ()
+    chosen = PRESETS[setting] if isinstance(setting, str) else setting
+    return tuple((outputs, kernel, stride) for outputs, kernel, stride in chosen)
 
 
 def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]]:
-    """The shapes of an observation and of each convolution's output.
+    """The shapes of an image and of each convolution's output.
 
     Args:
-        shape: of one observation: [height, width, channels] if there are filters.
+        shape: of one image: [height, width, channels].
         filters: the filters.
 
     Returns:
         `shape`, then [height, width, channels] after each filter.
 
     Raises:
-        ConfigError: the observation is no image, or a kernel does not fit.
+        ConfigError: a kernel does not fit.
     """
-    if filters and len(shape) != 3:
-        raise ConfigError(f"conv_filters need observations [height, width, channels]; found {list(shape)}")
     shapes = [shape]
     for n, (outputs, kernel, stride) in enumerate(filters):
         if kernel > min(shapes[-1][:2]):

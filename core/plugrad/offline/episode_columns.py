@@ -5,21 +5,24 @@ arrays in the file.
 """
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.spaces import Dict, Tuple
 
 from plugrad.action_rows import ARRAY_SPACES
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.config.serialize import decode
+from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.offline.validation import check_numbers, column_error
 from plugrad.types import Array
 
 _STEPS = ("observations", "actions", "rewards")
-_KINDS = {each.__name__ for each in ARRAY_SPACES}
+_KINDS = {each.__name__ for each in (*ARRAY_SPACES, Dict, Tuple)}
 
 
 class EpisodeColumns:
@@ -133,8 +136,14 @@ def read_space(where: str, name: str, metadata: Mapping[str, Any], rows: Array) 
         raise BatchError(
             f"{where}: {name!r} says arrays of shape {str(shape)[:200]}, found {list(rows.shape[1:])}"
         )
-    if kind == "Box" and str(written.get("dtype")) not in _DTYPES:
-        raise BatchError(f"{where}: {name!r} has the dtype {str(written.get('dtype'))[:100]}")
+    boxes = list(written_boxes(written))
+    if sum(map(num_values, boxes)) > prod(
+        rows.shape[1:]
+    ):  # before it is made: a few bytes can describe any size
+        raise BatchError(f"{where}: {name!r} has more numbers than a row: {list(rows.shape[1:])}")
+    for dtype in [str(box.get("dtype")) for box in boxes]:
+        if dtype not in _DTYPES:
+            raise BatchError(f"{where}: {name!r} has the dtype {dtype[:100]}")
     try:
         return decode(written)  # type: ignore[no-any-return]
     except Exception as error:  # whatever untrusted numbers lead to

@@ -8,6 +8,7 @@ import numpy as np
 
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, MissingFrameworkError
+from plugrad.observations import model_space
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.validation import check_steps
 from plugrad.policy.observations import ObservationEncoder
@@ -18,7 +19,7 @@ PREFIX: Final = "minari:"
 def read_minari(dataset_id: str) -> EpisodeData:
     """Read a data set of Minari that is on this machine.
 
-    Observations that are no Box are flattened, as by an env runner.
+    Observations are rows, as those of an env runner.
 
     Args:
         dataset_id: such as `"D4RL/pen/human-v2"`.
@@ -38,7 +39,7 @@ def read_minari(dataset_id: str) -> EpisodeData:
     where = f"{PREFIX}{dataset_id}"
     data = _load_dataset(where, dataset_id)
     encoder = ObservationEncoder(data.observation_space)
-    stored = encoder.row_space
+    observation_space = model_space(data.observation_space)
     try:
         episodes = [_episode(each, encoder, data.action_space) for each in data.iterate_episodes()]
     except Exception as error:
@@ -48,10 +49,10 @@ def read_minari(dataset_id: str) -> EpisodeData:
             f"{where}, episode {each.id_}",
             {"observations": each.observations, "actions": each.actions, "rewards": each.rewards},
             num_observations=len(each) + 1,
-            observation_space=stored,
+            observation_space=observation_space,
             action_space=data.action_space,
         )
-    return EpisodeData(episodes=episodes, observation_space=stored, action_space=data.action_space)
+    return EpisodeData(episodes=episodes, observation_space=observation_space, action_space=data.action_space)
 
 
 def _load_dataset(where: str, dataset_id: str) -> Any:

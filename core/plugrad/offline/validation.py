@@ -9,6 +9,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 
 from plugrad.action_rows import ARRAY_SPACES
 from plugrad.errors import BatchError
+from plugrad.observations import is_structured, row_shape
 from plugrad.types import Array
 
 
@@ -39,7 +40,7 @@ def check_steps(
     actions = columns["actions"]
     num_steps = len(actions) if isinstance(actions, np.ndarray) and actions.ndim else 0
     shapes: dict[str, tuple[int, ...]] = {
-        "observations": (num_observations, *_shape_of(where, "observation_space", observation_space)),
+        "observations": (num_observations, *_shape_of_rows(where, observation_space)),
         "actions": (num_steps, *_shape_of(where, "action_space", action_space)),
         "rewards": (num_steps,),
     }
@@ -88,6 +89,10 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
             expected=rows,
             found=len(values),
         )
+
+
+def _shape_of_rows(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
+    return row_shape(space) if is_structured(space) else _shape_of(where, "observation_space", space)
 
 
 def _shape_of(where: str, name: str, space: gym.Space[Any]) -> tuple[int, ...]:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from gymnasium.spaces import Space
 
 from plugrad.errors import BatchError, RestoreMismatchError
+from plugrad.observations import is_structured, row_parts, row_shape
 from plugrad.types import Array, Tensor
 
 
@@ -17,19 +19,45 @@ class ObservationNormalizer:
     form of Welford's algorithm; see `merge`.
 
     Args:
-        shape: of one observation.
+        shape: of one row of observations.
         clip: normalised values lie in `[-clip, clip]`.
         epsilon: added to the variance, so that a constant entry becomes 0 and not NaN.
         frozen: a frozen normaliser applies its statistics and never changes them (evaluation).
+        only: bool `[*shape]`: which numbers are normalised; the statistics are of these. None: all.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], *, clip: float = 10.0, epsilon: float = 1e-8, frozen: bool = False
+        self,
+        shape: tuple[int, ...],
+        *,
+        clip: float = 10.0,
+        epsilon: float = 1e-8,
+        frozen: bool = False,
+        only: Array | None = None,
     ) -> None:
         self.clip = clip
+        self._shape = tuple(shape)
+        self._only = only
         self.frozen = frozen
         self._epsilon = epsilon
-        self._set_moments(0, np.zeros(shape), np.zeros(shape))
+        moments = self._shape if only is None else (int(only.sum()),)
+        self._set_moments(0, np.zeros(moments), np.zeros(moments))
+
+    @classmethod
+    def of_space(cls, space: Space[Any], *, frozen: bool = False) -> Self:
+        """The normaliser of the observations of a module's space.
+
+        Args:
+            space: a Box, all of which is normalised; or a Dict or Tuple, of which Boxes are that are no images.
+            frozen: see the class.
+
+        Returns:
+            A normaliser without statistics.
+        """
+        if not is_structured(space):
+            return cls(row_shape(space), frozen=frozen)
+        only = np.concatenate([np.full(each.stop - each.start, each.has_scale) for each in row_parts(space)])
+        return cls(only.shape, frozen=frozen, only=None if only.all() else only)
 
     @property
     def count(self) -> int:
@@ -50,11 +78,18 @@ class ObservationNormalizer:
         """`(observations - mean) / sqrt(variance + epsilon)`, clipped; does not change the statistics.
 
         Args:
-            observations: `[N, *shape]`, any real dtype.
+            observations: rows [N, ...], any real dtype.
 
         Returns:
-            float32 `[N, *shape]`, a new array.
+            float32 [N, ...], a new array; numbers that are not normalised are as they were.
         """
+        if self._only is None:
+            return self._normalize(observations)
+        rows = observations.astype(np.float32)
+        rows[:, self._only] = self._normalize(observations[:, self._only])
+        return rows
+
+    def _normalize(self, observations: Array) -> Array:
         scaled = (observations - self._mean) * self._inverse_std
         # minimum and maximum: np.clip spends twice their time on a row of eight environments.
         np.minimum(np.maximum(scaled, -self.clip, out=scaled), self.clip, out=scaled)
@@ -62,18 +97,24 @@ class ObservationNormalizer:
 
     def normalize_over(self, ops: Any, observations: Tensor) -> Tensor:
         """`normalize` by the tensor functions `ops`, where observations are tensors [N, *shape]."""
-        scaled = (ops.cast(observations, "float64") - self._mean) * self._inverse_std
-        return ops.cast(ops.clip(scaled, -self.clip, self.clip), "float32")
+        x = ops.cast(observations, "float64")
+        if self._only is None:
+            return ops.cast(ops.clip((x - self._mean) * self._inverse_std, -self.clip, self.clip), "float32")
+        mean, inverse_std = np.zeros(self._shape), np.ones(self._shape)
+        mean[self._only], inverse_std[self._only] = self._mean, self._inverse_std
+        scaled = ops.clip((x - mean) * inverse_std, -self.clip, self.clip)
+        return ops.cast(ops.where(self._only, scaled, x), "float32")
 
     def update(self, observations: Array) -> None:
-        """Add the rows of `observations`, `[N, *shape]`, to the statistics; a frozen normaliser ignores them.
+        """Add rows of observations [N, ...] to the statistics; a frozen normaliser ignores them.
 
         Raises:
             BatchError: a value is NaN or infinite, which would stay in the mean for ever. Nothing was added.
         """
         if self.frozen or not len(observations):
             return
-        rows = np.asarray(observations, dtype=np.float64)
+        chosen = observations if self._only is None else observations[:, self._only]
+        rows = np.asarray(chosen, dtype=np.float64)
         if not np.isfinite(rows).all():
             raise _non_finite(rows)
         mean = np.add.reduce(rows, axis=0) / len(rows)
@@ -100,9 +141,13 @@ class ObservationNormalizer:
 
     def frozen_copy(self) -> Self:
         """A frozen copy with the present statistics, for evaluation."""
-        copy = type(self)(self._mean.shape, clip=self.clip, epsilon=self._epsilon, frozen=True)
+        copy = self.without_statistics(frozen=True)
         copy.set_state(self.get_state())
         return copy
+
+    def without_statistics(self, *, frozen: bool = False) -> Self:
+        """A normaliser of the same numbers that has seen none."""
+        return type(self)(self._shape, clip=self.clip, epsilon=self._epsilon, frozen=frozen, only=self._only)
 
     def get_state(self) -> dict[str, Any]:
         """`{"count": int, "mean": float64 array, "m2": float64 array}`: copies."""
@@ -111,12 +156,14 @@ class ObservationNormalizer:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the statistics to a state of `get_state`.
 
+        Older versions normalised all of a row. Their states have statistics of all of it, and so it stays.
+
         Raises:
             RestoreMismatchError: the state is of observations of another shape, or holds no valid statistics. Nothing
                 was changed.
         """
         mean, m2 = (np.array(state[name], dtype=np.float64) for name in ("mean", "m2"))
-        if mean.shape != self._mean.shape or m2.shape != self._mean.shape:
+        if m2.shape != mean.shape or mean.shape not in (self._mean.shape, self._shape):
             raise RestoreMismatchError(
                 f"the state normalises observations of shape {mean.shape}, this environment's have shape "
                 f"{self._mean.shape}",
@@ -129,6 +176,7 @@ class ObservationNormalizer:
                 f"squares >= 0; found count={count}, mean={mean}, m2={m2}",
                 mismatched={"m2": m2},
             )
+        self._only = None if mean.shape == self._shape else self._only
         self._set_moments(count, mean, m2)
 
     def _set_moments(self, count: int, mean: Array, m2: Array) -> None:

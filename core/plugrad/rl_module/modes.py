@@ -1,11 +1,14 @@
 """Training mode and inference mode of modules.
 
-Layers such as BatchNorm and Dropout compute one thing in training mode and another in inference mode.
+Layers such as BatchNorm and Dropout compute one thing in training mode and another in inference mode. The methods that
+compute are wrapped; the wrapper also gives a module of a Dict or Tuple its observations in that structure.
 """
 
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
+
+from plugrad.rl_module.structured_batch import with_structured_obs
 
 IS_TRAINING = {
     "forward_train": True,
@@ -19,6 +22,8 @@ IS_TRAINING = {
 def keep_modes(cls: type[Any]) -> None:
     """Wrap the methods of `IS_TRAINING` of a class, so that each runs through the module's `in_mode`.
 
+    They get observations in the structure of the module's space.
+
     Args:
         cls: a class of modules with `in_mode(training, forward, *args, **kwargs)`.
     """
@@ -30,8 +35,10 @@ def keep_modes(cls: type[Any]) -> None:
 
 def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
     @wraps(method)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.in_mode(training, partial(method, self), *args, **kwargs)
+    def run(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.in_mode(
+            training, partial(method, self), with_structured_obs(self, batch), *args, **kwargs
+        )
 
     run.keeps_mode = training  # type: ignore[attr-defined]
     return run

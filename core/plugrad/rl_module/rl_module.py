@@ -28,6 +28,7 @@ class RLModule(SavesWeights, Adaptable):
     Derive from your backend's class, `TorchRLModule` or `Tf2RLModule`. Make the layers in `setup`; compute columns in
     `_forward`, or in `_forward_train`, `_forward_exploration` and `_forward_inference` where these differ. A batch is
     `{column: tensor}` with leading dimension B, or [B, T] for a stateful module; see `plugrad.Columns` for the names.
+    Observations of a Dict or Tuple space are dicts or tuples of float32 tensors [B, ...], with discrete parts one-hot.
 
         class MyModule(TorchRLModule):
             def setup(self):
@@ -60,11 +61,11 @@ class RLModule(SavesWeights, Adaptable):
         """Make the subclass's methods set training or inference mode.
 
         Args:
-            has_modes: False for a class whose layers have no modes.
+            has_modes: False for a class whose layers have no modes and which reads observations as rows.
             **kwargs: for the next class.
         """
         super().__init_subclass__(**kwargs)
-        if has_modes and cls.in_mode is not RLModule.in_mode:
+        if has_modes:
             keep_modes(cls)
 
     def __init__(

@@ -4,17 +4,17 @@ An error names the environment, what it returned and what was expected.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Space, Tuple
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from plugrad.action_rows import ARRAY_SPACES
 from plugrad.errors import ConfigError, EnvContractError
-from plugrad.networks.conv_filters import is_image
+from plugrad.observations.layout import leaves
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -195,7 +195,7 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
         env: its spaces may be Boxes, discrete ones, and Dicts or Tuples of these.
 
     Raises:
-        ConfigError: names the part of the space that is no array, or that is an image beside other observations.
+        ConfigError: names the part of the space that is no array.
     """
     for kind in ("observation_space", "action_space"):
         if not isinstance(getattr(env, kind, None), Space):
@@ -204,9 +204,9 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
                 "the class or in __init__",
                 env=name,
             )
-    for path, leaf in _leaves("observation_space", env.observation_space):
-        _check_observation_leaf(name, env.observation_space, path, leaf)
-    for path, leaf in _leaves("action_space", env.action_space):
+    for path, leaf in leaves(env.observation_space, "observation_space"):
+        _check_observation_leaf(name, path, leaf)
+    for path, leaf in leaves(env.action_space, "action_space"):
         if not isinstance(leaf, ARRAY_SPACES):
             raise ConfigError(
                 f"environment {name}: {path} is a {type(leaf).__name__} space: {leaf}. A policy's actions are numbers: "
@@ -216,32 +216,13 @@ def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
             )
 
 
-def _check_observation_leaf(name: str, space: Space[Any], path: str, leaf: Space[Any]) -> None:
+def _check_observation_leaf(name: str, path: str, leaf: Space[Any]) -> None:
     if not isinstance(leaf, ARRAY_SPACES):
         raise ConfigError(
             f"environment {name}: {path} is a {type(leaf).__name__} space, which is no array of numbers: {leaf}. "
             "Make numbers of it with a gymnasium.ObservationWrapper",
             env=name,
         )
-    if is_image(leaf) and leaf is not space:
-        raise ConfigError(
-            f"environment {name}: {path} is an image within a {type(space).__name__}: {leaf}. "
-            "It would be flattened together with the rest, and not scaled. Give the image alone, with a "
-            "gymnasium.ObservationWrapper, or wrap the environment in gymnasium.wrappers.FlattenObservation if a "
-            "flat row is what you want",
-            env=name,
-        )
-
-
-def _leaves(path: str, space: Space[Any]) -> Iterator[tuple[str, Space[Any]]]:
-    if isinstance(space, Dict):
-        for key, each in space.spaces.items():
-            yield from _leaves(f"{path}[{key!r}]", each)
-    elif isinstance(space, Tuple):
-        for index, each in enumerate(space.spaces):
-            yield from _leaves(f"{path}[{index}]", each)
-    else:
-        yield path, space
 
 
 def is_finite(values: Array) -> bool:

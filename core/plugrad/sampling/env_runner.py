@@ -6,15 +6,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.observations import model_space, row_shape, stored_space
 from plugrad.policy.actions import action_converter, random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
-from plugrad.policy.observations import ObservationEncoder, stored_space
+from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.action_masks import ActionMasks, say_source
 from plugrad.sampling.contract import is_finite, raise_nonfinite
@@ -77,11 +78,12 @@ class EnvRunner:
         self._num_reset_steps = int(autoreset)
         self._policy = RecurrentPolicy(act, initial_state or {}, self.num_envs, next_step_autoreset=autoreset)
         self._to_env = action_converter(self._envs.single_action_space)
-        stored = stored_space(self._envs.single_observation_space)
+        space = model_space(self.env_observation_space)
         if normalizer is None and config.normalize_observations:
-            normalizer = ObservationNormalizer(stored.shape)
-        self._encoder = ObservationEncoder(stored, stored, normalizer)
-        self.observation_space: Box = stored_space(stored, normalized=normalizer is not None)
+            normalizer = ObservationNormalizer.of_space(space)
+        rows = stored_space(self._envs.single_observation_space)
+        self._encoder = ObservationEncoder(rows, rows, normalizer)
+        self.observation_space: Space[Any] = model_space(space, normalized=normalizer is not None)
         self._module_id = module_id
         self._metrics = EpisodeMetrics(self.num_envs)
         self._observations: Array | None = None
@@ -215,7 +217,7 @@ class EnvRunner:
         self._metrics.set_state(state)
         self._restart_all()
         running = state["running"]
-        shape = (len(self._replayable_envs()), *self.observation_space.shape)
+        shape = (len(self._replayable_envs()), *row_shape(self.observation_space))
         if running is not None and running["observations"].shape == shape:
             self._set_running_state(running)
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import import_named
-from plugrad.policy.observations import stored_space
+from plugrad.observations.layout import model_space, stored_space
 from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
 from plugrad.sampling.frame_stack import stack_frames
 from plugrad.sampling.mask_sources import with_mask_in_info
@@ -133,7 +133,7 @@ def get_spaces(
     *,
     normalize_observations: bool = False,
     frame_stack: int = 1,
-) -> tuple[Box, Space[Any]]:
+) -> tuple[Space[Any], Space[Any]]:
     """The observation and action space that a module for this environment is built from.
 
     Makes one environment and closes it.
@@ -145,13 +145,14 @@ def get_spaces(
         frame_stack: how many frames one observation has.
 
     Returns:
-        `(observation_space, action_space)`; the first is that of stored observations, see `stored_space`.
+        `(observation_space, action_space)`; the first is that which a module reads, see `model_space`.
 
     Raises:
         ConfigError: see `make_env`.
     """
     with closing(make_env(env, env_config, frame_stack=frame_stack)) as single:
-        return stored_space(single.observation_space, normalized=normalize_observations), single.action_space
+        space = env_observation_space(single)
+        return model_space(space, normalized=normalize_observations), single.action_space
 
 
 def reward_threshold(env: EnvSource | None) -> float | None:

@@ -13,7 +13,7 @@ from plugrad.testing.numpy_variables import ArrayVariable
 from plugrad.types import Array, Tensor
 
 
-class NumpyRLModule(RLModule):
+class NumpyRLModule(RLModule, has_modes=False):
     """A module that the numpy backend trains: make `ArrayVariable`s in `setup`, read them in `_forward`."""
 
     framework: ClassVar[str] = "numpy"
@@ -45,7 +45,7 @@ class NumpyRLModule(RLModule):
             weight.assign(state[name])
 
 
-class NumpyNetwork(NumpyRLModule):
+class NumpyNetwork(NumpyRLModule, has_modes=False):
     """A neutral network as a numpy module.
 
     Args:

@@ -9,6 +9,7 @@ import gymnasium as gym
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.observations import is_structured, row_shape
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.training.shuffled_rows import ShuffledRows
 from plugrad.training.training import ModuleResults, Training
@@ -107,4 +108,6 @@ def _check_spaces(data: EpisodeData, config: Any) -> None:
 
 def _comparable(space: gym.Space[Any]) -> tuple[Any, ...]:
     """What must agree: bounds may differ, and do between an environment and a recording of it."""
+    if is_structured(space) or isinstance(space, gym.spaces.Box):
+        return ("rows", row_shape(space))
     return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))

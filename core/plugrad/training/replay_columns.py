@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.errors import RestoreMismatchError
+from plugrad.observations import row_shape
 from plugrad.types import ModuleID
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -37,6 +38,6 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
 
 
 def _row_shapes(config: Any) -> Shapes:
-    observation, action = config.observation_space.shape, config.action_space.shape
+    observation, action = row_shape(config.observation_space), config.action_space.shape
     columns = {Columns.OBS: observation, Columns.ACTIONS: action, Columns.NEXT_OBS: observation}
     return columns | dict.fromkeys((Columns.REWARDS, Columns.TERMINATEDS, Columns.N_STEP), ())

@@ -1,0 +1,121 @@
+"""The input of an encoder: from observations to the numbers that its dense layers read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.errors import ConfigError
+from plugrad.networks.conv_filters import Filters
+from plugrad.networks.layers import Parameter, reshape_inner
+from plugrad.ops import Ops
+from plugrad.types import Tensor
+
+
+class Input(ABC):
+    """What an encoder computes before its dense layers.
+
+    Attributes:
+        width: the number of outputs.
+        filters: (out channels, kernel, stride) of each convolution; empty for none.
+    """
+
+    width: int
+    filters: Filters = ()
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """The parameters under a name, in order."""
+        return []
+
+    @abstractmethod
+    def prepare(self, ops: Ops, obs: Tensor) -> Any:
+        """Convert observations; this needs no weights.
+
+        Args:
+            ops: tensor functions.
+            obs: [B, ...] or [B, T, ...], of the space; rows of a Dict or Tuple.
+
+        Returns:
+            What `compute` takes.
+        """
+
+    def compute(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Any) -> Tensor:
+        """Compute the outputs.
+
+        Args:
+            ops: tensor functions.
+            weights: `{parameter name: tensor}`.
+            name: the name that the parameters stand under.
+            x: what `prepare` returned.
+
+        Returns:
+            float32 [..., width].
+        """
+        return x
+
+
+class VectorInput(Input):
+    """Numbers as they are, flat; those of uint8 are scaled to [0, 1].
+
+    Args:
+        shape: of one observation.
+        scale: the factor of the numbers; None: 1.
+    """
+
+    def __init__(self, shape: tuple[int, ...], scale: float | None) -> None:
+        self._shape, self._scale = shape, scale
+        self.width = prod(shape)
+
+    def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
+        """Numbers as float32 [..., width]."""
+        x = ops.cast(obs, "float32")  # observations of a Box may be integers
+        if self._scale is not None:
+            x = x * self._scale
+        return x if len(self._shape) == 1 else reshape_inner(ops, x, len(self._shape), (self.width,))
+
+
+class OneHotInput(Input):
+    """The one-hot vectors of Discrete [B] or MultiDiscrete [B, n] observations.
+
+    Args:
+        space: Discrete, or MultiDiscrete with one axis.
+    """
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
+        self._size = int(space.n) if isinstance(space, gym.spaces.Discrete) else None
+        self._sizes = () if isinstance(space, gym.spaces.Discrete) else tuple(map(int, space.nvec))
+        self.width = self._size or sum(self._sizes)
+
+    def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
+        """One-hot vectors [..., width]."""
+        if self._size is not None:
+            return ops.one_hot(obs, self._size)
+        return ops.concat([ops.one_hot(obs[..., n], each) for n, each in enumerate(self._sizes)], -1)
+
+
+def array_input(space: gym.Space[Any] | None) -> Input:
+    """The input for observations that are one array, and no image with convolutions.
+
+    Raises:
+        ConfigError: the built-in networks do not take the space.
+    """
+    if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
+        return VectorInput(tuple(space.shape), byte_scale(space))
+    if isinstance(space, gym.spaces.Discrete):
+        return OneHotInput(space)
+    if isinstance(space, gym.spaces.MultiDiscrete) and len(space.shape) == 1:
+        return OneHotInput(space)
+    raise ConfigError(
+        f"observation space {space}: the built-in networks take Box, Discrete, MultiDiscrete [n] and MultiBinary, and "
+        "Dicts and Tuples of these; for others give a module_class"
+    )
+
+
+def byte_scale(space: gym.Space[Any]) -> float | None:
+    """The factor of uint8 observations: 1 over the highest bound of the space, which is 255 for images."""
+    if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8:
+        return 1.0 / max(1, int(np.max(space.high)))
+    return None

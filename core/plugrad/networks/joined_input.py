@@ -1,0 +1,112 @@
+"""The input of an encoder for Dict and Tuple observations: images get convolutions, all else is taken as it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plugrad.errors import ConfigError
+from plugrad.networks.image_input import IMAGE_FEATURES, image_input
+from plugrad.networks.inputs import Input, VectorInput, byte_scale
+from plugrad.networks.layers import Parameter, reshape_inner
+from plugrad.observations import RowPart, row_parts
+from plugrad.observations.images import is_image
+from plugrad.ops import Ops
+from plugrad.types import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Slice:
+    """Numbers `start` to `stop` of a row, [*shape], and their input; `place` is that of the first part in the row."""
+
+    place: int
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    input: Input
+
+
+class JoinedInput(Input):
+    """The outputs of several inputs, one after the other in the order of a row.
+
+    Parameters, in order: of an image that is part number `n` of the row, `<name>.parts.<n>.*`; see `ImageInput`.
+
+    Source of the arrangement: `CombinedExtractor` of stable-baselines3.
+
+    Args:
+        slices: of a row.
+    """
+
+    def __init__(self, slices: list[_Slice]) -> None:
+        self._slices = slices
+        self.width = sum(each.input.width for each in slices)
+        self.filters = tuple(one for each in slices for one in each.input.filters)
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """Those of the images."""
+        return [
+            parameter
+            for each in self._slices
+            for parameter in each.input.parameters(f"{name}.parts.{each.place}")
+        ]
+
+    def prepare(self, ops: Ops, obs: Tensor) -> list[Any]:
+        """Prepare each slice of the rows [..., numbers]."""
+        return [
+            each.input.prepare(ops, reshape_inner(ops, obs[..., each.start : each.stop], 1, each.shape))
+            for each in self._slices
+        ]
+
+    def compute(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: list[Any]) -> Tensor:
+        """Compute each input."""
+        outputs = [
+            each.input.compute(ops, weights, f"{name}.parts.{each.place}", prepared)
+            for each, prepared in zip(self._slices, x, strict=True)
+        ]
+        return ops.concat(outputs, -1)
+
+
+def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
+    """The input for a Dict or Tuple.
+
+    Args:
+        space: of one observation.
+        config: a complete `model_config`.
+
+    Returns:
+        An input of rows.
+
+    Raises:
+        ConfigError: a part is no array of numbers, or an image without convolutions; or a setting is not supported.
+    """
+    parts = row_parts(space)
+    images = [_image(part, config) for part in parts]
+    if config["conv_filters"] and not any(images):
+        raise ConfigError(f"conv_filters={config['conv_filters']!r}, and there is no image in {space}")
+    scale = _scale([part for part, image in zip(parts, images, strict=True) if image is None], parts)
+    slices = []
+    for image, group in groupby(range(len(parts)), images.__getitem__):  # numbers side by side are one slice
+        places = list(group)
+        start, stop = parts[places[0]].start, parts[places[-1]].stop
+        shape = (stop - start,) if image is None else parts[places[0]].shape
+        slices.append(_Slice(places[0], start, stop, shape, image or VectorInput(shape, scale)))
+    return JoinedInput(slices) if any(images) else slices[0].input
+
+
+def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:
+    """The input of a part that is an image; with `conv_filters = []` its scaled numbers."""
+    if not is_image(part.space):
+        return None
+    convolutions = image_input(part.space, config, path=part.path, features=IMAGE_FEATURES)
+    return convolutions or VectorInput(part.shape, byte_scale(part.space))
+
+
+def _scale(numbers: list[RowPart], parts: list[RowPart]) -> float | None:
+    """The factor of the numbers that are in no image, where all parts are uint8: 1 over the highest bound."""
+    if any(part.space.dtype != np.uint8 for part in parts):
+        return None
+    highest: list[int] = [int(np.max(part.space.high)) for part in numbers]  # type: ignore[attr-defined]
+    return 1.0 / max([1, *highest])

@@ -1,0 +1,18 @@
+"""Rows of observations: how a Dict or Tuple observation is one array, and how a row becomes an observation again."""
+
+from plugrad.action_rows import is_structured
+from plugrad.observations.layout import RowPart, model_space, row_parts, row_shape, row_space, stored_space
+from plugrad.observations.rows import flat_rows
+from plugrad.observations.structure import in_structure
+
+__all__ = [
+    "RowPart",
+    "flat_rows",
+    "in_structure",
+    "is_structured",
+    "model_space",
+    "row_parts",
+    "row_shape",
+    "row_space",
+    "stored_space",
+]

@@ -1,0 +1,88 @@
+"""Which observations are images, and in which order their axes stand."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+SMALLEST_IMAGE = 20
+"""Height and width from which on observations count as images."""
+_IMAGE, _CHANNELS_FIRST = ("height", "width", "channels"), ("channels", "height", "width")
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """The axes of an image.
+
+    Args:
+        axes: their names in order: "height", "width", and of further ones "channels" and "frames".
+        lengths: of the axes.
+    """
+
+    axes: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes in the order height, width, frames, channels."""
+        return tuple(sorted(range(len(self.axes)), key=lambda n: _ORDER.index(self.axes[n])))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """[height, width, channels]; each frame has channels of its own."""
+        height, width, *channels = (self.lengths[n] for n in self.order)
+        return height, width, prod(channels)
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.axes)}]"
+
+
+_ORDER = ("height", "width", "frames", "channels")
+
+
+def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
+    """The layout of images of `SMALLEST_IMAGE` and more: of three axes, or of two or four axes if they are uint8.
+
+    Returns:
+        The layout; None if the observations are no such images.
+    """
+    shape = tuple(space.shape or ())
+    if len(shape) == 3 or space.dtype == np.uint8:
+        axes = _axes(shape)
+        return None if axes is None else ImageLayout(axes, shape)
+    return None
+
+
+def given_layout(space: gym.Space[Any]) -> ImageLayout | None:
+    """The layout of images of any size, whose filters the user gives: [height, width, channels] if in doubt."""
+    shape = tuple(space.shape or ())
+    axes = _axes(shape) or {2: _IMAGE[:2], 3: _IMAGE, 4: ("frames", *_IMAGE)}.get(len(shape))
+    return None if axes is None else ImageLayout(axes, shape)
+
+
+def is_image(space: gym.Space[Any] | None) -> bool:
+    """Whether observations are images: uint8 with three axes and more, or those that have an `image_layout`."""
+    if not isinstance(space, gym.spaces.Box):
+        return False
+    return (space.dtype == np.uint8 and len(space.shape) > 2) or image_layout(space) is not None
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether observations of this shape are images [channels, height, width], such as stacked frames [4, 84, 84].
+
+    They are if the last two lengths are `SMALLEST_IMAGE` or more, and the first two are not.
+    """
+    return _axes(shape) == _CHANNELS_FIRST
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    if len(shape) == 4:
+        inner = _axes(shape[1:])
+        return None if inner is None else ("frames", *inner)
+    if len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST_IMAGE:
+        return _IMAGE[: len(shape)]
+    if len(shape) == 3 and min(shape[1:]) >= SMALLEST_IMAGE:
+        return _CHANNELS_FIRST
+    return None

@@ -1,0 +1,132 @@
+"""From observations in the structure of their space to rows."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Discrete, MultiDiscrete, Space
+
+from plugrad.columns import Columns
+from plugrad.errors import BatchError
+from plugrad.types import Array
+
+
+def flat_rows(space: Space[Any], observation: Any) -> Array:
+    """Flatten one observation or many, as `gymnasium.spaces.flatten` flattens each.
+
+    Args:
+        space: of one observation.
+        observation: arrays in the structure of the space, each with the same leading dimensions, such as [B, ...];
+            none for one observation.
+
+    Returns:
+        [*leading dimensions, numbers], of the dtype of `gymnasium.spaces.flatten_space(space)`.
+
+    Raises:
+        BatchError: keys, shapes or dtypes are not the space's, or the leading dimensions differ.
+    """
+    found = list(_arrays(space, observation, ""))
+    leading = {path: leading_shape(leaf, array, path) for path, leaf, array in found}
+    if len(set(leading.values())) > 1:
+        counts = ", ".join(f"{list(shape) if shape else 'one'} at {path}" for path, shape in leading.items())
+        _refuse("", "equally many rows everywhere", counts)
+    dtype = np.result_type(*[leaf.dtype for _, leaf, _ in found])
+    parts = [_flat(leaf, array, leading[path]).astype(dtype, copy=False) for path, leaf, array in found]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
+
+
+def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int, ...]:
+    """The leading dimensions of an array of observations.
+
+    Args:
+        space: of one observation: Box, Discrete, MultiDiscrete or MultiBinary.
+        array: what stands in its place.
+        path: of the space within a Dict or Tuple, for the error.
+
+    Returns:
+        The shape before that of one observation.
+
+    Raises:
+        BatchError: the array is not of this space.
+    """
+    shape = space.shape or ()
+    leading = array.shape[: array.ndim - len(shape)]
+    if (*leading, *shape) != array.shape:
+        _refuse(path, _expected(space), f"shape {list(array.shape)}")
+    if isinstance(space, Discrete | MultiDiscrete):
+        end = space.start + (space.n if isinstance(space, Discrete) else space.nvec)
+        if np.any((array < space.start) | (array >= end)):
+            _refuse(path, f"whole numbers of {space}", array)
+    return leading
+
+
+def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Space[Any], Array]]:
+    """The arrays of an observation in the order of a row, with their paths and spaces."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
+            found = list(observation) if isinstance(observation, Mapping) else type(observation).__name__
+            _refuse(path, f"a dict of {list(space.spaces)}", found)
+        for key, each in space.spaces.items():
+            yield from _arrays(each, observation[key], f"{path}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(observation, tuple | list) or len(observation) != len(space.spaces):
+            number = len(observation) if isinstance(observation, tuple | list) else 1
+            _refuse(path, f"a tuple of {len(space.spaces)}", f"{type(observation).__name__} of {number}")
+        for n, each in enumerate(space.spaces):
+            yield from _arrays(each, observation[n], f"{path}[{n}]")
+    else:
+        yield path, space, as_array(space, observation, path)
+
+
+def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:
+    """An array of what is given as one.
+
+    Args:
+        space: of one observation, for the error.
+        observation: an array, a number or nested lists.
+        path: of the space within a Dict or Tuple, for the error.
+
+    Returns:
+        The array.
+
+    Raises:
+        BatchError: it is none.
+    """
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # nested lists of different lengths
+        _refuse(path, _expected(space), type(observation).__name__)
+    if array.dtype.kind not in "biuf":
+        _refuse(path, _expected(space), type(observation).__name__)
+    return array
+
+
+def _flat(space: Space[Any], array: Array, leading: tuple[int, ...]) -> Array:
+    """The numbers of one part, [*leading, numbers]."""
+    if isinstance(space, Discrete):
+        return _one_hot(array[..., None] - space.start, np.array([space.n]))
+    if isinstance(space, MultiDiscrete):
+        return _one_hot((array - space.start).reshape(*leading, space.nvec.size), space.nvec.ravel())
+    return array.astype(space.dtype, copy=False).reshape(*leading, int(np.prod(space.shape or ())))
+
+
+def _one_hot(choices: Array, sizes: Array) -> Array:
+    """One-hot vectors, one after the other: [..., sum of sizes] of choices [..., len(sizes)]."""
+    rows = np.zeros((*choices.shape[:-1], int(sizes.sum())), np.int64)
+    np.put_along_axis(rows, choices.astype(np.int64) + np.cumsum(sizes) - sizes, 1, -1)
+    return rows
+
+
+def _expected(space: Space[Any]) -> str:
+    shape = space.shape or ()
+    return f"an array {list(shape)}, or a batch [N{''.join(f', {n}' for n in shape)}], of {space}"
+
+
+def _refuse(path: str, expected: str, found: Any) -> NoReturn:
+    raise BatchError(
+        f"observation{path}: expected {expected}; found {found}",
+        column=Columns.OBS,
+        expected=expected,
+        found=found,
+    )
