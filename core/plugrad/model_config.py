@@ -89,8 +89,8 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         None,
         _FILTERS,
         lambda value: value is None or value in _CONV_PRESETS or _is_list_of(_is_filter)(value),
-        "convolutions of images, before the dense layers. None: three for images of 20x20 and more, one for uint8 images "
-        "[10, 10, channels]; other images of uint8 need the setting. Published ones by name: nature for 84x84, "
+        "convolutions of images, before the dense layers. None: three for images of 20x20 and more, one for uint8 "
+        "images [10, 10, channels]; other images of uint8 need the setting. Published ones by name: nature for 84x84, "
         "world_models for 64x64, minatar for 10x10",
     ),
     "conv_activation": _choice("relu", "tanh", "sigmoid", "linear", help="activation after each convolution"),

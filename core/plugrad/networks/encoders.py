@@ -1,4 +1,4 @@
-"""Encoder: the hidden layers from observations to features, an input such as convolutions first and dense layers after."""
+"""Encoder: the hidden layers from observations to features; an input such as convolutions, then dense layers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Space
 
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
