@@ -148,6 +148,13 @@ METADATA = [
     ({"action_space": {"__space__": "MultiDiscrete", "nvec": [3], "start": [0]}}, r"expected shape \(8, 1\)"),
     ({"action_space": {"__space__": "MultiBinary", "n": 10**15}}, r"says arrays of shape \[1000000000000000\]"),
     ({"action_space": {"__space__": "Discrete", "n": 10**30, "start": 0}}, "is no space"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [10**6, 10**6]}]}}, "more numbers than a row"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [-1, -1]}]}}, "is no space"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [1], "dtype": "object"}]}}, "the dtype object"),
+    ({"action_space": {"__space__": "Dict", "spaces": [["a"]]}}, "is no space"),
+    ({"action_space": {"__space__": "Dict", "spaces": 7}}, "is no space"),
+    ({"action_space": nested(8)}, r"expected shape \(8, 1\)"),
+    ({"action_space": {"__space__": "Tuple", "spaces": []}}, "'action_space': expected one of Box"),
 ]  # fmt: skip
 
 
