@@ -129,9 +129,11 @@ def nested(levels):
 
 
 BOX = {"__space__": "Box", "low": -1.0, "high": 1.0, "shape": [2], "dtype": "float32"}
+TEXT = {"__space__": "Text", "max_length": 3, "min_length": 0, "charset": "ab"}
 METADATA = [
     ({"observation_space": None}, "'observation_space': expected one of Box"),
-    ({"observation_space": nested(8)}, "expected one of Box"),
+    ({"observation_space": TEXT}, "expected one of Box"),
+    ({"observation_space": {"__space__": "Tuple", "spaces": [BOX, TEXT]}}, "expected one of Box"),
     ({"observation_space": {"__space__": ["Box"]}}, "expected one of Box"),
     ({"observation_space": BOX | {"shape": [200_000, 200_000]}}, r"of shape \[200000, 200000\], found \[2\]"),
     ({"observation_space": BOX | {"shape": [-2]}}, "says arrays of shape"),
@@ -155,6 +157,7 @@ METADATA = [
     ({"action_space": {"__space__": "Dict", "spaces": 7}}, "is no space"),
     ({"action_space": nested(8)}, r"expected shape \(8, 1\)"),
     ({"action_space": {"__space__": "Tuple", "spaces": []}}, "'action_space': expected one of Box"),
+    ({"observation_space": {"__space__": "Dict", "spaces": []}}, "'observation_space': expected one of Box"),
 ]  # fmt: skip
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from plugrad.action_rows import ARRAY_SPACES, action_shape, number_of_choices, wrong_part
 from plugrad.errors import BatchError
-from plugrad.observations import is_structured, row_shape
+from plugrad.observations import row_shape
+from plugrad.observations.layout import leaves
 from plugrad.types import Array
 
 
@@ -91,21 +92,20 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
 
 
 def _shape_of_observations(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
-    if is_structured(space):
-        return row_shape(space)
-    if not isinstance(space, ARRAY_SPACES):
+    parts = [leaf for _, leaf in leaves(space)]
+    if not parts or not all(isinstance(leaf, ARRAY_SPACES) for leaf in parts):
         raise column_error(where, "observation_space", _KNOWN, str(space)[:200])
-    return tuple(space.shape or ())
+    return row_shape(space)
 
 
 def _shape_of_actions(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
     shape = action_shape(space)
     if shape is None:
-        raise column_error(where, "action_space", f"{_KNOWN}, or a Tuple or Dict of these", str(space)[:200])
+        raise column_error(where, "action_space", _KNOWN, str(space)[:200])
     return shape
 
 
-_KNOWN = "one of Box, Discrete, MultiBinary and MultiDiscrete"
+_KNOWN = "one of Box, Discrete, MultiBinary and MultiDiscrete, or a Tuple or Dict of these"
 
 
 def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
