@@ -72,7 +72,14 @@ class MaskedEnv(gym.Env[Any, Any]):
         return shown, {"action_mask": self.mask.astype(np.int8)} if self.source == "info" else {}
 
 
+SOURCES = {
+    "info": "info['action_mask']",
+    "method": "env.action_masks()",
+    "observation": "observation['action_mask']",
+}
+"""Each convention, and what the log calls it."""
 SPACES = {
     "Discrete": spaces.Discrete(5, start=3),
     "MultiDiscrete": spaces.MultiDiscrete([3, 4]),
+    "MultiBinary": spaces.MultiBinary(4),
 }

@@ -45,6 +45,28 @@ def as_bool(mask: Array) -> Array | None:
     return mask.astype(np.bool_) if is_mask else None
 
 
+def as_mask(value: Any, length: int) -> Array | None:
+    """One mask as bool [length].
+
+    Args:
+        value: as an environment gives it, also a list.
+        length: the number of choices.
+
+    Returns:
+        The mask; None if `value` has another shape or other values.
+    """
+    try:
+        mask = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return None
+    return as_bool(mask) if mask.shape == (length,) else None
+
+
+def expected(sizes: tuple[int, ...]) -> str:
+    """What a mask is, for errors."""
+    return f"{sum(sizes)} booleans, or numbers that are 0 or 1"
+
+
 def chosen(actions: Array, sizes: tuple[int, ...], leading: tuple[int, ...]) -> Array:
     """Where in a mask the flags of actions are.
 

@@ -45,8 +45,6 @@ def test_help_names_every_command(plugrad):
         "eval",
         "record",
         "export",
-        "play",
-        "video",
         "plot",
         "inspect",
         "algorithms",

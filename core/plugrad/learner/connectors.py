@@ -9,7 +9,7 @@ from plugrad.batch import refuse
 from plugrad.batch.recurrent_state import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
-from plugrad.episodes import SingleAgentEpisode, episodes_by_module
+from plugrad.episodes import MASKS, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.model_config import MODEL_CONFIG, MODEL_SETTINGS
@@ -35,8 +35,17 @@ def add_columns_from_episodes(
     for module_id, singles in episodes_by_module(episodes).items():
         whole = [episode for episode in singles if len(episode)]
         if whole:
+            _check_masks_are_everywhere(module_id, whole)
             columns.setdefault(module_id, {}).update(_columns_of(whole))
     return columns
+
+
+def _check_masks_are_everywhere(module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]) -> None:
+    """Other columns are left out where one episode has none; a mask that is left out would allow everything."""
+    for column in MASKS:
+        count = sum(column in episode.extra_model_outputs for episode in episodes)
+        if count not in (0, len(episodes)):
+            refuse(module_id, column, "in all episodes or in none", f"in {count} of {len(episodes)}")
 
 
 def _columns_of(episodes: Sequence[SingleAgentEpisode]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from plugrad.action_masks import as_bool, choice_sizes, forbids_all
+from plugrad.action_masks import as_bool, as_mask, choice_sizes, expected, forbids_all
 from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.types import Array
@@ -84,7 +84,7 @@ class ActionMasks:
         before, ended = self.current, terminated | truncated
         self._steps += 1
         steps = np.where(ended, 0, self._steps) if self._resets_in_same_step else self._steps
-        following = self._read(infos, ~ended | self._resets_in_same_step, steps)
+        following = self._read(infos, ~terminated | self._resets_in_same_step, steps)
         after = following
         if ended.any():
             if self._resets_in_same_step:
@@ -97,24 +97,32 @@ class ActionMasks:
 
     def _read(self, infos: Mapping[str, Any], needed: Array, steps: Array) -> Array:
         """The masks of the rows that are needed; others allow everything."""
-        masks = np.ones_like(self.current)
         given = np.asarray(infos.get(f"_{KEY}", KEY in infos)) & needed
         if (needed & ~given).any():
-            self._raise(
-                needed & ~given, steps, f"no {KEY!r} in its info", "one, as with its first observation"
-            )
-        for env in np.flatnonzero(given).tolist():
-            row = infos[KEY][env]
-            mask = _as_mask(row, masks.shape[1])
-            if mask is None:
-                expected = f"{masks.shape[1]} booleans, or numbers that are 0 or 1"
-                self._raise(np.arange(len(needed)) == env, steps, f"the action mask {_shown(row)}", expected)
-            masks[env] = mask
+            what = f"no {KEY!r} in its info", "one, as with its first observation"
+            self._raise(needed & ~given, steps, *what)
+        masks = self._stacked(infos.get(KEY), given)
+        if masks is None:
+            masks = self._one_by_one(infos[KEY], given, steps)
         empty = forbids_all(masks, self._sizes)
         if empty.any():
-            self._raise(
-                empty, steps, "an action mask that forbids every action", "at least one allowed action"
-            )
+            self._raise(empty, steps, "an action mask that forbids everything", "at least one allowed action")
+        return masks
+
+    def _stacked(self, found: Any, given: Array) -> Array | None:
+        """The masks, if they are one array of the right shape and values."""
+        if not isinstance(found, np.ndarray) or found.shape != self.current.shape:
+            return None if given.any() else np.ones_like(self.current)
+        return as_bool(np.where(given[:, None], found, True))
+
+    def _one_by_one(self, found: Any, given: Array, steps: Array) -> Array:
+        masks = np.ones_like(self.current)
+        for env in np.flatnonzero(given).tolist():
+            mask = as_mask(found[env], masks.shape[1])
+            if mask is None:
+                where = np.arange(len(given)) == env
+                self._raise(where, steps, f"the action mask {str(found[env])[:80]}", expected(self._sizes))
+            masks[env] = mask
         return masks
 
     def _raise(self, where: Array, steps: Array, found: str, expected: str) -> NoReturn:
@@ -128,19 +136,6 @@ class ActionMasks:
             found=found,
             expected=expected,
         )
-
-
-def _as_mask(row: Any, length: int) -> Array | None:
-    try:
-        mask = np.asarray(row)
-    except ValueError:  # lists of different lengths
-        return None
-    return as_bool(mask) if mask.shape == (length,) else None
-
-
-def _shown(row: Any) -> str:
-    found = np.asarray(row, object) if not isinstance(row, np.ndarray) else row
-    return f"{str(row)[:80]} of shape {found.shape}"
 
 
 @cache

@@ -12,7 +12,9 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv, VectorWrapper
 
+from plugrad.action_masks import as_mask, choice_sizes, expected
 from plugrad.action_rows import ARRAY_SPACES
+from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.observations.layout import leaves
 from plugrad.types import Array
@@ -39,10 +41,12 @@ class Contract:
         name: of the environment, as the config says it.
         index: its place among the environments of an env runner.
         space: of its observations.
+        action_space: of its actions.
     """
 
-    def __init__(self, name: str, index: int, space: Box) -> None:
-        self.name, self.index, self.space = name, index, space
+    def __init__(self, name: str, index: int, space: Box, action_space: Space[Any]) -> None:
+        self.name, self.index, self.space, self._action_space = name, index, space, action_space
+        self._has_masks: bool | None = None
 
     def checked_step(self, answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Check the whole answer of `step()`.
@@ -62,6 +66,7 @@ class Contract:
         observation, reward, terminated, truncated, info = answer
         self._check_observation("step()", observation)
         self._check_info("step()", info)
+        self._check_mask("step()", info)
         if np.ndim(reward) > 1 or np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf":
             self._raise("step()", f"the reward {_describe(reward)}", "a reward is one number")
         flags = (self._flag("terminated", terminated), self._flag("truncated", truncated))
@@ -83,6 +88,7 @@ class Contract:
             self._raise("reset()", _describe(answer), f"return {RESET}")
         observation, info = answer
         self._check_info("reset()", info)
+        self._check_mask("reset()", info)
         self._check_observation("reset()", observation)
         return observation, info
 
@@ -129,6 +135,19 @@ class Contract:
             self._raise(
                 method, f"info {_describe(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
             )
+
+    def _check_mask(self, method: str, info: Mapping[str, Any]) -> None:
+        """Check the action mask. An environment without one in `reset()` has none later."""
+        has_mask = Columns.ACTION_MASK in info
+        self._has_masks = has_mask if self._has_masks is None else self._has_masks
+        if has_mask and not self._has_masks:
+            self._raise(
+                method, "an action mask in its info", "one in the info of reset() too, with each observation"
+            )
+        if has_mask:
+            sizes, mask = choice_sizes(self._action_space), info[Columns.ACTION_MASK]
+            if as_mask(mask, sum(sizes)) is None:
+                self._raise(method, f"the action mask {_describe(mask)}", expected(sizes))
 
     def _flag(self, which: str, value: Any) -> bool:
         found = np.asarray(value)

@@ -10,7 +10,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.policy.actions import stack_actions, unstack_actions
 from plugrad.sampling.contract import Contract
 from plugrad.types import Array
 
@@ -38,7 +37,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], *, name: str = "the environment", index: int = 0) -> None:
         super().__init__(env)
-        self._contract = Contract(name, index, env.observation_space)  # type: ignore[arg-type]
+        self._contract = Contract(name, index, env.observation_space, env.action_space)  # type: ignore[arg-type]
         self._series: int | None = None
         self._episode = 0
         self._actions: list[Any] | None = None
@@ -114,7 +113,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def get_state(self) -> dict[str, Any]:
         """The running episode: its series, its number in it, and its actions (None: too many to replay)."""
-        actions = None if self._actions is None else stack_actions(self.action_space, self._actions)
+        actions = None if self._actions is None else np.array(self._actions, self.action_space.dtype)
         return {"series": self._series, "episode": self._episode, "actions": actions}
 
     def set_state(self, state: Mapping[str, Any]) -> Array | None:
@@ -126,7 +125,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
         observation, _ = self._begin(None)
-        for action in unstack_actions(self.action_space, state["actions"]):
+        for action in state["actions"]:
             observation, _, terminated, truncated, _ = self.step(action)
             if terminated or truncated:
                 return None
