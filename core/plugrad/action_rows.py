@@ -68,7 +68,7 @@ def action_rows(space: Space[Any], actions: Any) -> Array:
         actions: in the structure of the space, each array [N, ...].
 
     Returns:
-        Rows [N, ...] of `action_shape` and `action_dtype`.
+        Rows [N, ...] of `action_shape` and `action_dtype`; the latter not where choices are given as floats.
     """
     rows = [
         np.asarray(values) - getattr(part.space, "start", 0)
@@ -76,7 +76,9 @@ def action_rows(space: Space[Any], actions: Any) -> Array:
     ]
     if is_structured(space):
         rows = [np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1)]
-    return rows[0].astype(action_dtype(space), copy=False)
+    dtype = action_dtype(space)
+    # Fractions in place of choices stay, to be refused.
+    return rows[0].astype(dtype, copy=False) if np.can_cast(rows[0].dtype, dtype, "same_kind") else rows[0]
 
 
 def wrong_part(space: Space[Any], rows: Array) -> tuple[ActionPart, Array] | None:
@@ -90,7 +92,7 @@ def wrong_part(space: Space[Any], rows: Array) -> tuple[ActionPart, Array] | Non
         The part and its numbers; None if all are choices.
     """
     for part in action_parts(space) if rows.size else ():
-        choices = _number_of_choices(part.space)
+        choices = number_of_choices(part.space)
         values = part_of_rows(space, part, rows)
         is_whole = values.dtype.kind in "iu" or (is_structured(space) and not (values % 1).any())
         if choices is not None and not (is_whole and (values >= 0).all() and (values < choices).all()):
@@ -114,7 +116,7 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
     return rows[..., part.start : part.stop].reshape(*rows.shape[:-1], *(part.space.shape or ()))
 
 
-def _number_of_choices(space: Space[Any]) -> Any:
+def number_of_choices(space: Space[Any]) -> Any:
     """Of each number of an action; None for a Box."""
     if isinstance(space, MultiBinary):
         return 2

@@ -45,6 +45,8 @@ def test_help_names_every_command(plugrad):
         "eval",
         "record",
         "export",
+        "play",
+        "video",
         "plot",
         "inspect",
         "algorithms",

@@ -77,10 +77,19 @@ def test_all_algorithms_are_listed_with_the_spaces_that_they_take(plugrad):
     assert set(found) == set(NAMES)
     assert [each["problem"] for each in found.values()] == [None] * len(found)
     assert found["dqn"]["actions"] == ["Discrete"]
-    assert found["ppo"]["actions"] == ["Discrete", "MultiDiscrete", "Box", "Box without bounds"]
+    assert found["ppo"]["actions"] == [
+        "Discrete",
+        "MultiDiscrete",
+        "MultiBinary",
+        "Box",
+        "n-d Box",
+        "Box without bounds",
+        "Tuple",
+        "Dict",
+    ]
     assert found["ppo"]["observations"] == ["vectors", "images"]
-    assert found["sac"]["actions"] == ["Discrete", "Box"]
-    assert found["td3"]["actions"] == ["Box"]
+    assert found["sac"]["actions"] == ["Discrete", "Box", "n-d Box"]
+    assert found["td3"]["actions"] == ["Box", "n-d Box"]
 
 
 def test_the_table_is_narrow_and_has_all_names(plugrad):

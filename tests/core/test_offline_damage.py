@@ -129,9 +129,11 @@ def nested(levels):
 
 
 BOX = {"__space__": "Box", "low": -1.0, "high": 1.0, "shape": [2], "dtype": "float32"}
+TEXT = {"__space__": "Text", "max_length": 3, "min_length": 0, "charset": "ab"}
 METADATA = [
     ({"observation_space": None}, "'observation_space': expected one of Box"),
-    ({"observation_space": nested(8)}, "expected one of Box"),
+    ({"observation_space": TEXT}, "expected one of Box"),
+    ({"observation_space": {"__space__": "Tuple", "spaces": [BOX, TEXT]}}, "expected one of Box"),
     ({"observation_space": {"__space__": ["Box"]}}, "expected one of Box"),
     ({"observation_space": BOX | {"shape": [200_000, 200_000]}}, r"of shape \[200000, 200000\], found \[2\]"),
     ({"observation_space": BOX | {"shape": [-2]}}, "says arrays of shape"),
@@ -148,6 +150,14 @@ METADATA = [
     ({"action_space": {"__space__": "MultiDiscrete", "nvec": [3], "start": [0]}}, r"expected shape \(8, 1\)"),
     ({"action_space": {"__space__": "MultiBinary", "n": 10**15}}, r"says arrays of shape \[1000000000000000\]"),
     ({"action_space": {"__space__": "Discrete", "n": 10**30, "start": 0}}, "is no space"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [10**6, 10**6]}]}}, "more numbers than a row"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [-1, -1]}]}}, "is no space"),
+    ({"action_space": {"__space__": "Tuple", "spaces": [BOX | {"shape": [1], "dtype": "object"}]}}, "the dtype object"),
+    ({"action_space": {"__space__": "Dict", "spaces": [["a"]]}}, "is no space"),
+    ({"action_space": {"__space__": "Dict", "spaces": 7}}, "is no space"),
+    ({"action_space": nested(8)}, r"expected shape \(8, 1\)"),
+    ({"action_space": {"__space__": "Tuple", "spaces": []}}, "'action_space': expected one of Box"),
+    ({"observation_space": {"__space__": "Dict", "spaces": []}}, "'observation_space': expected one of Box"),
 ]  # fmt: skip
 
 

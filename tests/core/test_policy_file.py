@@ -182,3 +182,17 @@ def test_export_writes_the_policy_of_a_run(tmp_path: Path) -> None:
     assert_equal(
         plugrad.load_policy(run), plugrad.load_policy(tmp_path / "some" / "policy.safetensors"), observations
     )
+
+
+def test_inspect_says_what_a_file_is(trained: Algorithm, tmp_path: Path) -> None:
+    trained.get_policy().save(tmp_path / "policy.safetensors")
+    lines = [
+        " ".join(line.split())
+        for line in command("inspect", tmp_path / "policy.safetensors", code=0).output.splitlines()
+    ]
+    assert lines[0].startswith("policy file: ")
+    for line in ("kind: policy", "algorithm: ppo", "modules: default_policy", "env_runner/normalizer 2 6 48"):
+        assert line in lines
+    assert any(line.startswith('takes: {"__space__": "Box", "low": [-1.0, -1.0, -8.0]') for line in lines)
+    refused = command("inspect", __file__)
+    assert (refused.exit_code, "is not a policy file" in refused.output) == (1, True)

@@ -1,4 +1,4 @@
-"""The command line: train, eval, record, export, plot, video, inspect, algorithms, plugins, new-plugin, parity, doctor.
+"""The command line: `plugrad train`, `eval`, `play` and more, one file for each.
 
 `--help`, `inspect`, `algorithms`, `plugins`, `new-plugin` and `doctor` import no framework.
 """
@@ -15,6 +15,7 @@ from plugrad.cli.export import export
 from plugrad.cli.inspect import inspect_checkpoint
 from plugrad.cli.new_plugin import new_plugin
 from plugrad.cli.parity import parity
+from plugrad.cli.play import play
 from plugrad.cli.plot import plot
 from plugrad.cli.plugin_commands import PluginCommands
 from plugrad.cli.plugins import plugins
@@ -37,8 +38,9 @@ for command in (
     evaluate,
     record,
     export,
-    plot,
+    play,
     video,
+    plot,
     inspect_checkpoint,
     algorithms,
     plugins,

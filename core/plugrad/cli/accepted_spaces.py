@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.errors import ConfigError
@@ -22,13 +22,19 @@ ACTIONS: dict[str, Space[Any]] = {
     "MultiDiscrete": MultiDiscrete([2, 3]),
     "MultiBinary": MultiBinary(2),
     "Box": Box(-1.0, 1.0, (2,)),
+    "n-d Box": Box(-1.0, 1.0, (1, 2)),
     "Box without bounds": Box(-np.inf, np.inf, (2,)),
+    "Tuple": Tuple([Discrete(2), Box(-1.0, 1.0, (2,))]),
+    "Dict": Dict({"a": Discrete(2), "b": MultiBinary(2)}),
 }
 OBSERVATIONS: dict[str, Space[Any]] = {
     "vectors": Box(-np.inf, np.inf, (3,), np.float32),
     "images": Box(0, 255, (20, 20, 3), np.uint8),
 }
 """As env runners store observations: they flatten those of other spaces to vectors."""
+
+SMALL = {"fcnet_hiddens": [1]}
+"""A `model_config` of networks that are made in no time."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,17 @@ def accepted_spaces(config_class: type[AlgorithmConfig]) -> AcceptedSpaces:
 def _refusal(
     config_class: type[AlgorithmConfig], observations: Space[Any], actions: Space[Any]
 ) -> ConfigError | None:
-    config = config_class().framework(BACKEND)
-    try:
-        with _no_listeners():
-            config.build_learner(spaces={DEFAULT_MODULE_ID: (observations, actions)})
-    except ConfigError as error:
-        return error
-    return None
+    refusal: ConfigError | None = None
+    for model_config in (SMALL, {}):  # an algorithm's own network may have other settings
+        config = config_class().framework(BACKEND).rl_module(model_config=model_config)
+        try:
+            with _no_listeners():
+                config.build_learner(spaces={DEFAULT_MODULE_ID: (observations, actions)})
+        except ConfigError as error:
+            refusal = error
+        else:
+            return None
+    return refusal
 
 
 @contextmanager

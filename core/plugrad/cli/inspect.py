@@ -1,4 +1,4 @@
-"""`plugrad inspect`: the content of a checkpoint. It checks every byte, imports no framework and loads no plugin."""
+"""`plugrad inspect`: the content of a checkpoint or policy file. It checks every byte and loads no plugin."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,24 +15,27 @@ from rich.table import Table
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
 from plugrad.cli.exits import debug_option
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
+from plugrad.learner.policy_content import KIND, as_checkpoint
+from plugrad.policy.policy_file import read_policy_file
 from plugrad.types import Array
 
 
-@click.command(name="inspect", short_help="Show what is in a checkpoint and check every byte.")
-@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.command(
+    name="inspect", short_help="Show what is in a checkpoint or a policy file and check every byte."
+)
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
 @click.option("--arrays", is_flag=True, help="List every array with its dtype and shape.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object: everything except the arrays' values."
 )
 @debug_option
 def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
-    """Show what is in a checkpoint and check every byte; a damaged file is named.
+    """Show what is in a checkpoint or a policy file and check every byte; a damaged file is named.
 
-    PATH is a checkpoint, one of its saves, or a run directory, of which the best checkpoint is taken.
+    PATH is a checkpoint, one of its saves, a run directory, of which the best checkpoint is taken, or a policy file.
     """
-    checkpoint = load_checkpoint(
-        RunDirectory(path).checkpoint() if (path / "config.toml").is_file() else path
-    )
+    checkpoint = _open(path)
     found = list(_arrays(checkpoint.state))
     if as_json:
         click.echo(json.dumps(_document(checkpoint, found), indent=2))
@@ -43,26 +46,48 @@ def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
     console.print(_array_table(found) if arrays else _summary_table(found))
 
 
+def _open(path: Path) -> Checkpoint:
+    if path.is_dir():
+        return load_checkpoint(RunDirectory(path).checkpoint() if (path / "config.toml").is_file() else path)
+    return as_checkpoint(read_policy_file(path))
+
+
 def _about(checkpoint: Checkpoint) -> dict[str, Any]:
     """The facts that are printed first."""
     metadata = checkpoint.metadata
-    saves = [save.name for save in list_saves(checkpoint.path.parent)]
     plugins = [
         f"{each['kind']} {each['name']} ({each['distribution'] or 'no distribution'} {each['version'] or ''}".rstrip()
         + ")"
         for each in metadata.get("plugins", ())
     ]
     about = {
-        "checkpoint": f"{checkpoint.path} (saves: {', '.join(saves) or 'this one'})",
+        **_place(checkpoint),
         "written by": f"plugrad {checkpoint.plugrad_version}",
         "kind": metadata.get("kind"),
         "algorithm": metadata.get("algorithm"),
         "backend": metadata.get("backend"),
         "plugins": ", ".join(plugins) or None,
         "modules": ", ".join(metadata.get("module_ids", ())) or None,
+        "your class": metadata.get("module_class"),
+        **_spaces(metadata),
         "counters": ", ".join(f"{name} {number}" for name, number in _counters(checkpoint.state)) or None,
     }
     return {name: value for name, value in about.items() if value is not None}
+
+
+def _place(checkpoint: Checkpoint) -> dict[str, str]:
+    if checkpoint.metadata.get("kind") == KIND:
+        return {"policy file": str(checkpoint.path)}
+    saves = [save.name for save in list_saves(checkpoint.path.parent)]
+    return {"checkpoint": f"{checkpoint.path} (saves: {', '.join(saves) or 'this one'})"}
+
+
+def _spaces(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The spaces of a policy, as they are written."""
+    if metadata.get("kind") != KIND:
+        return {}
+    spaces = {"takes": metadata[ENV_OBSERVATION_SPACE], "returns": metadata["config"].get("action_space")}
+    return {name: f"{json.dumps(space):.200}" for name, space in spaces.items()}
 
 
 def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

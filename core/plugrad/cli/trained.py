@@ -1,15 +1,18 @@
 """Opening a trained policy: the algorithm of a run directory or of a checkpoint, and the options for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import gymnasium as gym
 
 from plugrad.algorithm import Algorithm
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.episodes import SingleAgentEpisode
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
@@ -48,6 +51,30 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path
+
+
+def episodes_of(
+    run: Path, make: Callable[..., gym.Env[Any, Any]], episodes: int, *, seed: int | None, trust: Trust
+) -> Sequence[SingleAgentEpisode]:
+    """Let a run's policy act greedily for whole episodes.
+
+    Args:
+        run: as in `open_trained`.
+        make: makes the environment of that which the run names, and of its `env_config`.
+        episodes: how many.
+        seed: of the environment; None: the run's.
+        trust: as in `open_trained`.
+
+    Returns:
+        The episodes.
+    """
+    algorithm, _ = open_trained(run, None, trust)
+    source = algorithm.config.env
+    algorithm.config = algorithm.config.changed(env=partial(make, source), num_envs_per_env_runner=1)
+    try:
+        return algorithm.record(episodes, seed=seed).episodes
+    finally:
+        algorithm.stop()
 
 
 def run_options(command: Any) -> Any:

@@ -5,8 +5,8 @@ In a written config a space is a dict of `"__space__"`, the name of its class, a
 | space | keys |
 | --- | --- |
 | `Box` | `low`, `high` (one number where all are equal, else nested lists), `shape`, `dtype` |
-| `Discrete` | `n`, `start` |
-| `MultiDiscrete` | `nvec`, `start` |
+| `Discrete` | `n`, `start`, `dtype` if it is not int64 |
+| `MultiDiscrete` | `nvec`, `start`, `dtype` if it is not int64 |
 | `MultiBinary` | `n` (a number or a list) |
 | `Text` | `max_length`, `min_length`, `charset` |
 | `Dict` | `spaces`: `[[key, space], ...]`, in the space's order |
@@ -88,6 +88,25 @@ def _read_box(data: Mapping[str, Any]) -> gym.spaces.Box:
     return gym.spaces.Box(low=low.copy(), high=high.copy(), dtype=dtype.type)
 
 
+def _multi_discrete(space: gym.spaces.MultiDiscrete) -> dict[str, Any]:
+    return {"nvec": space.nvec.tolist(), "start": space.start.tolist(), **_other_dtype(space)}
+
+
+def _read_multi_discrete(data: Mapping[str, Any]) -> gym.spaces.MultiDiscrete:
+    return gym.spaces.MultiDiscrete(
+        np.array(data["nvec"]), start=np.array(data["start"]), **_read_dtype(data)
+    )
+
+
+def _other_dtype(space: "gym.Space[Any]") -> dict[str, str]:
+    """The dtype of a discrete space, where it is not int64."""
+    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
+
+
+def _read_dtype(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"dtype": np.dtype(data["dtype"]).type} if "dtype" in data else {}
+
+
 def _multi_binary(space: gym.spaces.MultiBinary) -> dict[str, Any]:
     return {"n": list(space.n) if isinstance(space.n, tuple | list | np.ndarray) else int(space.n)}
 
@@ -102,8 +121,8 @@ def _text(space: gym.spaces.Text) -> dict[str, Any]:
 
 _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     gym.spaces.Box: _box,
-    gym.spaces.Discrete: lambda s: {"n": int(s.n), "start": int(s.start)},
-    gym.spaces.MultiDiscrete: lambda s: {"nvec": s.nvec.tolist(), "start": s.start.tolist()},
+    gym.spaces.Discrete: lambda s: {"n": int(s.n), "start": int(s.start), **_other_dtype(s)},
+    gym.spaces.MultiDiscrete: _multi_discrete,
     gym.spaces.MultiBinary: _multi_binary,
     gym.spaces.Text: _text,
     gym.spaces.Dict: lambda s: {"spaces": [[key, sub] for key, sub in s.spaces.items()]},
@@ -112,8 +131,8 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], "gym.Space[Any]"]] = {
     "Box": _read_box,
-    "Discrete": lambda d: gym.spaces.Discrete(d["n"], start=d["start"]),
-    "MultiDiscrete": lambda d: gym.spaces.MultiDiscrete(np.array(d["nvec"]), start=np.array(d["start"])),
+    "Discrete": lambda d: gym.spaces.Discrete(d["n"], start=d["start"], **_read_dtype(d)),
+    "MultiDiscrete": _read_multi_discrete,
     "MultiBinary": lambda d: gym.spaces.MultiBinary(d["n"]),
     "Text": lambda d: gym.spaces.Text(d["max_length"], min_length=d["min_length"], charset=d["charset"]),
     "Dict": lambda d: gym.spaces.Dict([(key, sub) for key, sub in d["spaces"]]),

@@ -79,8 +79,8 @@ def _read(path: Path) -> tuple[Checkpoint, Checkpoint]:
     if path.is_dir() or not path.exists():
         whole = load_checkpoint(checkpoint_of(path))
         return whole, checkpointing.part_of(whole, kind="learner")
-    whole = as_checkpoint(read_policy_file(path))
-    return whole, checkpointing.part_of(whole, kind=KIND)
+    policy = as_checkpoint(read_policy_file(path))
+    return policy, policy
 
 
 class _Acting(Learner):

@@ -140,7 +140,8 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
     """A policy file as the checkpoint of a learner that has only what acts.
 
     Raises:
-        CheckpointCorruptError: its description is not complete, or a number is NaN or infinite.
+        CheckpointCorruptError: its description has other keys, or a number is NaN or infinite.
+        CheckpointError: an entry of its description is not what it should be.
     """
     description = file.description
     if description.keys() != _KEYS or not isinstance(description["module_id"], str):
@@ -158,10 +159,11 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
         }
     metadata = {
         "kind": KIND,
-        **{name: description[name] for name in ("plugins", "config", "module_class")},
+        **{name: description[name] for name in ("algorithm", "backend", "plugins", "config", "module_class")},
+        "module_ids": [module_id],
         checkpointing.ENV_OBSERVATION_SPACE: description["observation_space"],
     }
-    return Checkpoint(file.path, metadata, state, file.plugrad_version)
+    return checkpointing.part_of(Checkpoint(file.path, metadata, state, file.plugrad_version), kind=KIND)
 
 
 def refuse_own_module(metadata: Mapping[str, Any], path: Any) -> None:

@@ -3,19 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from plugrad import numpy_ops
 from plugrad.columns import Columns
-from plugrad.distributions import distribution_class
-from plugrad.errors import ConfigError
 from plugrad.model_config import MODEL_SETTINGS
 from plugrad.module_spec import RLModuleSpec
-from plugrad.networks import initializers
 from plugrad.networks.encoders import Encoder
-from plugrad.networks.layers import POLICY_GAIN, VALUE_GAIN, Parameter, dense, layer_parameters
+from plugrad.networks.layers import VALUE_GAIN, Parameter, dense, layer_parameters
 from plugrad.networks.network import Network
+from plugrad.networks.policy_head import PolicyHead
 from plugrad.networks.recurrent import recurrent_layer
 from plugrad.ops import Ops
 from plugrad.types import Array, Tensor
@@ -40,12 +36,10 @@ class ActorCritic(Network):
         self._encoder = Encoder(spec.observation_space, config)
         self._shared = bool(config["vf_share_layers"])
         self._policy_encoder, self._value_encoder = ("encoder", "encoder") if self._shared else ("pi", "vf")
-        self._free_log_std = config["free_log_std"] and isinstance(spec.action_space, gym.spaces.Box)
         self._with_value = not spec.inference_only
         self._recurrent = recurrent_layer(config, self._encoder.width)
         self._width = self._recurrent.width if self._recurrent else self._encoder.width
-        inputs = action_inputs(spec.action_space)
-        self._outputs = inputs // 2 if self._free_log_std else inputs
+        self._head = PolicyHead(spec.action_space, config, width=self._width)
         self.parameters = tuple(self._parameters(config))
         self.acts_in_numpy = not self._encoder.filters
 
@@ -71,7 +65,7 @@ class ActorCritic(Network):
         """
         x = self._encoder.prepare(ops, batch[Columns.OBS])
         features, state = self._features(ops, weights, self._policy_encoder, x, batch)
-        out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._policy(ops, weights, features)}
+        out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._head.inputs(ops, weights, features)}
         # The value network's state must not fall behind, even where no value is asked for.
         if self._with_value and (value or self._recurrent):
             if not self._shared:
@@ -99,39 +93,17 @@ class ActorCritic(Network):
         names = self._recurrent.state_names if self._recurrent else ()
         return names if self._shared else tuple(f"{name}_{each}" for each in names)
 
-    def _policy(self, ops: Ops, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
-        inputs = dense(ops, weights, "pi.out", features)
-        if not self._free_log_std:
-            return inputs
-        log_std = ops.broadcast_to(weights["pi.log_std"], ops.shape(inputs))
-        return ops.concat([inputs, log_std], -1)
-
     def _parameters(self, config: Mapping[str, Any]) -> list[Parameter]:
-        ortho = config["ortho_init"]
-        parameters = self._encoder_parameters(self._policy_encoder)
-        parameters += layer_parameters("pi.out", (self._width, self._outputs), POLICY_GAIN, ortho_init=ortho)
-        if self._free_log_std:
-            log_std = config["log_std_init"]
-            parameters.append(Parameter("pi.log_std", (self._outputs,), initializers.constant, log_std))
+        parameters = self._encoder_parameters(self._policy_encoder) + self._head.parameters
         if self._with_value:
             parameters += [] if self._shared else self._encoder_parameters(self._value_encoder)
+            ortho = config["ortho_init"]
             parameters += layer_parameters("vf.out", (self._width, 1), VALUE_GAIN, ortho_init=ortho)
         return parameters
 
     def _encoder_parameters(self, name: str) -> list[Parameter]:
         recurrent = self._recurrent.parameters(name) if self._recurrent else []
         return self._encoder.parameters(name) + recurrent
-
-
-def action_inputs(action_space: gym.Space[Any] | None) -> int:
-    """The number of columns of ACTION_DIST_INPUTS for an action space.
-
-    Raises:
-        ConfigError: there is no action space, or no distribution for it.
-    """
-    if action_space is None:
-        raise ConfigError("a policy needs an action space: give action_space=")
-    return distribution_class(action_space, numpy_ops).input_dim
 
 
 def lstm_cell_size(config: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import gymnasium as gym
 import numpy as np
 
+from plugrad.action_rows import action_rows
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, ConfigError, MissingFrameworkError
 from plugrad.observations import model_space
@@ -73,7 +74,7 @@ def _read_error(where: str, error: Exception) -> BatchError:
 def _episode(found: Any, encoder: ObservationEncoder, action_space: gym.Space[Any]) -> SingleAgentEpisode:
     return SingleAgentEpisode(
         observations=encoder.encode(found.observations)[0],
-        actions=found.actions - getattr(action_space, "start", 0),
+        actions=action_rows(action_space, found.actions),
         rewards=np.asarray(found.rewards, np.float32),
         terminated=bool(found.terminations[-1]),
         truncated=bool(found.truncations[-1]),

@@ -5,11 +5,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Discrete, MultiDiscrete
 
-from plugrad.action_rows import ARRAY_SPACES
+from plugrad.action_rows import ARRAY_SPACES, action_shape, number_of_choices, wrong_part
 from plugrad.errors import BatchError
-from plugrad.observations import is_structured, row_shape
+from plugrad.observations import row_shape
+from plugrad.observations.layout import leaves
 from plugrad.types import Array
 
 
@@ -40,8 +40,8 @@ def check_steps(
     actions = columns["actions"]
     num_steps = len(actions) if isinstance(actions, np.ndarray) and actions.ndim else 0
     shapes: dict[str, tuple[int, ...]] = {
-        "observations": (num_observations, *_shape_of_rows(where, observation_space)),
-        "actions": (num_steps, *_shape_of(where, "action_space", action_space)),
+        "observations": (num_observations, *_shape_of_observations(where, observation_space)),
+        "actions": (num_steps, *_shape_of_actions(where, action_space)),
         "rewards": (num_steps,),
     }
     for name, values in columns.items():
@@ -91,26 +91,32 @@ def check_numbers(where: str, name: str, values: Any, rows: int) -> None:
         )
 
 
-def _shape_of_rows(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
-    return row_shape(space) if is_structured(space) else _shape_of(where, "observation_space", space)
+def _shape_of_observations(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
+    parts = [leaf for _, leaf in leaves(space)]
+    if not parts or not all(isinstance(leaf, ARRAY_SPACES) for leaf in parts):
+        raise column_error(where, "observation_space", _KNOWN, str(space)[:200])
+    return row_shape(space)
 
 
-def _shape_of(where: str, name: str, space: gym.Space[Any]) -> tuple[int, ...]:
-    if not isinstance(space, ARRAY_SPACES):
-        raise column_error(where, name, "Box, Discrete, MultiBinary or MultiDiscrete", str(space)[:200])
-    return tuple(space.shape or ())
+def _shape_of_actions(where: str, space: gym.Space[Any]) -> tuple[int, ...]:
+    shape = action_shape(space)
+    if shape is None:
+        raise column_error(where, "action_space", _KNOWN, str(space)[:200])
+    return shape
+
+
+_KNOWN = "one of Box, Discrete, MultiBinary and MultiDiscrete, or a Tuple or Dict of these"
 
 
 def _check_range(where: str, actions: Array, space: gym.Space[Any]) -> None:
-    if not isinstance(space, Discrete | MultiDiscrete) or not actions.size:
-        return
-    number = space.n if isinstance(space, Discrete) else space.nvec
-    if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= number).any():
+    if wrong := wrong_part(space, actions):
+        part, values = wrong
+        number = number_of_choices(part.space)
         raise column_error(
             where,
-            "actions",
-            f"whole numbers from 0 to below {number}, counted from 0 whatever the start of {space}",
-            f"{actions.dtype} from {actions.min()} to {actions.max()}",
+            f"actions{part.path}",
+            f"whole numbers from 0 to below {number}, counted from 0 whatever the start of {part.space}",
+            f"{values.dtype} from {values.min()} to {values.max()}",
         )
 
 

@@ -1,6 +1,6 @@
 """Convert a module's actions to those that `env.step` takes, and draw random ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -53,6 +53,42 @@ def first_action(space: Space[Any], actions: Any) -> Any:
         return actions[0]
     leaves = zip(action_parts(space), structure_leaves(space, actions), strict=True)
     return from_leaves(space, (first_action(part.space, values) for part, values in leaves))
+
+
+def stack_actions(space: Space[Any], actions: Sequence[Any]) -> Array | dict[str, Array]:
+    """Actions as data that `unstack_actions` reads.
+
+    Args:
+        space: of one action.
+        actions: T of them.
+
+    Returns:
+        An array [T, ...] of the space's dtype; of a Tuple or Dict one for each part, `{"0": array, ...}`.
+    """
+    if not is_structured(space):
+        return np.array(actions, space.dtype)
+    leaves = [list(structure_leaves(space, action)) for action in actions]
+    return {
+        str(n): np.array([each[n] for each in leaves], part.space.dtype)
+        for n, part in enumerate(action_parts(space))
+    }
+
+
+def unstack_actions(space: Space[Any], stacked: Any) -> Iterator[Any]:
+    """The actions that `stack_actions` was given.
+
+    Args:
+        space: of one action.
+        stacked: what it returned.
+
+    Yields:
+        One action after the other.
+    """
+    if not is_structured(space):
+        yield from stacked
+        return
+    columns = [stacked[str(n)] for n in range(len(action_parts(space)))]
+    yield from (from_leaves(space, leaves) for leaves in zip(*columns, strict=True))
 
 
 def random_action_sampler(space: Space[Any], num_envs: int, rng: np.random.Generator) -> Callable[..., Array]:

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plugrad.policy.actions import stack_actions, unstack_actions
 from plugrad.sampling.contract import Contract
 from plugrad.types import Array
 
@@ -113,7 +114,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def get_state(self) -> dict[str, Any]:
         """The running episode: its series, its number in it, and its actions (None: too many to replay)."""
-        actions = None if self._actions is None else np.array(self._actions, self.action_space.dtype)
+        actions = None if self._actions is None else stack_actions(self.action_space, self._actions)
         return {"series": self._series, "episode": self._episode, "actions": actions}
 
     def set_state(self, state: Mapping[str, Any]) -> Array | None:
@@ -125,7 +126,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
         observation, _ = self._begin(None)
-        for action in state["actions"]:
+        for action in unstack_actions(self.action_space, state["actions"]):
             observation, _, terminated, truncated, _ = self.step(action)
             if terminated or truncated:
                 return None

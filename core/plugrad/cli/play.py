@@ -1,0 +1,70 @@
+"""`plugrad play`: a trained policy acts before your eyes, or in a film."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import gymnasium as gym
+
+from plugrad.cli.exits import debug_option
+from plugrad.cli.film import SUFFIXES, film_episodes
+from plugrad.cli.trained import episodes_of, run_options
+from plugrad.cli.trust import Trust
+from plugrad.errors import ConfigError
+from plugrad.sampling.environments import EnvSource, create_env
+
+HUMAN = "human"
+
+
+@click.command(short_help="Watch a trained policy act.")
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--episodes", type=click.IntRange(1), metavar="N", default=1, help="Number of episodes.  [default: 1]"
+)
+@click.option(
+    "--video",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.gif",
+    help=f"Film it instead of opening a window: {', '.join(SUFFIXES)}.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the environment; default: the run's."
+)
+@run_options
+@debug_option
+def play(
+    run: Path, episodes: int, video: Path | None, seed: int | None, env: str | None, trust: bool
+) -> None:
+    """Show whole episodes in which RUN's policy acts greedily, in a window of the environment.
+
+    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The environment must have the render
+    mode "human"; Gymnasium's environments need an extra of Gymnasium for it.
+    """
+    vouched = Trust(env=env, everything=trust)
+    if video is not None:
+        film_episodes(run, video, episodes, seed=seed, trust=vouched)
+        return
+    for episode in episodes_of(run, make_shown_env, episodes, seed=seed, trust=vouched):
+        click.echo(f"return {episode.get_return():.1f} in {len(episode)} steps")
+
+
+def make_shown_env(source: EnvSource, **env_config: Any) -> gym.Env[Any, Any]:
+    """An environment that shows itself in a window.
+
+    Args:
+        source: the environment, as a config has it.
+        **env_config: what it is made with.
+
+    Returns:
+        The environment.
+
+    Raises:
+        ConfigError: it has no window.
+    """
+    env = create_env(source, {**env_config, "render_mode": HUMAN})
+    if env.render_mode != HUMAN:
+        known = ", ".join(env.metadata.get("render_modes") or ()) or "none"
+        raise ConfigError(
+            f"{env.unwrapped} has no render mode {HUMAN!r}; it has: {known}. Film it: plugrad play RUN --video FILE.gif"
+        )
+    return env
