@@ -8,7 +8,7 @@ import pytest
 from needs import NO_BACKEND, NO_EXTRA
 
 NOT_DECLARED = {
-    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, user_modules, xla",
+    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, onnx, user_modules, xla",
     "tf2": "fused_step",
     "torch": "xla",
 }

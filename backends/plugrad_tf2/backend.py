@@ -17,7 +17,7 @@ from plugrad.hooks.backend_helpers import (
     find_param_ref,
     functional_call_by_ref,
 )
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program, Step
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Forward, Operation, Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -25,7 +25,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import differentiation, framework_optimizer, op_recorder, program, reduction
+from plugrad_tf2 import differentiation, framework_optimizer, onnx_export, op_recorder, program, reduction
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, TensorVariable
@@ -39,6 +39,7 @@ def backend_info() -> BackendInfo:
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,
         Capability.FRAMEWORK_OPTIMIZERS,
+        Capability.ONNX,
         Capability.USER_MODULES,
         Capability.XLA,
     }
@@ -99,6 +100,12 @@ def get_parameters(module: Tf2RLModule) -> list[tf.Variable]:
 def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
     """Variables that are not trained: statistics, seeds, frozen layers."""
     return {name: TensorVariable.around(each) for name, each in module.named_buffers().items()}
+
+
+@hookimpl
+def export_onnx(forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
+    """See `BackendSpec.export_onnx`: tf2onnx."""
+    return onnx_export.export(forward, columns, opset)
 
 
 @hookimpl

@@ -17,7 +17,7 @@ from plugrad.hooks.backend_helpers import (
     find_param_ref,
     functional_call_by_ref,
 )
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Operation, Program, Step
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Forward, Operation, Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -29,6 +29,7 @@ from plugrad_torch import (
     differentiation,
     framework_optimizer,
     fused_optimizer,
+    onnx_export,
     op_recorder,
     program,
     reduction,
@@ -47,6 +48,7 @@ def backend_info() -> BackendInfo:
         Capability.EXACT_KINKS,
         Capability.FUSED_STEP,
         Capability.FRAMEWORK_OPTIMIZERS,
+        Capability.ONNX,
         Capability.USER_MODULES,
     }
     return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities)
@@ -108,6 +110,12 @@ def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
         for name, each in module.named_state().items()
         if not each.requires_grad
     }
+
+
+@hookimpl
+def export_onnx(module: TorchRLModule, forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
+    """See `BackendSpec.export_onnx`: torch's exporter."""
+    return onnx_export.export(module, forward, columns, opset)
 
 
 @hookimpl

@@ -30,6 +30,7 @@ CAPABILITIES = {
     "exact_kinks": "gradients at kinks are fixed op by op",
     "fused_step": "a fused optimizer step",
     "native_optimizers": "optimizers of the framework's own",
+    "onnx": "models of your own as ONNX",
     "user_modules": "models of your own: `torch.nn.Module`, Keras",
     "xla": "XLA",
 }

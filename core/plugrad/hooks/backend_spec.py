@@ -14,16 +14,16 @@ plain Python once, while a program is traced, and then never again until the nex
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from plugrad.hooks.backend_types import BackendInfo, Capability, Operation, Program, Shape, Step
+from plugrad.hooks.backend_types import BackendInfo, Capability, Forward, Operation, Program, Shape, Step
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
-from plugrad.types import Array, ModuleID
+from plugrad.types import Array, ModuleID, Tensor
 
-__all__ = ["BackendInfo", "BackendSpec", "Capability", "Operation", "Program", "Shape", "Step"]
+__all__ = ["BackendInfo", "BackendSpec", "Capability", "Forward", "Operation", "Program", "Shape", "Step"]
 
 
 class BackendSpec(HookCaller, Protocol):
@@ -193,6 +193,32 @@ class BackendSpec(HookCaller, Protocol):
                 return tree_map(mine.to_numpy, tensors)
         """
         return self._provide("convert_to_numpy", tensors=tensors)
+
+    @learner_method
+    def _export_onnx(
+        self, *, module: RLModule, forward: Forward, columns: Mapping[str, Tensor], opset: int
+    ) -> bytes:
+        """Write a forward pass of a user's module as an ONNX model, by the framework's exporter.
+
+        `Policy.export_onnx` asks, and puts the model into one that takes observations and gives actions. Networks of
+        plugrad need no exporter. Default: an error.
+
+        Args:
+            module: one that the backend can train.
+            forward: its forward pass, of columns and to columns.
+            columns: an example, `{column: tensor [2, ...]}`; an array of a state is `state_in/<name>`.
+            opset: the version of ONNX's operators that the model must have.
+
+        Returns:
+            A serialised `onnx.ModelProto`. Its inputs and outputs have the names of the columns, and take any number of
+            rows.
+
+        Example:
+            @hookimpl
+            def export_onnx(module, forward, columns, opset):
+                return mine.to_onnx(forward, columns, opset).SerializeToString()
+        """
+        return self._provide("export_onnx", module=module, forward=forward, columns=columns, opset=opset)
 
     @learner_method
     def _compile_update(self, step: Step, variables: Sequence[Variable], mode: str) -> Program:

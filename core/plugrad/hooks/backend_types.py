@@ -36,6 +36,9 @@ class Capability(StrEnum):
     """`register_optimizer` takes the framework's own optimizers: `wrap_optimizer` makes a
     `plugrad.optimizers.Optimizer` of one, and their learning rate can be read and set without a new trace."""
 
+    ONNX = "onnx"
+    """`export_onnx` writes models that `wrap_module` takes, and modules of the backend, as ONNX models."""
+
     USER_MODULES = "user_modules"
     """`wrap_module` takes models of the framework that are no `RLModule`. What they keep beside parameters is in
     `get_buffers`: saved, restored and undone with them. They are trained and act in the modes of their layers."""
@@ -77,6 +80,8 @@ class BackendInfo:
 
 
 Shape = tuple[int | None, ...]
+Forward = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+"""A forward pass: `{column: tensor}` to `{column: tensor}`."""
 Step = Callable[[ModuleBatches], dict[str, Tensor]]
 """The core's step: it trains on a minibatch and returns `{metric name: float32 scalar tensor}`."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.config import Config
+from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
@@ -16,6 +17,7 @@ from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import ActorCritic, Network
 from plugrad.ops import Variable
+from plugrad.rl_module import RLModule
 from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import Array, ModuleID
 
@@ -116,6 +118,15 @@ def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
 def get_buffers() -> Mapping[str, Variable]:
     """No buffers."""
     return {}
+
+
+@hookimpl
+def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
+    """An error: there is no exporter. See `BackendSpec.export_onnx`."""
+    raise ConfigError(
+        f"backend {learner.config.backend} cannot export a {type(module).__name__} to ONNX: it has no exporter for modules "
+        "of your own (capability 'onnx'). The built-in networks of every backend can be exported"
+    )
 
 
 @hookimpl

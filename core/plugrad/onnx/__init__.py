@@ -4,7 +4,7 @@
 imported when a graph is made.
 """
 
-from plugrad.onnx.graph import Graph
+from plugrad.onnx.graph import OPSET, Graph
 from plugrad.onnx.tensor import OnnxTensor
 
-__all__ = ["Graph", "OnnxTensor"]
+__all__ = ["OPSET", "Graph", "OnnxTensor"]

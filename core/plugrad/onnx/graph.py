@@ -1,12 +1,12 @@
 """`Graph`: an ONNX graph under construction."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from plugrad.errors import ConfigError, MissingFrameworkError
+from plugrad.errors import ConfigError
+from plugrad.importing.extras import require_extra
 from plugrad.onnx.tensor import OnnxTensor
 from plugrad.types import Array
 
@@ -26,10 +26,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        if find_spec("onnx") is None:
-            raise MissingFrameworkError(
-                'an ONNX export needs onnx: pip install "plugrad[onnx]"', requires="onnx"
-            )
+        require_extra("onnx", "onnx", "an ONNX export")
         self._inputs: list[Any] = []
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
@@ -143,7 +140,8 @@ class Graph:
         from onnx import compose, helper, inliner
 
         part = compose.add_prefix(inliner.inline_local_functions(onnx.load_from_string(model)), PREFIX)
-        self._domains |= {each.domain: each.version for each in part.opset_import if each.domain}
+        used = {node.domain for node in part.graph.node} - {""}
+        self._domains |= {each.domain: each.version for each in part.opset_import if each.domain in used}
         for each in part.graph.initializer:
             self._constants[each.name] = each
             self._types[each.name] = _type_of(each)

@@ -78,6 +78,19 @@ def test_only_updates_move_what_a_users_model_keeps(
     assert not first or _buffers(learner) != first, "an update moves no buffer: is it made in training mode?"
 
 
+def test_a_users_model_is_exported_as_it_acts(
+    backend: str, backend_info: BackendInfo, user_model: Make, tmp_path: Path
+) -> None:
+    """An ONNX runtime gives the actions of `predict`, of any number of rows."""
+    requires(backend_info, Capability.ONNX)
+    runtime = pytest.importorskip("onnxruntime", reason="not installed: onnxruntime")
+    policy = _learner(backend, user_model()).get_policy()
+    session = runtime.InferenceSession(policy.export_onnx(tmp_path / "policy.onnx"))
+    for rows in (OBS, OBS[:1]):
+        (found,) = session.run(None, {"obs": rows})
+        np.testing.assert_array_equal(found, policy.predict(rows)[0])
+
+
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
 def test_a_users_model_is_saved_restored_and_undone_with_all_that_it_keeps(
     backend: str, backend_info: BackendInfo, user_model: Make, tmp_path: Path, mode: str
