@@ -1,7 +1,9 @@
 """Users' modules as ONNX models, by torch's exporter."""
 
+import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,6 +11,20 @@ import torch
 from plugrad.hooks.backend_types import Forward
 from plugrad.importing.extras import require_extra
 from plugrad_torch.module import TorchRLModule
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says of itself: its own deprecations, and that torchvision is not installed."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
 
 
 class _Ordered(torch.nn.Module):
@@ -48,8 +64,7 @@ def export(module: TorchRLModule, forward: Forward, columns: Mapping[str, Any], 
     require_extra("onnxscript", "onnx", "torch's ONNX exporter")
 
     def run() -> Any:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter about itself
+        with torch.no_grad(), _quiet():
             return torch.onnx.export(
                 _Ordered(module, forward, tuple(columns)),
                 tuple(columns.values()),

@@ -124,8 +124,8 @@ def get_buffers() -> Mapping[str, Variable]:
 def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
     """An error: there is no exporter. See `BackendSpec.export_onnx`."""
     raise ConfigError(
-        f"backend {learner.config.backend} cannot export a {type(module).__name__} to ONNX: it has no exporter for modules "
-        "of your own (capability 'onnx'). The built-in networks of every backend can be exported"
+        f"backend {learner.config.backend} cannot export a {type(module).__name__} to ONNX: it has no exporter "
+        "for modules of your own (capability 'onnx'). The built-in networks of every backend can be exported"
     )
 
 

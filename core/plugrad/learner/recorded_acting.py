@@ -60,7 +60,8 @@ def _forward(
         return outputs
     if module_id not in learner.trainable_module_ids:
         raise ConfigError(
-            f"module {module_id!r} is a {type(module).__name__}, which has no network and no layers that could be exported"
+            f"module {module_id!r} is a {type(module).__name__}: there is no network in it, and nothing of backend "
+            f"{learner.config.backend}, that could be exported to ONNX"
         )
     return _forward_of_exporter(learner, module_id, graph, flatten_states(batch))
 

@@ -5,8 +5,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from gymnasium.spaces import Space
 
+from plugrad.action_masks import choice_sizes
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.checkpoint.layout import StrPath
 from plugrad.columns import Columns
@@ -24,7 +26,8 @@ class RecordFunction(Protocol):
 
         Args:
             graph: that `batch` is of.
-            batch: `obs`, rows that the module reads, and of a stateful module `state_in`, `{name: [N, ...]}`.
+            batch: `obs`, rows that the module reads; of a stateful module `state_in`, `{name: [N, ...]}`; and
+                `action_mask` [N, choices] if actions are masked.
 
         Returns:
             `actions` as a module gives them and, of a stateful module, `state_out`.
@@ -39,6 +42,7 @@ def write_onnx(
     action_space: Space[Any],
     initial_state: Mapping[str, Array],
     record: RecordFunction,
+    action_mask: bool,
 ) -> None:
     """Write a policy as an ONNX model; a file of this name is replaced all at once.
 
@@ -48,6 +52,7 @@ def write_onnx(
         action_space: of the environment.
         initial_state: of a stateful module, `{name: array}` of one row; empty for others.
         record: adds the module's nodes.
+        action_mask: whether the model has an input `action_mask`.
 
     Raises:
         MissingFrameworkError: `onnx` is not installed.
@@ -61,6 +66,9 @@ def write_onnx(
             name: graph.input(f"{Columns.STATE_IN}.{name}", value.dtype, (None, *value.shape))
             for name, value in initial_state.items()
         }
+    if action_mask:
+        choices = sum(choice_sizes(action_space))
+        batch[Columns.ACTION_MASK] = graph.input(Columns.ACTION_MASK, np.bool_, (None, choices))
     columns = record(graph, batch)
     outputs = env_actions(action_space, columns[Columns.ACTIONS])
     for name, value in columns.get(Columns.STATE_OUT, {}).items():

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from plugrad.action_rows import action_parts
+from plugrad.columns import Columns
 from plugrad.onnx import Graph, ops
 from plugrad.policy.actions import whole_bounds
 from plugrad.policy.observations import ObservationEncoder
@@ -16,20 +17,22 @@ from plugrad.types import Tensor
 
 OBSERVATION, ACTION = "obs", "action"
 """Names of an input and of an output, if the observation or the action is one array."""
+TAKEN = (OBSERVATION, ACTION, Columns.ACTION_MASK, Columns.STATE_IN, Columns.STATE_OUT)
+"""Names of other inputs and of outputs, or what these begin with."""
 
 
 def observed_rows(graph: Graph, encoder: ObservationEncoder) -> Tensor:
     """Add inputs for observations, and what `encoder.encode` makes of them.
 
     Args:
-        graph: gets an input [N, ...] for each array of the structure: `obs`, or the path of keys in a Dict.
+        graph: gets an input [N, ...] for each array of the structure; see `_input_name`.
         encoder: of the policy.
 
     Returns:
         The rows that the module reads.
     """
     observed = [
-        (leaf, graph.input(path or OBSERVATION, leaf.dtype, (None, *(leaf.shape or ()))))
+        (leaf, graph.input(_input_name(encoder.space, path), leaf.dtype, (None, *(leaf.shape or ()))))
         for path, leaf in _leaves(encoder.space, "")
     ]
     rows = observed[0][1]
@@ -61,6 +64,16 @@ def env_actions(space: Space[Any], rows: Tensor) -> dict[str, Tensor]:
         )
         for name, part in zip(names, action_parts(space), strict=True)
     }
+
+
+def _input_name(space: Space[Any], path: str) -> str:
+    """`obs` for one array; the keys for an array of a Dict, such as `arm.speed`; `obs.<place>` for one of a Tuple.
+
+    A key that is the name of another input or of an output gets `obs.` before it.
+    """
+    if isinstance(space, spaces.Dict) and path.partition(".")[0] not in TAKEN:
+        return path
+    return f"{OBSERVATION}.{path}" if path else OBSERVATION
 
 
 def _leaves(space: Space[Any], path: str) -> Iterator[tuple[str, Space[Any]]]:

@@ -150,22 +150,24 @@ class Policy:
         write_policy_file(path, self._content())
         return str(path)
 
-    def export_onnx(self, path: StrPath) -> str:
+    def export_onnx(self, path: StrPath, *, action_mask: bool = False) -> str:
         """Write the policy as an ONNX model, which computes what `predict(..., deterministic=True)` does.
 
         Its inputs are observations [N, ...] of any N: `obs`, or one input for each key of a Dict space, named by the
-        key. Its output `action` is what `env.step` takes, [N, ...]. A stateful policy also has an input
-        `state_in.<name>` and an output `state_out.<name>` for each array of its state.
+        key. Its output `action` is what `env.step` takes, [N, ...]; of a Dict or Tuple space it has one for each part,
+        `action.<key>`. A stateful policy also has an input `state_in.<name>` and an output `state_out.<name>` for each
+        array of its state.
 
         Args:
             path: the file, such as "policy.onnx". One that is there is replaced all at once.
+            action_mask: whether the model has an input `action_mask`, bool [N, choices]: the actions that are allowed.
 
         Returns:
             `path`.
 
         Raises:
-            MissingFrameworkError: `onnx` is not installed.
-            ConfigError: the module cannot be exported.
+            MissingFrameworkError: `onnx`, or the exporter of a framework, is not installed.
+            ConfigError: the module cannot be exported, or an action space with a Box has no masks.
             CheckpointError: the disk refused; a file that was there is as it was.
         """
         write_onnx(
@@ -174,6 +176,7 @@ class Policy:
             action_space=self._action_space,
             initial_state=self._initial,
             record=self._record,
+            action_mask=action_mask,
         )
         return str(path)
 
