@@ -24,6 +24,20 @@ if find_spec("torch"):
         def __init__(self):
             super().__init__(torch.nn.Linear(3, 2))
 
+    class TorchFrozen(TorchPlain):
+        """Of which nothing is trained."""
+
+        def __init__(self):
+            super().__init__()
+            self.requires_grad_(False)
+
+    class TorchLazy(torch.nn.Sequential):
+        """Learns its inputs' widths when it is called."""
+
+        def __init__(self):
+            lazy = torch.nn.LazyLinear(8), torch.nn.LazyBatchNorm1d(), torch.nn.LazyLinear(2)
+            super().__init__(*lazy)
+
     class TorchNeedsMore(TorchPlain):
         def __init__(self, depth, action_space=None):
             super().__init__()
@@ -49,6 +63,13 @@ if find_spec("tensorflow"):
 
         def __init__(self, **kwargs):
             super().__init__([tf.keras.layers.Dense(2)], **kwargs)
+
+    class Tf2Frozen(Tf2Plain):
+        """Of which nothing is trained."""
+
+        def __init__(self):
+            super().__init__()
+            self.trainable = False
 
     class Tf2NeedsMore(Tf2Plain):
         def __init__(self, depth, action_space=None):

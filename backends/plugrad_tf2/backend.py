@@ -12,6 +12,7 @@ from plugrad.batch import portable
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import (
+    check_float32,
     check_is_optimizer,
     check_params,
     find_param_ref,
@@ -118,6 +119,7 @@ def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
     """See `GradientSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
+    check_float32(refs, params)
     owners = {ref.split("/", 1)[0] for ref in refs}
     if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in owners):
         return FlatParameters(refs, params, None)

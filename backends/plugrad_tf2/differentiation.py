@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
+from plugrad.hooks.backend_helpers import no_gradient_error
 from plugrad.types import ModuleID
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters
@@ -42,6 +43,9 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
         )
     ]
     sources = [source for _, each in leaves for source in each]
-    slopes = iter(kwargs["gradient_tape"].gradient(list(loss_per_module.values()), sources))
+    found = kwargs["gradient_tape"].gradient(list(loss_per_module.values()), sources)
+    if all(each is None for each in found):
+        raise no_gradient_error(loss_per_module)
+    slopes = iter(found)
     buffers = [(flat.layout, flat.flat_gradient([next(slopes) for _ in each])) for flat, each in leaves]
     return FlatGradients(ops, buffers)

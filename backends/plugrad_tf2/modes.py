@@ -58,7 +58,8 @@ def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
 
 
 def takes_training(model: Any) -> bool:
-    """Whether a model that is no Keras layer, which needs nobody to tell it, may be called with `training=`."""
+    """Whether a model must be told the mode: one that is no Keras layer, or a layer whose `training` has no default."""
     if isinstance(model, tf.keras.layers.Layer):
-        return False
+        parameter = inspect.signature(model.call).parameters.get("training")
+        return parameter is not None and parameter.default is parameter.empty
     return "training" in inspect.signature(model).parameters

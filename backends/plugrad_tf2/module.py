@@ -124,6 +124,11 @@ class Tf2Model(Tf2RLModule):
     def _call(self, obs: Any) -> Any:
         return self.model(obs, training=self._mode) if self._takes_training else self.model(obs)
 
+    @property
+    def class_name(self) -> str:
+        """That of the model."""
+        return type(self.model).__name__
+
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         return columns_of_outputs(self._call(batch[Columns.OBS]))
 

@@ -12,6 +12,7 @@ from plugrad.batch import portable
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import (
+    check_float32,
     check_is_optimizer,
     check_params,
     find_param_ref,
@@ -87,7 +88,7 @@ def wrap_module(
         raise ConfigError(
             f"module {module_id!r}: expected a TorchRLModule or a torch.nn.Module, found {type(module).__name__}"
         )
-    return TorchModel(module_spec, module.to(learner.device))
+    return TorchModel(module_spec, module.to(learner.device), learner.device)
 
 
 @hookimpl
@@ -128,6 +129,7 @@ def get_param_ref(learner: LearnerProtocol, param: torch.nn.Parameter) -> ParamR
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Parameter]) -> FlatVariable:
     """See `GradientSpec.flatten_parameters`: the parameters become views of the vector."""
     refs = [learner.get_param_ref(param) for param in params]
+    check_float32(refs, params)
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
+from plugrad.hooks.backend_helpers import no_gradient_error
 from plugrad.types import ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
@@ -42,6 +43,8 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
     flats: Sequence[FlatParameters] | None = kwargs.get("variables")
     leaves = kwargs.get("leaves")
     losses = [loss for loss in loss_per_module.values() if loss.requires_grad]
+    if not losses:
+        raise no_gradient_error(loss_per_module)
     if flats is not None and leaves is not None:
         slopes = torch.autograd.grad(losses, leaves, materialize_grads=True)
         return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])

@@ -7,10 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from plugrad.columns import Columns
+from plugrad.errors import BatchError
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
+from plugrad.observations import row_space
 from plugrad.ops import Ops
 from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
@@ -86,19 +89,49 @@ class TorchModel(TorchRLModule):
 
     Args:
         spec: its spaces.
-        model: what is called.
+        model: what is called. One with lazy layers is called once here.
+        device: where it is.
     """
 
-    def __init__(self, spec: RLModuleSpec, model: torch.nn.Module) -> None:
+    def __init__(self, spec: RLModuleSpec, model: torch.nn.Module, device: str) -> None:
         super().__init__(
             observation_space=spec.observation_space,
             action_space=spec.action_space,
             model_config=spec.model_config,
         )
         self.model = model
+        if any(is_lazy(each) for each in (*model.parameters(), *model.buffers())):
+            own: Any = spec.observation_space
+            space = row_space(own)
+            with torch.no_grad():  # lazy layers have no weights before
+                self.forward_inference(
+                    {Columns.OBS: torch.as_tensor(np.zeros((1, *space.shape), space.dtype), device=device)}
+                )
+
+    @property
+    def class_name(self) -> str:
+        """That of the model."""
+        return type(self.model).__name__
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return columns_of_outputs(self.model(batch[Columns.OBS]))
+        obs = batch[Columns.OBS]
+        before = _versions(obs)
+        outputs = self.model(obs)
+        if _versions(obs) != before:
+            raise BatchError(
+                f"{self.class_name} changed its observations in place, which others read too; expected a new tensor, "
+                "such as obs = obs * 2 in place of obs *= 2",
+                column=Columns.OBS,
+            )
+        return columns_of_outputs(outputs)
+
+
+def _versions(obs: Any) -> list[int]:
+    """A number of each tensor of an observation that grows when the tensor is changed in place."""
+    if isinstance(obs, Tensor):
+        return [obs._version]
+    leaves = obs.values() if isinstance(obs, Mapping) else obs
+    return [version for each in leaves for version in _versions(each)]
 
 
 class TorchNetwork(TorchRLModule, has_modes=False):

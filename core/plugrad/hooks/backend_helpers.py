@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.errors import OptimizerError
+from plugrad.errors import LossError, OptimizerError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Optimizer
 from plugrad.types import ModuleID, ParamRef, Tensor
@@ -95,6 +95,44 @@ def check_params(params: Sequence[Any], param_class: type[Any], words: str) -> N
         raise OptimizerError(
             f"params must be a list of {words}, found {type(params).__name__}: {params!r:.80}"
         )
+
+
+def check_float32(refs: Sequence[ParamRef], params: Sequence[Any]) -> None:
+    """Check that parameters can be parts of one flat float32 vector.
+
+    Args:
+        refs: names of the parameters.
+        params: the parameters, with a `dtype`.
+
+    Raises:
+        OptimizerError: one has another dtype.
+    """
+    for ref, param in zip(refs, params, strict=True):
+        dtype = getattr(param.dtype, "name", str(param.dtype).rpartition(".")[2])
+        if dtype != "float32":
+            raise OptimizerError(
+                f"parameter {ref!r} is {dtype}: trained parameters are float32. Make the model in float32 (in torch "
+                "model.float()), or freeze the parameter"
+            )
+
+
+def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
+    """Make the error for losses that no trained parameter has a part in: an update would train nothing.
+
+    Args:
+        losses: `{module_id: loss}`.
+
+    Returns:
+        The error, to be raised.
+    """
+    modules = ", ".join(map(repr, losses))
+    return LossError(
+        f"no gradient reaches a parameter from the loss of {modules}: this update would train nothing. Look for "
+        "torch.no_grad, detach or stop_gradient in the model's forward pass and in the loss",
+        module_id=next(iter(losses), None),
+        expected="a loss that depends on trained parameters",
+        found="one that depends on none",
+    )
 
 
 def check_is_optimizer(optimizer: Any, framework_class: str | None = None) -> None:

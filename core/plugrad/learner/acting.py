@@ -28,7 +28,7 @@ from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy import State
-from plugrad.rl_module import MultiRLModule
+from plugrad.rl_module import MultiRLModule, check_numbers
 from plugrad.rng_streams import stream
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -179,7 +179,7 @@ class Actor:
         converted: dict[str, Any] = self._learner._convert_to_numpy(
             forward(self._learner._convert_batch_type(batch))
         )
-        return converted
+        return converted if module.network is not None else check_numbers(module.class_name, converted)
 
     def _forward_in_numpy(
         self, module: Any, module_id: ModuleID, batch: dict[str, Any], *, value: bool

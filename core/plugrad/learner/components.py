@@ -110,7 +110,7 @@ class _Modules(Component):
     """Parameters and buffers of modules. Parameters are variables of the optimizers."""
 
     name = COMPONENT_RL_MODULE
-    attributes = ("module", "buffers")
+    attributes = ("module", "buffers", "num_parameters")
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
@@ -131,6 +131,7 @@ class _Modules(Component):
         others = {other: module for other, module in learner.module.items() if other != module_id}
         learner.module = type(learner.module)(others).of_learner()
         learner.buffers.pop(module_id, None)
+        learner.num_parameters.pop(module_id, None)
 
 
 class _Optimizers(Component):

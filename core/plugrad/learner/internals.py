@@ -32,6 +32,8 @@ class LearnerInternals(LearnerProtocol, Protocol):
     registered_optimizers: dict[str, RegisteredOptimizer]
     targets: dict[ModuleID, TargetNetwork]
     buffers: dict[ModuleID, dict[str, Variable]]
+    num_parameters: dict[ModuleID, int]
+    """The number of trained parameters of each module when it was built."""
     noise_columns: dict[ModuleID, Mapping[str, tuple[int, ...]]]
     coefficients: dict[ModuleID, Coefficients]
     counters: dict[str, int]

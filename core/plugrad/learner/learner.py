@@ -50,6 +50,7 @@ from plugrad.learner.checkpointing import (
 )
 from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.internals import LossCheck
+from plugrad.learner.late_parameters import count_parameters
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.shape_check import ShapeCheck
@@ -166,6 +167,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.targets: dict[ModuleID, TargetNetwork] = {}
         self.noise_columns: dict[ModuleID, Shapes] = {}
         self.buffers: Buffers = {}
+        self.num_parameters: dict[ModuleID, int] = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.counters: dict[str, int] = {}
@@ -223,6 +225,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
         self.configure_optimizers()
         self.buffers = find_buffers(self)
+        self.num_parameters = count_parameters(self)
         for module_id in self.trainable_module_ids:
             own = self.config.get_config_for_module(module_id)
             if (target := make_target_network(self, module_id, own)) is not None:

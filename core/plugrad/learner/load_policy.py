@@ -145,7 +145,7 @@ def _keep_one_module(saved: Checkpoint, config: Any, module_id: ModuleID) -> Any
         spec = MultiRLModuleSpec(rl_module_specs={module_id: spec.rl_module_specs[module_id]})
     if policies is not None:
         policies = {module_id: policies[module_id]} if isinstance(policies, Mapping) else [module_id]
-    return config.changed(rl_module_spec=spec, policies=policies, policies_to_train=None)
+    return config.changed(rl_module_spec=spec, policies=policies, policies_to_train=())
 
 
 def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:

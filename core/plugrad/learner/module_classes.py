@@ -32,7 +32,7 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
     chosen = spec.module_class
     make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
     if inspect.isclass(make) and issubclass(make, RLModule):
-        built: RLModule = make(**spec.arguments())
+        built: RLModule = make(**_known_arguments(make, spec))
         return built
     model = make(**_arguments(module_id, make, spec))
     if isinstance(model, RLModule):
@@ -69,6 +69,15 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
             found=unknown,
         )
     return {name: getattr(spec, name) for name in GIVEN if name in named}
+
+
+def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]:
+    """Those arguments of an RLModule's constructor that this class takes: one with its own may leave some out."""
+    kinds = {each.kind for each in inspect.signature(make).parameters.values()}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return spec.arguments()
+    named = _parameters(make)
+    return {name: each for name, each in spec.arguments().items() if name in named}
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -15,7 +15,9 @@ from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.components import COMPONENTS
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.late_parameters import count_parameters
 from plugrad.learner.noise import find_noise_columns
+from plugrad.learner.optimizer_registry import has_parameters
 from plugrad.learner.snapshot import restore_on_error
 from plugrad.learner.target_networks import make_target_network
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -53,8 +55,10 @@ def add_module(
         learner.module = type(learner.module)({**learner.module, module_id: module}).of_learner()
         learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
         if module_id in learner.trainable_module_ids:
-            learner.configure_optimizers_for_module(module_id, config=config)
+            if has_parameters(learner, module_id):
+                learner.configure_optimizers_for_module(module_id, config=config)
             learner.buffers = find_buffers(learner)
+            learner.num_parameters = count_parameters(learner)
             if (target := make_target_network(learner, module_id, config)) is not None:
                 learner.targets[module_id] = target
             if noise := find_noise_columns(learner, module_id, config):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.config import Config
-from plugrad.errors import OptimizerError, UnknownParameterError, did_you_mean
+from plugrad.errors import ConfigError, OptimizerError, UnknownParameterError, did_you_mean
 from plugrad.every_nth import DelayedOptimizer
 from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
@@ -21,9 +21,33 @@ from plugrad.types import ALL_MODULES, ModuleID, ParamRef, Tensor
 def configure_optimizers(learner: LearnerInternals) -> None:
     """One call of `configure_optimizers_for_module` for each module that the backend can train."""
     for module_id in learner.trainable_module_ids:
-        learner.configure_optimizers_for_module(
-            module_id, config=learner.config.get_config_for_module(module_id)
-        )
+        if has_parameters(learner, module_id):
+            learner.configure_optimizers_for_module(
+                module_id, config=learner.config.get_config_for_module(module_id)
+            )
+
+
+def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
+    """Whether a module has parameters to train; one that `policies_to_train` leaves out needs none.
+
+    Args:
+        learner: with modules.
+        module_id: a module of the backend.
+
+    Raises:
+        ConfigError: it has none, and is to be trained.
+    """
+    if learner.get_parameters(learner.module[module_id]):
+        return True
+    trained = learner.config.policies_to_train
+    if trained is not None and module_id not in trained:
+        return False
+    raise ConfigError(
+        f"module {module_id!r} ({learner.module[module_id].class_name}) has no parameters to train. Are all frozen? "
+        "Then leave it out of policies_to_train. Keras layers have none before they are built: call them once, or "
+        "layer.build(shape), where they are made",
+        module_id=module_id,
+    )
 
 
 @hookimpl

@@ -24,6 +24,7 @@ from plugrad.learner.data_parallel import (
 )
 from plugrad.learner.default_hooks import TIMESTEP
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.late_parameters import check_no_late_parameters
 from plugrad.learner.minibatches import (
     MinibatchSpec,
     chunks,
@@ -168,6 +169,7 @@ class UpdateRun:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
         order = minibatch_indices(sample_counts, spec, streams)
         program, reads = self._program(columns)
+        is_first = not reads
         columns, order = add_noise(learner, columns, order)
         finite = self._drop_nonfinite(
             columns, order, partial(self._train_minibatches, program, spec), reads, snapshot
@@ -179,6 +181,8 @@ class UpdateRun:
             if num_steps
             else nonfinite.nan_losses(only_modules(columns))
         )
+        if is_first:
+            check_no_late_parameters(learner, columns)
         learner.update_mode = f"{program.mode}: {program.reason}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
+from plugrad.rl_module.outputs import describe
 from plugrad.rl_module.structured_batch import with_structured_obs
 
 IS_TRAINING = {
@@ -36,9 +37,21 @@ def keep_modes(cls: type[Any]) -> None:
 def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.in_mode(
-            training, partial(method, self), with_structured_obs(self, batch), *args, **kwargs
-        )
+        read = with_structured_obs(self, batch)
+        try:
+            return self.in_mode(training, partial(method, self), read, *args, **kwargs)
+        except Exception as error:
+            _note_call(error, self.class_name, read)
+            raise
 
     run.keeps_mode = training  # type: ignore[attr-defined]
     return run
+
+
+def _note_call(error: Exception, model: str, batch: Any) -> None:
+    """Add to an error of a user's model what the model had read when it raised."""
+    read = getattr(batch, "taken", batch)
+    columns = ", ".join(f"{name} {describe(each)}" for name, each in read.items()) if read else "nothing"
+    note = f"in {model}, called with {columns}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

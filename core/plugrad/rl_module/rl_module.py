@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
@@ -14,6 +15,7 @@ from plugrad.errors import ConfigError
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.rl_module.modes import keep_modes
+from plugrad.rl_module.outputs import check_outputs
 from plugrad.rl_module.saved_weights import SavesWeights
 from plugrad.rl_module.state_check import check_same_arrays, weights_of_state
 from plugrad.types import DEFAULT_MODULE_ID, Array, Tensor
@@ -96,7 +98,8 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
         """
-        return self.mask_outputs(self._forward_inference(batch, **kwargs), batch)
+        outputs = self._forward_inference(batch, **kwargs)
+        return self.mask_outputs(self._checked(outputs, batch, self.get_inference_action_dist_cls), batch)
 
     def forward_exploration(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for acting while data is collected, in inference mode. Override `_forward_exploration`.
@@ -108,7 +111,8 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs], or ACTIONS [B, ...] themselves.
         """
-        return self.mask_outputs(self._forward_exploration(batch, **kwargs), batch)
+        outputs = self._forward_exploration(batch, **kwargs)
+        return self.mask_outputs(self._checked(outputs, batch, self.get_exploration_action_dist_cls), batch)
 
     def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for the loss, in training mode. Override `_forward_train`.
@@ -122,7 +126,22 @@ class RLModule(SavesWeights, Adaptable):
         Returns:
             `{column: tensor}`, what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
         """
-        return self.mask_outputs(self._forward_train(batch, **kwargs), batch)
+        outputs = self._forward_train(batch, **kwargs)
+        return self.mask_outputs(self._checked(outputs, batch, self.get_train_action_dist_cls), batch)
+
+    def _checked(
+        self,
+        outputs: dict[str, Tensor],
+        batch: Mapping[str, Tensor],
+        distribution: Callable[[], type[Distribution]],
+    ) -> dict[str, Tensor]:
+        """The outputs of a user's module, checked; those of a built-in network as they are."""
+        return outputs if self.network is not None else check_outputs(self, outputs, batch, distribution)
+
+    @property
+    def class_name(self) -> str:
+        """The name of the user's class, for errors: of the model, where this module is made of one."""
+        return type(self).__name__
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """What all three forward methods compute, unless they are overridden one by one."""
@@ -153,7 +172,9 @@ class RLModule(SavesWeights, Adaptable):
         if Columns.ACTION_MASK not in batch or Columns.ACTION_DIST_INPUTS not in outputs:
             return outputs
         masked = mask_logits(self.ops, outputs[Columns.ACTION_DIST_INPUTS], batch[Columns.ACTION_MASK])
-        return {**outputs, Columns.ACTION_DIST_INPUTS: masked}
+        outputs = copy(outputs)
+        outputs[Columns.ACTION_DIST_INPUTS] = masked
+        return outputs
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function with this module's layers in training mode or in inference mode.
@@ -268,22 +289,3 @@ class RLModule(SavesWeights, Adaptable):
         check_same_arrays(self.get_state(), weights, where=type(self).__name__)
         self._load(weights)
         self._num_loads += 1
-
-
-def columns_of_outputs(outputs: Any) -> dict[str, Tensor]:
-    """The columns that a user's plain model (`torch.nn.Module`, Keras model) returned.
-
-    Args:
-        outputs: `{column: tensor}`, or `(inputs, values)`, or `inputs` alone; inputs of the action distribution are
-            [B, inputs], values are [B] or [B, 1].
-
-    Returns:
-        `{column: tensor}`: ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B], or the model's own dict.
-    """
-    if isinstance(outputs, Mapping):
-        return dict(outputs)
-    inputs, *values = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    columns = {Columns.ACTION_DIST_INPUTS: inputs}
-    if values:
-        columns[Columns.VF_PREDS] = values[0][..., 0] if len(values[0].shape) > 1 else values[0]
-    return columns
