@@ -111,7 +111,7 @@ def _first_leaf(space: Any, obs: Any) -> tuple[Any, Shape]:
         return obs, row_shape(space)
     inner = row_parts(space)[0].shape
     while isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
-        key = next(iter(space.keys())) if isinstance(space, gym.spaces.Dict) else 0
+        key: Any = next(iter(space.keys())) if isinstance(space, gym.spaces.Dict) else 0
         space, obs = space[key], obs[key]
     return obs, inner
 
