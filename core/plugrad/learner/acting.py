@@ -43,6 +43,7 @@ class Actor:
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
+        self._initial_states: dict[Any, State] = {}
         self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
 
     def compute_actions(
@@ -110,7 +111,7 @@ class Actor:
     ) -> tuple[dict[str, Any], State | None]:
         """What the module gives for each row, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
         module = self._learner.module[module_id]
-        before = _state(module, module_id, state, len(obs))
+        before = _state(self._initial_state(module), module_id, state, len(obs))
         batch = {Columns.OBS: obs[:, None], Columns.STATE_IN: before} if before else {Columns.OBS: obs}
         mask = None if action_mask is None else _checked_mask(module, module_id, action_mask, len(obs))
         if mask is not None:
@@ -153,7 +154,7 @@ class Actor:
             float32 [B]; of a stateful module [B, T].
         """
         module = self._learner.module[module_id]
-        before = _state(module, module_id, state, len(obs))
+        before = _state(self._initial_state(module), module_id, state, len(obs))
         batch = {Columns.OBS: obs, Columns.STATE_IN: before} if before else {Columns.OBS: obs}
         if _acts_in_numpy(module):
             values: Array = self._forward_in_numpy(module, module_id, batch, value=True)[Columns.VF_PREDS]
@@ -184,9 +185,18 @@ class Actor:
     def _forward_in_numpy(
         self, module: Any, module_id: ModuleID, batch: dict[str, Any], *, value: bool
     ) -> dict[str, Any]:
-        weights = self._weights_of(module, module_id)
-        outputs: dict[str, Any] = module.network.forward(numpy_ops, weights, _float32(batch), value=value)
+        weights, obs = self._weights_of(module, module_id), batch[Columns.OBS]
+        if obs.dtype == np.float64:
+            batch = {**batch, Columns.OBS: obs.astype(np.float32)}
+        outputs: dict[str, Any] = module.network.forward(numpy_ops, weights, batch, value=value)
         return outputs
+
+    def _initial_state(self, module: Any) -> State:
+        if module.network is None:  # a user's own module may learn it
+            return initial_state(module)
+        if module not in self._initial_states:
+            self._initial_states[module] = initial_state(module)
+        return self._initial_states[module]
 
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
         version = self._learner.weights_version, module._num_loads
@@ -201,16 +211,8 @@ def _acts_in_numpy(module: Any) -> bool:
     return module.network is not None and bool(module.network.acts_in_numpy)
 
 
-def _float32(batch: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        column: values.astype(np.float32) if getattr(values, "dtype", None) == np.float64 else values
-        for column, values in batch.items()
-    }
-
-
-def _state(module: Any, module_id: ModuleID, state: State | None, rows: int) -> dict[str, Array]:
+def _state(initial: State, module_id: ModuleID, state: State | None, rows: int) -> dict[str, Array]:
     """The state given, checked, or the initial one for each row; empty for a module without a state."""
-    initial = initial_state(module)
     if state is None and not initial:
         return {}
     if state is None:

@@ -67,7 +67,7 @@ class HiddenLayers:
             [..., width].
         """
         activate = ACTIVATIONS[self._activation](ops)
-        for n in range(len(self)):
+        for n in range(len(self._widths) - 1):
             x = dense(ops, weights, f"{name}.{n}", x)
             x = layer_norm(ops, weights, f"{name}.{n}.norm", x) if self._layer_norm else x
             x = activate(x)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,12 @@ def action_converter(space: Space[Any]) -> Callable[[Array], Any]:
     return lambda rows: from_leaves(
         space, (to_env(part_of_rows(space, part, rows)) for part, to_env in parts)
     )
+
+
+def first_action_function(space: Space[Any]) -> Callable[[Any], Any]:
+    """`first_action` for one space: from actions in its structure, each array [N, ...], to the first of them."""
+    is_array = not is_structured(space) and space.shape != ()
+    return itemgetter(0) if is_array or isinstance(space, Discrete) else partial(first_action, space)
 
 
 def first_action(space: Space[Any], actions: Any) -> Any:

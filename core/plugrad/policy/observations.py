@@ -39,6 +39,7 @@ class ObservationEncoder:
         self.row_space: Space[Any] = stored_space(flat_space(space)) if row_space is None else row_space
         self.normalizer = normalizer
         self.flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
+        self._shape_of_one = space.shape if isinstance(space, Box) else None
         if self.flattens and self.row_space.shape != (flat_length(space),):
             raise ConfigError(
                 f"flattened observations of {space} have {flat_length(space)} numbers, and the module reads rows of "
@@ -63,6 +64,8 @@ class ObservationEncoder:
         Raises:
             BatchError: it does not fit the space.
         """
+        if self._shape_of_one is not None and getattr(observation, "shape", None) == self._shape_of_one:
+            return self.rows(as_array(self.space, observation)[None]), True
         flat, number_of_dimensions = self._flat(observation)
         if number_of_dimensions > 1:
             found = f"{number_of_dimensions} leading dimensions"

@@ -9,7 +9,7 @@ from gymnasium.spaces import Space
 from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import BatchError
 from plugrad.policy.action_masks import split_action_mask
-from plugrad.policy.actions import action_converter, first_action
+from plugrad.policy.actions import action_converter, first_action_function
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.onnx_file import RecordFunction, write_onnx
 from plugrad.policy.policy_file import PolicyFile, write_policy_file
@@ -77,6 +77,7 @@ class Policy:
         self._encoder = encoder
         self._action_space = action_space
         self._to_env = action_converter(action_space)
+        self._first = first_action_function(action_space)
         self._initial = dict(initial_state)
         self._content = content
         self._record = record
@@ -122,13 +123,13 @@ class Policy:
         """
         observation, masks = split_action_mask(self.observation_space, observation)
         rows, is_single = self._encoder.encode(observation)
-        before = self._reset_rows(state, episode_start, len(rows))
+        before = state if episode_start is None else self._reset_rows(state, episode_start, len(rows))
         masks = masks if action_masks is None else action_masks
         given = {} if masks is None else {"action_mask": [masks] if is_single else masks}
         chosen, after = self._act(rows, explore=not deterministic, state=before, **given)
         actions = self._to_env(np.asarray(chosen))
         if is_single:
-            actions = first_action(self._action_space, actions)
+            actions = self._first(actions)
         return actions, None if after is None else dict(after)
 
     def save(self, path: StrPath) -> str:
@@ -182,8 +183,6 @@ class Policy:
 
     def _reset_rows(self, state: State | None, episode_start: Any, number: int) -> State | None:
         """The state, with the initial one in the rows of `episode_start`."""
-        if episode_start is None:
-            return state
         starts = np.atleast_1d(np.asarray(episode_start))
         if starts.shape != (number,) or starts.dtype.kind not in "bi":
             found = f"{starts.dtype}{list(starts.shape)}"
