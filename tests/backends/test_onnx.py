@@ -11,15 +11,21 @@ import gymnasium as gym
 import needs
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from plugrad import Columns, RandomRLModule, RLModuleSpec
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli import main
 from plugrad.errors import CheckpointError, ConfigError
 from plugrad.policy import Policy
 from plugrad.testing.numpy_module import NumpyRLModule
 from plugrad.testing.numpy_variables import ArrayVariable
+from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
+from plugrad_offline.cql import CQLConfig
+from plugrad_offline.iql import IQLConfig
+from plugrad_offline.marwil import MARWILConfig
 from plugrad_ppo import PPOConfig
 from plugrad_sac import SACConfig, TD3Config
 
@@ -37,6 +43,7 @@ ROOM = Dict(
 )
 IMAGE = Box(0, 255, (20, 24, 3), np.uint8)
 FRAMES = Box(0, 255, (2, 24, 20), np.uint8)
+OFFLINE = (BCConfig(), MARWILConfig(), CQLConfig(), IQLConfig())
 
 
 class Spaces(gym.Env[Any, Any]):
@@ -122,6 +129,7 @@ def same(found: list[Any], actions: Any) -> None:
 CASES: dict[str, Any] = {
     "mlp": {},
     "relu": {"fcnet_activation": "relu", "vf_share_layers": True},
+    "layer norm": {"layer_norm": True},
     "start": {"actions": Discrete(3, start=-1)},
     "multidiscrete": {"actions": MultiDiscrete([2, 3], start=[1, 7])},
     "clipped": {"actions": Box(-0.1, np.asarray([0.2, 3.0], np.float32))},
@@ -147,6 +155,11 @@ CASES: dict[str, Any] = {
         "config": PPOConfig().env_runners(normalize_observations=True),
     },
     "normalised": {"config": PPOConfig().env_runners(normalize_observations=True)},
+    "dict with an image": {"observations": Dict({"camera": FRAMES, "speed": VECTOR, "room": Discrete(3)})},
+    "tuple of bytes": {"observations": Tuple((IMAGE, Box(0, 9, (2,), np.uint8)))},
+    "last frames": {"config": PPOConfig().env_runners(frame_stack=3)},
+    "frames of images": {"observations": IMAGE, "config": PPOConfig().env_runners(frame_stack=2)},
+    "greyscale": {"observations": Box(0, 255, (20, 24), np.uint8)},
     "hwc": {"observations": IMAGE},
     "chw": {"observations": FRAMES},
     "dqn": {"config": DQNConfig()},
@@ -168,9 +181,17 @@ def test_a_runtime_gives_the_actions_of_predict(case: str, tmp_path: Path) -> No
     same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_recurrent_state_goes_in_and_comes_out(shared: bool, tmp_path: Path) -> None:
-    trained = policy(use_lstm=True, lstm_cell_size=5, vf_share_layers=shared)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"use_lstm": True, "lstm_cell_size": 5},
+        {"use_lstm": True, "lstm_cell_size": 5, "vf_share_layers": True},
+        {"use_gru": True, "gru_cell_size": 5, "layer_norm": True},
+    ],
+    ids=["lstm", "shared lstm", "gru"],
+)
+def test_a_recurrent_state_goes_in_and_comes_out(settings: dict[str, Any], tmp_path: Path) -> None:
+    trained = policy(**settings)
     session = exported(trained, tmp_path)
     names = [each.name.removeprefix("state_in.") for each in session.get_inputs()[1:]]
     state, fed_back = None, {f"state_in.{name}": np.zeros((7, 5), np.float32) for name in names}
@@ -187,6 +208,21 @@ def test_a_recurrent_state_goes_in_and_comes_out(shared: bool, tmp_path: Path) -
 def test_what_frameworks_train_is_exported_alike(backend: str, tmp_path: Path) -> None:
     trained = policy(FRAMES, backend=backend)
     observations = sample(FRAMES, 50)
+    session = exported(trained, tmp_path)
+    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+
+
+@pytest.mark.parametrize(
+    "config", [BCConfig(), MARWILConfig(), CQLConfig(), IQLConfig()], ids=lambda each: type(each).__name__
+)
+@pytest.mark.parametrize("space", [Discrete(3), VECTOR, IMAGE], ids=["discrete", "vector", "image"])
+def test_a_learner_of_recorded_episodes_exports_its_policy(
+    config: AlgorithmConfig, space: gym.Space[Any], tmp_path: Path
+) -> None:
+    actions = Box(np.asarray([-0.1, -3.0], "f4"), np.asarray([0.2, 3.0], "f4"))
+    learner = config.framework("numpy").build_learner(spaces={"default_policy": (space, actions)})
+    trained = learner.get_policy()
+    observations = sample(space, 50)
     session = exported(trained, tmp_path)
     same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
 
@@ -388,6 +424,22 @@ def test_what_an_exporter_refuses_names_the_module(tmp_path: Path) -> None:
         ConfigError, match=r"\(Branching\) cannot be exported to ONNX; the exporter of backend torch"
     ):
         policy(config=config, backend="torch").export_onnx(tmp_path / "policy.onnx")
+
+
+def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Path) -> None:
+    run = tmp_path / "policy.safetensors"
+    trained = policy()
+    trained.save(run)
+    named, asked = tmp_path / "policy.onnx", tmp_path / "model"
+    for arguments in ([run, "-o", named], [run, "-o", asked, "--format", "onnx"]):
+        done = CliRunner().invoke(main, ["export", *map(str, arguments)])
+        assert (done.exit_code, done.output) == (0, f"{arguments[2]}\n")
+    assert named.read_bytes() == asked.read_bytes()
+    observations = sample(VECTOR, N)
+    session = runtime.InferenceSession(named)
+    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+    refused = CliRunner().invoke(main, ["export", str(run), "-o", str(tmp_path / "p"), "--action-mask"])
+    assert "--action-mask is of ONNX models: add --format onnx" in refused.output
 
 
 def test_a_missing_extra_is_one_sentence_with_what_to_type(tmp_path: Path) -> None:

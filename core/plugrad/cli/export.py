@@ -18,7 +18,18 @@ from plugrad.types import DEFAULT_MODULE_ID
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     required=True,
-    help="The file, such as policy.safetensors. One that is there is replaced.",
+    help="The file, such as policy.safetensors or policy.onnx. One that is there is replaced.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["policy", "onnx"]),
+    help="For plugrad.load_policy, or an ONNX model. Default: onnx if FILE ends with .onnx, else policy.",
+)
+@click.option(
+    "--action-mask",
+    is_flag=True,
+    help="Give the ONNX model an input action_mask: the actions that are allowed.",
 )
 @click.option(
     "--module",
@@ -29,11 +40,18 @@ from plugrad.types import DEFAULT_MODULE_ID
 )
 @plugin_option
 @debug_option
-def export(run: Path, out: Path, module_id: str) -> None:
-    """Write RUN's policy as one file, which plugrad.load_policy opens.
+def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id: str) -> None:
+    """Write RUN's policy as one file, which plugrad.load_policy opens, or as an ONNX model.
 
     RUN is a run directory, of which the best checkpoint is taken, a checkpoint, or a policy file. The file has the
     network, its weights, the spaces and the statistics of normalised observations. It contains no code.
     """
-    load_policy(run, module_id=module_id).save(out)
+    is_onnx = form == "onnx" or (form is None and out.suffix == ".onnx")
+    if action_mask and not is_onnx:
+        raise click.UsageError("--action-mask is of ONNX models: add --format onnx")
+    policy = load_policy(run, module_id=module_id)
+    if is_onnx:
+        policy.export_onnx(out, action_mask=action_mask)
+    else:
+        policy.save(out)
     click.echo(f"{out}")
