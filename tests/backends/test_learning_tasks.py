@@ -60,9 +60,15 @@ def recall(backend: str, **model) -> PPOConfig:
     )
 
 
-def test_what_was_seen_is_remembered(backend):
-    model = {"use_lstm": True, "lstm_cell_size": 16, "max_seq_len": 4}
+@pytest.mark.parametrize("memory", ["lstm", "gru"])
+def test_what_was_seen_is_remembered(backend, memory):
+    model = {f"use_{memory}": True, f"{memory}_cell_size": 16, "max_seq_len": 4}
     assert best_mean(recall(backend, **model), 0.95, 30) >= 0.95
+
+
+def test_the_last_frames_are_a_memory(backend):
+    config = recall(backend).env_runners(frame_stack=4)
+    assert best_mean(config, 0.95, 30) >= 0.95
 
 
 def test_without_a_memory_it_is_a_guess():

@@ -24,16 +24,15 @@ def config(backend: str, env: str = "Pendulum-v1") -> PPOConfig:
     return config.rl_module(model_config={"fcnet_hiddens": [4]})
 
 
-@pytest.mark.parametrize("lstm", [False, True])
-def test_a_loaded_policy_acts_as_the_algorithm_does(backend: str, tmp_path: Path, lstm: bool) -> None:
-    some = config(backend).rl_module(
-        model_config={"fcnet_hiddens": [4], "use_lstm": lstm, "lstm_cell_size": 3}
-    )
+@pytest.mark.parametrize("memory", [None, "lstm", "gru"])
+def test_a_loaded_policy_acts_as_the_algorithm_does(backend: str, tmp_path: Path, memory: str | None) -> None:
+    recurrent = {f"use_{memory}": True, f"{memory}_cell_size": 3} if memory else {}
+    some = config(backend).rl_module(model_config={"fcnet_hiddens": [4], "layer_norm": True, **recurrent})
     algorithm = some.build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path)
     expected, state = algorithm.get_policy().predict(OBSERVATIONS)
-    assert (state is not None) == lstm
+    assert (state is not None) == (memory is not None)
     for chosen in (None, backend, "numpy"):
         found, _ = plugrad.load_policy(tmp_path, backend=chosen).predict(OBSERVATIONS)
         np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learning import OBSERVATIONS, digest, largest_difference, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
-from plugrad.errors import BatchError
+from plugrad.errors import BatchError, NonFiniteError
 from plugrad_ppo import PPOConfig
 
 pytestmark = pytest.mark.cross_product
@@ -19,11 +19,13 @@ pytestmark = pytest.mark.cross_product
 P = DEFAULT_MODULE_ID
 CELLS = 4
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+MEMORIES = ("lstm", "gru")
 ACTIONS = {"discrete": gym.spaces.Discrete(2), "several": gym.spaces.MultiDiscrete([2, 3]), "box": BOX}
 
 
 def config(backend: str, compile: str = "none", actions: str = "discrete", **training) -> PPOConfig:
-    model = {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": CELLS, "max_seq_len": 5}
+    memory = training.pop("memory", "lstm")
+    model = {"fcnet_hiddens": [4], f"use_{memory}": True, f"{memory}_cell_size": CELLS, "max_seq_len": 5}
     shared = training.pop("vf_share_layers", False)
     return (
         ppo_config(backend, **{"minibatch_size": 12, "num_epochs": 2, "lr": 1e-2, **training})
@@ -72,10 +74,11 @@ def weights_of(learner: Learner) -> np.ndarray:
 # --- equal numbers ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize("shared", [False, True])
-def test_outputs_and_states_are_those_of_numpy_within_1e_6(backend, actions, shared):
-    learner = config(backend, actions=actions, vf_share_layers=shared).build_learner()
+def test_outputs_and_states_are_those_of_numpy_within_1e_6(backend, actions, shared, memory):
+    learner = config(backend, actions=actions, vf_share_layers=shared, memory=memory).build_learner()
     weights = learner.module[P].get_state()
     read = {name: batch(learner)[name] for name in (Columns.OBS, Columns.STATE_IN)}
     expected = learner.module[P].network.forward(numpy_ops, weights, read, value=True)
@@ -88,25 +91,29 @@ def test_outputs_and_states_are_those_of_numpy_within_1e_6(backend, actions, sha
 
 
 @cache
-def updated_by_finite_differences(actions: str) -> dict[str, np.ndarray]:
-    learner = config("numpy", actions=actions, optimizer={"type": "sgd"}).build_learner()
+def updated_by_finite_differences(actions: str, memory: str) -> dict[str, np.ndarray]:
+    learner = config("numpy", actions=actions, memory=memory, optimizer={"type": "sgd"}).build_learner()
     learner.update(batch(learner))
     return learner.get_weights()[P]
 
 
+@pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("actions", ACTIONS)
-def test_an_update_is_that_of_finite_differences(backend, actions):
-    learner = config(backend, actions=actions, optimizer={"type": "sgd"}).build_learner()
+def test_an_update_is_that_of_finite_differences(backend, actions, memory):
+    learner = config(backend, actions=actions, memory=memory, optimizer={"type": "sgd"}).build_learner()
     start = learner.get_weights()[P]
     results = learner.update(batch(learner))
-    expected = updated_by_finite_differences(actions)
+    expected = updated_by_finite_differences(actions, memory)
     assert largest_difference(expected, start) > 1e-3
     assert largest_difference(learner.get_weights()[P], expected) < 1e-6
     assert results[P]["num_module_steps_trained"] == 20
 
 
-def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend):
-    plain, compiled = (config(backend, compile).build_learner() for compile in ("none", "complete_update"))
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):
+    plain, compiled = (
+        config(backend, compile, memory=memory).build_learner() for compile in ("none", "complete_update")
+    )
     for learner in (plain, compiled):
         learner.update(batch(learner))
     assert compiled.update_mode.startswith("complete_update")
@@ -153,13 +160,14 @@ def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backen
 
 
 @cache
-def whole_batch(backend: str) -> tuple[Learner, dict]:
-    learner = config(backend, "auto", minibatch_size=None, num_epochs=1, use_kl_loss=True).build_learner()
+def whole_batch(backend: str, memory: str = "lstm") -> tuple[Learner, dict]:
+    settings = {"minibatch_size": None, "num_epochs": 1, "use_kl_loss": True, "memory": memory}
+    learner = config(backend, "auto", **settings).build_learner()
     return learner, learner.get_state()
 
 
-def after_update(backend: str, given) -> tuple[np.ndarray, dict]:
-    learner, start = whole_batch(backend)
+def after_update(backend: str, given, memory: str = "lstm") -> tuple[np.ndarray, dict]:
+    learner, start = whole_batch(backend, memory)
     learner.set_state(start)
     results = learner.update(given)[P]
     return weights_of(learner), results
@@ -181,8 +189,9 @@ def test_what_lies_behind_the_ends_changes_no_number(backend, lengths, garbage):
     assert results["num_module_steps_trained"] == sum(lengths)
 
 
-def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend):
-    learner, _ = whole_batch(backend)
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend, memory):
+    learner, _ = whole_batch(backend, memory)
     given, more = batch(learner), batch(learner, (5, 3, 1, 5, 4, 2, 5))
     mask = np.ones((7, 5))
     mask[3] = 0.0
@@ -191,10 +200,21 @@ def test_a_sequence_that_is_hidden_as_a_whole_changes_no_number(backend):
             more[name] = {key: np.insert(given[name][key], 3, np.nan, axis=0) for key in values}
         else:
             more[name] = np.insert(given[name], 3, given[name][0], axis=0)
-    weights, results = after_update(backend, given)
-    found, found_results = after_update(backend, {**more, Columns.LOSS_MASK: mask})
+    weights, results = after_update(backend, given, memory)
+    found, found_results = after_update(backend, {**more, Columns.LOSS_MASK: mask}, memory)
     np.testing.assert_array_equal(found, weights)
     assert found_results == results
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_an_update_that_is_not_finite_is_undone(backend, memory):
+    learner, start = whole_batch(backend, memory)
+    learner.set_state(start)
+    before, columns = digest(learner.get_state()), batch(learner)
+    columns[Columns.STATE_IN][next(iter(columns[Columns.STATE_IN]))][0] = np.nan
+    with pytest.raises(NonFiniteError):
+        learner.update(columns)
+    assert digest(learner.get_state()) == before
 
 
 # --- users' modules -----------------------------------------------------------------------------------------------
@@ -235,10 +255,10 @@ def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
             learner.update({**batch(learner), **wrong})
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, own, tmp_path):
-    model = {"fcnet_hiddens": [8], "max_seq_len": 10}
-    model |= {} if own else {"use_lstm": True, "lstm_cell_size": 8}
+@pytest.mark.parametrize("memory", ["own", *MEMORIES])
+def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, memory, tmp_path):
+    own, model = memory == "own", {"fcnet_hiddens": [8], "max_seq_len": 10}
+    model |= {} if own else {f"use_{memory}": True, f"{memory}_cell_size": 8}
     spec = RLModuleSpec(module_class=own_module(backend) if own else None, model_config=model)
     chosen = (
         PPOConfig()
