@@ -4,6 +4,7 @@ import json
 from functools import cache
 from math import log
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -23,6 +24,7 @@ from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad.training.shuffled_rows import ShuffledRows
 from plugrad_bc import BCConfig
 from plugrad_offline.marwil import ReturnsToGo
+from plugrad_offline.marwil.config import MARWILConfig
 
 P = DEFAULT_MODULE_ID
 
@@ -216,14 +218,56 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_built(recordi
         BCConfig().environment("CartPole-v1").build_algo()
     with pytest.raises(ConfigError, match="recorded observations are learned from as they are"):
         BCConfig().env_runners(normalize_observations=True).offline_data(input_=recording).build_algo()
-    recurrent = BCConfig().framework("numpy").rl_module(model_config={"use_lstm": True})
-    recurrent = recurrent.environment("CartPole-v1").offline_data(input_=recording)
-    with pytest.raises(ConfigError, match=r"carries a state \(use_lstm\), and recorded steps are taken one"):
-        recurrent.build_algo()
     with pytest.raises(
         ConfigError, match=r"input_: expected episodes of the observation_space Box.*found Box"
     ):
         config("numpy").offline_data(input_=recording).build_algo()
+
+
+# --- what must be remembered ---
+
+
+def recollections(number: int) -> list[SingleAgentEpisode]:
+    """The first observation is 1 or -1, all others are alike; the last of some actions says which it was."""
+    rng, episodes = np.random.default_rng(0), []
+    for n in range(number):
+        cue, steps = n % 2, int(rng.integers(3, 6))
+        observations = np.zeros((steps + 1, 2), np.float32)
+        observations[0, 0], observations[steps - 1, 1] = 2 * cue - 1, 1.0
+        actions = np.append(rng.integers(2, size=steps - 1), cue)
+        rewards = np.eye(steps)[-1].astype(np.float32)
+        episodes.append(
+            SingleAgentEpisode(observations=observations, actions=actions, rewards=rewards, terminated=True)
+        )
+    return episodes
+
+
+@pytest.mark.parametrize(("settings", "memory"), [(BCConfig, "gru"), (MARWILConfig, "lstm")])
+def test_recorded_episodes_teach_a_recurrent_policy_what_to_remember(backend, settings, memory, tmp_path):
+    episodes = recollections(64)
+    spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (2,)), "action_space": TWO_ACTIONS}
+    save_episodes(tmp_path / "data", episodes, **spaces)
+    model = {"fcnet_hiddens": [8], f"use_{memory}": True, f"{memory}_cell_size": 8, "max_seq_len": 5}
+    training = {"train_batch_size": 250, "minibatch_size": 50, "num_epochs": 2, "lr": 0.02}
+    config = (
+        settings().framework(backend).environment(**spaces).rl_module(model_config=model).debugging(seed=0)
+    )
+    algorithm = config.training(**training).offline_data(input_=str(tmp_path / "data")).build_algo()
+    for _ in range(10):
+        steps = algorithm.train()["num_env_steps_sampled_lifetime"]
+    assert steps == pytest.approx(2500, rel=0.02)
+    policy = algorithm.get_policy()
+    for episode in episodes[:8]:
+        state = None
+        for observation in episode.observations[:-1]:
+            action, state = policy.predict(observation, state)
+        assert action == episode.actions[-1]
+
+    algorithm.save_to_path(tmp_path / "saved")
+    resumed = Algorithm.from_checkpoint(tmp_path / "saved")
+    for each in (algorithm, resumed):
+        each.train()
+    assert digest(resumed._learner.get_state()) == digest(algorithm._learner.get_state())
 
 
 # --- the command line ---

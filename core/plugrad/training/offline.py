@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
+from plugrad.batch.recurrent_state import STATE_COLUMNS
+from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
@@ -19,13 +23,16 @@ from plugrad.types import Array, ModuleID
 class OfflineTraining(Training):
     """Training from recorded episodes, whose config is a `plugrad.OfflineConfig`.
 
-    Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass.
+    Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass. Of a
+    recurrent module these are sequences with as many steps on average. Where no state was recorded, each sequence of
+    `max_seq_len` steps begins in the initial state: the zero start state of Kapturowski et al. 2019 ("Recurrent
+    Experience Replay in Distributed Reinforcement Learning", ICLR), section 3.
 
     Args:
         algorithm: see `Training`; `config.input_` names the episodes.
 
     Raises:
-        ConfigError: they are of other spaces than the modules, or a module is recurrent.
+        ConfigError: they are of other spaces than the modules.
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -36,31 +43,32 @@ class OfflineTraining(Training):
             _make_columns, data.episodes
         )[0]
         self._rows = {
-            module_id: ShuffledRows(steps, self.config.seed, module_id)
-            for module_id, steps in self.num_recorded_steps.items()
+            module_id: ShuffledRows(_num_rows(columns), self.config.seed, module_id)
+            for module_id, columns in self._columns.items()
         }
 
     @property
     def num_recorded_steps(self) -> dict[ModuleID, int]:
         """The number of recorded steps of each module."""
-        return {module_id: len(next(iter(columns.values()))) for module_id, columns in self._columns.items()}
+        return {module_id: _num_steps(columns) for module_id, columns in self._columns.items()}
 
     def training_step(self) -> ModuleResults:
         """See `Training`."""
-        chosen = {
-            module_id: rows.take(self.config.train_batch_size) for module_id, rows in self._rows.items()
-        }
-        batch = {
-            module_id: {column: values[chosen[module_id]] for column, values in columns.items()}
-            for module_id, columns in self._columns.items()
-        }
+        batch = {}
+        for module_id, columns in self._columns.items():
+            count = ceil(self.config.train_batch_size * _num_rows(columns) / _num_steps(columns))
+            chosen = self._rows[module_id].take(count)
+            batch[module_id] = {column: values[chosen] for column, values in columns.items()}
         results: ModuleResults = self.algorithm.update(batch)
         return results
 
     @property
     def num_env_steps(self) -> int:
-        """Recorded steps that were learned from, repetitions included."""
-        return max(rows.taken for rows in self._rows.values())
+        """Recorded steps that were learned from, repetitions included; of sequences their mean length counts."""
+        return max(
+            rows.taken * _num_steps(self._columns[module_id]) // _num_rows(self._columns[module_id])
+            for module_id, rows in self._rows.items()
+        )
 
     def get_state(self) -> dict[str, Any]:
         """How many rows each module has taken; the orders follow from the seed."""
@@ -73,18 +81,33 @@ class OfflineTraining(Training):
 
 
 def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
-    """The columns that the learner's connectors make of episodes.
+    """The columns that the learner's connectors make of episodes."""
+    renamed = _rename_to_only_module(learner, episodes)
+    return learner.run_connectors([_with_states(learner, episode) for episode in renamed])
 
-    Raises:
-        ConfigError: a module carries a state, so that its rows cannot be taken one by one.
-    """
-    for module_id, module in learner.module.items():
-        if module.is_stateful:
-            raise ConfigError(
-                f"module {module_id!r} carries a state (use_lstm), and recorded steps are taken one by one: give a "
-                "learner whole episodes with learner.update(episodes=...)"
-            )
-    return learner.run_connectors(_rename_to_only_module(learner, episodes))
+
+def _with_states(learner: LearnerProtocol, episode: Episode) -> Episode:
+    """An episode whose steps have a recorded state: the initial one where a recurrent module finds none."""
+    if not isinstance(episode, SingleAgentEpisode) or episode.module_id not in learner.module:
+        return episode
+    recorded = episode.extra_model_outputs
+    if any(column.split("/")[0] in STATE_COLUMNS for column in recorded):
+        return episode
+    initial = learner.module[episode.module_id].get_initial_state()
+    states = {
+        f"{Columns.STATE_IN}/{name}": np.broadcast_to(np.asarray(value), (len(episode), *np.shape(value)))
+        for name, value in initial.items()
+    }
+    return replace(episode, extra_model_outputs={**recorded, **states}) if states else episode
+
+
+def _num_rows(columns: Mapping[str, Array]) -> int:
+    """Rows that can be taken one by one: steps, or sequences."""
+    return len(next(iter(columns.values())))
+
+
+def _num_steps(columns: Mapping[str, Array]) -> int:
+    return int(columns[Columns.SEQ_LENS].sum()) if Columns.SEQ_LENS in columns else _num_rows(columns)
 
 
 def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
