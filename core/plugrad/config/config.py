@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from plugrad.config.fields import field
-from plugrad.config.fluent import FluentConfig
+from plugrad.config.fluent import UNSET, FluentConfig
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
 from plugrad.config.rules import check_consistency, check_module_ids, check_names, check_overrides
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
-
-_UNSET: Any = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +43,7 @@ class Config(FluentConfig):
     action_space: Any = field(None, section="environment")
     env_config: dict[str, Any] = field({}, section="environment")
 
-    def environment(self, env: Any = _UNSET, **settings: Any) -> Self:
+    def environment(self, env: Any = UNSET, **settings: Any) -> Self:
         """Set the environment, or the spaces of data that comes from elsewhere.
 
         Args:
@@ -62,7 +60,7 @@ class Config(FluentConfig):
         Raises:
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
-        return self._change("environment", _with(settings, env=env))
+        return self._change("environment", settings, env=env)
 
     backend: str = field("torch", section="framework")
     compile: str = field(
@@ -70,7 +68,7 @@ class Config(FluentConfig):
     )
     device: str = field("auto", section="framework")
 
-    def framework(self, backend: str = _UNSET, **settings: Any) -> Self:
+    def framework(self, backend: str = UNSET, **settings: Any) -> Self:
         """Set the framework that runs the update.
 
         Args:
@@ -87,7 +85,7 @@ class Config(FluentConfig):
         Raises:
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
-        return self._change("framework", _with(settings, backend=backend))
+        return self._change("framework", settings, backend=backend)
 
     lr: float | list[list[float]] = field(1e-3, schedulable=True, minimum=0)
     gamma: float = field(0.99, minimum=0, maximum=1)
@@ -397,7 +395,3 @@ class Config(FluentConfig):
                 settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
             made[module_id] = self.changed(**settings)
         return made[module_id]
-
-
-def _with(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:
-    return {name: value for name, value in positional.items() if value is not _UNSET} | settings

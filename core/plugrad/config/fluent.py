@@ -17,6 +17,9 @@ from plugrad.deprecation import adaptable, hint_for
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name, resolve_name
 
+UNSET: Any = object()
+"""Stands for an argument that was not given, where None is a value."""
+
 
 class FluentConfig:
     """A frozen config that returns changed copies; `Config` declares the settings."""
@@ -122,7 +125,8 @@ class FluentConfig:
     # --- a frozen object ------------------------------------------------------------------------------------
 
     @adaptable
-    def _change(self, section: str, settings: dict[str, Any]) -> Self:
+    def _change(self, section: str, settings: dict[str, Any], **positional: Any) -> Self:
+        settings = {name: value for name, value in positional.items() if value is not UNSET} | settings
         refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
