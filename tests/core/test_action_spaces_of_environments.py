@@ -14,9 +14,10 @@ from sampling import make_runner
 from plugrad import SingleAgentEpisode, numpy_ops
 from plugrad.action_rows import action_shape, structure_leaves
 from plugrad.distributions import distribution_class
-from plugrad.errors import BatchError
+from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import load_episodes, save_episodes
 from plugrad.types import Array
+from plugrad_bc import BCConfig
 
 LENGTH = 5
 OBSERVATIONS = Box(-np.inf, np.inf, (2,), np.float32)
@@ -203,3 +204,24 @@ def test_recorded_actions_that_are_none_are_refused_by_their_part(
     spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
     with pytest.raises(BatchError, match=words):
         save_episodes(tmp_path, [episode], **spaces)
+
+
+def test_recorded_actions_of_other_parts_are_refused(tmp_path: Any) -> None:
+    runner = runner_of("Dict")
+    spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
+    save_episodes(tmp_path, runner.sample(LENGTH), **spaces)
+    others = Dict(turn=MultiDiscrete([2, 2]), buttons=MultiBinary(3))
+    cloning = (
+        BCConfig()
+        .framework("numpy")
+        .rl_module(model_config={"fcnet_hiddens": [1]})
+        .training(train_batch_size=4, minibatch_size=None)
+        .offline_data(input_=str(tmp_path))
+    )
+    same, other = (
+        cloning.environment(observation_space=OBSERVATIONS, action_space=space)
+        for space in (SPACES["Dict"], others)
+    )
+    assert np.isfinite(same.build_algo().train()["learners/default_policy/total_loss"])
+    with pytest.raises(ConfigError, match=r"expected episodes of the action_space Dict.*found Dict"):
+        other.build_algo().train()

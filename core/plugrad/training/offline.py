@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plugrad.action_rows import action_parts
 from plugrad.batch.recurrent_state import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode
@@ -123,9 +124,9 @@ def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]
 
 
 def _check_spaces(data: EpisodeData, config: Any) -> None:
-    for name in ("observation_space", "action_space"):
+    for name, comparable in (("observation_space", _comparable), ("action_space", _comparable_actions)):
         expected, found = getattr(config, name), getattr(data, name)
-        if expected is not None and _comparable(expected) != _comparable(found):
+        if expected is not None and comparable(expected) != comparable(found):
             raise ConfigError(f"input_: expected episodes of the {name} {expected}, found {found}")
 
 
@@ -134,3 +135,8 @@ def _comparable(space: gym.Space[Any]) -> tuple[Any, ...]:
     if is_structured(space) or isinstance(space, gym.spaces.Box):
         return ("rows", row_shape(space))
     return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))
+
+
+def _comparable_actions(space: gym.Space[Any]) -> list[tuple[Any, ...]]:
+    """What must agree of each part of an action."""
+    return [(part.path, *_comparable(part.space)) for part in action_parts(space)]

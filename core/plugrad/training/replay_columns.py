@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from plugrad.action_rows import action_shape
 from plugrad.columns import Columns
 from plugrad.errors import RestoreMismatchError
 from plugrad.observations import row_shape
@@ -38,6 +39,6 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
 
 
 def _row_shapes(config: Any) -> Shapes:
-    observation, action = row_shape(config.observation_space), config.action_space.shape
+    observation, action = row_shape(config.observation_space), action_shape(config.action_space) or ()
     columns = {Columns.OBS: observation, Columns.ACTIONS: action, Columns.NEXT_OBS: observation}
     return columns | dict.fromkeys((Columns.REWARDS, Columns.TERMINATEDS, Columns.N_STEP), ())
