@@ -113,7 +113,7 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
     """
     if not is_structured(space):
         return rows
-    return rows[..., part.start : part.stop].reshape(*rows.shape[:-1], *(part.space.shape or ()))
+    return rows[..., part.start : part.stop].reshape((*rows.shape[:-1], *(part.space.shape or ())))
 
 
 def number_of_choices(space: Space[Any]) -> Any:
