@@ -313,12 +313,14 @@ def users(module_class: Any, backend: str) -> Policy:
 
 def test_a_users_recurrent_module_is_exported_by_its_framework(backend: str, tmp_path: Path) -> None:
     trained = users(import_module(f"lstm_of_{backend}").OwnLSTM, backend)
-    session = exported(trained, tmp_path)
+    session = runtime.InferenceSession(trained.export_onnx(tmp_path / "policy.onnx", action_mask=True))
     state, fed_back = None, {name: np.zeros((7, 8), np.float32) for name in ("state_in.h", "state_in.c")}
-    for observations in sample(VECTOR, 20 * 7).reshape(20, 7, 3):
-        actions, state = trained.predict(observations, state)
+    for n, observations in enumerate(sample(VECTOR, 20 * 7).reshape(20, 7, 3)):
+        masks = np.arange(14).reshape(7, 2) % 5 != n % 5
+        actions, state = trained.predict(observations, state, action_masks=masks)
         found, *after = session.run(
-            ["action", "state_out.h", "state_out.c"], {"obs": observations, **fed_back}
+            ["action", "state_out.h", "state_out.c"],
+            {"obs": observations, "action_mask": masks, **fed_back},
         )
         assert state is not None
         np.testing.assert_array_equal(found, actions)

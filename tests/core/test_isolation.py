@@ -6,7 +6,18 @@ import sys
 
 import pytest
 
-HEAVY = ["torch", "tensorflow", "keras", "jax", "ray", "matplotlib", "plugrad_torch", "plugrad_tf2"]
+HEAVY = [
+    "torch",
+    "tensorflow",
+    "keras",
+    "jax",
+    "ray",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "plugrad_torch",
+    "plugrad_tf2",
+]
 
 DOORS = {
     "import": "import plugrad",

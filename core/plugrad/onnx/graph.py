@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, PluginError
 from plugrad.importing.extras import require_extra
 from plugrad.onnx.tensor import OnnxTensor
 from plugrad.types import Array
@@ -27,7 +27,7 @@ class Graph:
 
     def __init__(self) -> None:
         require_extra("onnx", "onnx", "an ONNX export")
-        self._inputs: list[Any] = []
+        self._inputs: list[OnnxTensor] = []
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._types: dict[str, Any] = {}
@@ -47,13 +47,10 @@ class Graph:
         Raises:
             ConfigError: there is an input of this name.
         """
-        from onnx import helper
-
         if name in self._types:
             raise ConfigError(f"an ONNX graph has one input of each name, and {name!r} would be two")
-        type_ = self._type(dtype, shape)
-        self._inputs.append(helper.make_value_info(name, type_))
-        return self._tensor(name, type_)
+        self._inputs.append(self._tensor(name, self._type(dtype, shape)))
+        return self._inputs[-1]
 
     def constant(self, value: Any, name: str = "/constant") -> OnnxTensor:
         """Add a constant.
@@ -93,7 +90,7 @@ class Graph:
         Returns:
             The outputs.
         """
-        from onnx import defs, helper, shape_inference
+        from onnx import helper
 
         dtype = next(each.dtype for each in inputs if isinstance(each, OnnxTensor))
         tensors = [each if isinstance(each, OnnxTensor) else self._lifted(each, dtype) for each in inputs]
@@ -102,17 +99,10 @@ class Graph:
         for _ in range(num_outputs):
             outputs.append(self._unused(f"/{op}", outputs))
         node = helper.make_node(op, names, outputs, name=outputs[0], **attributes)
-        types = shape_inference.infer_node_outputs(
-            defs.get_schema(op, OPSET),
-            node,
-            {name: self._types[name] for name in names},
-            {each.name: self._constants[each.name] for each in tensors if _is_index(each)},
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-        )
         self._nodes.append(node)
         if shape is not None:
-            types = {outputs[0]: self._type(tensors[0].dtype, shape)}
+            return [self._tensor(outputs[0], self._type(tensors[0].dtype, shape))]
+        types = self._inferred(node, tensors)
         return [self._tensor(name, types[name]) for name in outputs]
 
     def element_type(self, dtype: Any) -> int:
@@ -123,8 +113,7 @@ class Graph:
 
     def batch_length(self) -> OnnxTensor:
         """The length of the batch dimension, int64 [1]."""
-        first = self._inputs[0].name
-        return self.apply("Shape", OnnxTensor(self, first, (), np.dtype("f4")), start=0, end=1)[0]
+        return self.apply("Shape", self._inputs[0], start=0, end=1)[0]
 
     def inline(self, model: bytes, inputs: Mapping[str, OnnxTensor]) -> dict[str, OnnxTensor]:
         """Copy a whole model into this graph.
@@ -135,13 +124,20 @@ class Graph:
 
         Returns:
             Its outputs, by name.
+
+        Raises:
+            PluginError: it has operators of another version.
         """
         import onnx
         from onnx import compose, helper, inliner
 
         part = compose.add_prefix(inliner.inline_local_functions(onnx.load_from_string(model)), PREFIX)
-        used = {node.domain for node in part.graph.node} - {""}
+        used = {node.domain for node in part.graph.node}
         self._domains |= {each.domain: each.version for each in part.opset_import if each.domain in used}
+        if self._domains[""] != OPSET:
+            raise PluginError(
+                f"export_onnx was asked for version {OPSET} of ONNX's operators, and gave {self._domains['']}"
+            )
         for each in part.graph.initializer:
             self._constants[each.name] = each
             self._types[each.name] = _type_of(each)
@@ -165,19 +161,18 @@ class Graph:
         """
         from onnx import checker, helper
 
-        ends = [
-            helper.make_node("Identity", [tensor.name], [self._unused(name)])
-            for name, tensor in outputs.items()
-        ]
-        nodes = _needed(self._nodes, {each.input[0] for each in ends}) + ends
+        nodes = _needed(self._nodes, {each.name for each in outputs.values()})
+        nodes += [helper.make_node("Identity", [each.name], [name]) for name, each in outputs.items()]
         read = {name for node in nodes for name in _read_by(node)}
-        results = [
-            helper.make_value_info(node.output[0], self._type(tensor.dtype, tensor.shape))
-            for node, tensor in zip(ends, outputs.values(), strict=True)
-        ]
-        constants = [value for name, value in self._constants.items() if name in read]
+        graph = helper.make_graph(
+            nodes,
+            "policy",
+            [self._value_info(each.name, each) for each in self._inputs],
+            [self._value_info(*each) for each in outputs.items()],
+            [value for name, value in self._constants.items() if name in read],
+        )
         model = helper.make_model(
-            helper.make_graph(nodes, "policy", self._inputs, results, constants),
+            graph,
             opset_imports=[helper.make_opsetid(*each) for each in self._domains.items()],
             ir_version=IR_VERSION,
             producer_name="plugrad",
@@ -186,6 +181,25 @@ class Graph:
         checker.check_model(model, full_check=True)
         serialized: bytes = model.SerializeToString()
         return serialized
+
+    def _inferred(self, node: Any, inputs: Sequence[OnnxTensor]) -> dict[str, Any]:
+        """The types of a node's outputs, by the rules of ONNX."""
+        from onnx import defs, helper, shape_inference
+
+        types: dict[str, Any] = shape_inference.infer_node_outputs(
+            defs.get_schema(node.op_type, OPSET),
+            node,
+            {each.name: self._types[each.name] for each in inputs},
+            {each.name: self._constants[each.name] for each in inputs if _is_index(each)},
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+        )
+        return types
+
+    def _value_info(self, name: str, tensor: OnnxTensor) -> Any:
+        from onnx import helper
+
+        return helper.make_value_info(name, self._type(tensor.dtype, tensor.shape))
 
     def _type(self, dtype: Any, shape: Sequence[int | None]) -> Any:
         from onnx import helper
