@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from plugrad.config.fields import field
-from plugrad.config.fluent import UNSET, FluentConfig
+from plugrad.config.fluent import UNSET, FluentConfig, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
 from plugrad.config.rules import check_consistency, check_module_ids, check_names, check_overrides
 from plugrad.importing.names import resolve_name
@@ -60,7 +60,7 @@ class Config(FluentConfig):
         Raises:
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
-        return self._change("environment", settings, env=env)
+        return self._change("environment", given(settings, env=env))
 
     backend: str = field("torch", section="framework")
     compile: str = field(
@@ -85,7 +85,7 @@ class Config(FluentConfig):
         Raises:
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
-        return self._change("framework", settings, backend=backend)
+        return self._change("framework", given(settings, backend=backend))
 
     lr: float | list[list[float]] = field(1e-3, schedulable=True, minimum=0)
     gamma: float = field(0.99, minimum=0, maximum=1)

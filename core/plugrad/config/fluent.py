@@ -21,6 +21,11 @@ UNSET: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 
 
+def given(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:
+    """`settings`, and those of the positional arguments that were given."""
+    return {name: value for name, value in positional.items() if value is not UNSET} | settings
+
+
 class FluentConfig:
     """A frozen config that returns changed copies; `Config` declares the settings."""
 
@@ -125,8 +130,7 @@ class FluentConfig:
     # --- a frozen object ------------------------------------------------------------------------------------
 
     @adaptable
-    def _change(self, section: str, settings: dict[str, Any], **positional: Any) -> Self:
-        settings = {name: value for name, value in positional.items() if value is not UNSET} | settings
+    def _change(self, section: str, settings: dict[str, Any]) -> Self:
         refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
