@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,8 @@ class SingleAgentEpisode:
 
     Args:
         observations: `[T + 1, ...]`: those that were acted on, and at the end the one that the last action led to, also
-            where the episode ended (never the first observation of the next episode).
+            where the episode ended (never the first observation of the next episode). Those of a Dict or Tuple space
+            may be a dict or tuple of arrays `[T + 1, ...]`, or a list of dicts; the learner makes rows of them.
         actions: `[T, ...]`.
         rewards: `[T]`.
         terminated: whether the environment reached a terminal state, whose value is 0.
@@ -57,8 +58,9 @@ class SingleAgentEpisode:
     module_id: ModuleID = DEFAULT_MODULE_ID
 
     def __post_init__(self) -> None:
-        for name in ("observations", "actions", "rewards"):
+        for name in ("actions", "rewards"):
             object.__setattr__(self, name, np.asarray(getattr(self, name)))
+        object.__setattr__(self, "observations", _observations(self.observations, _lengths(self.actions)[0]))
         columns = flatten_states(self.extra_model_outputs or {})
         extra = {column: np.asarray(values) for column, values in columns.items()}
         object.__setattr__(self, "extra_model_outputs", extra)
@@ -67,18 +69,19 @@ class SingleAgentEpisode:
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        steps = _length(self.actions)
+        steps = _lengths(self.actions)[0]
         columns = {"observations": self.observations, "rewards": self.rewards, **self.extra_model_outputs}
         for name, values in columns.items():
             expected = steps + 1 if name == "observations" else steps
-            if _length(values) != expected:
-                raise BatchError(
-                    f"an episode of {steps} actions has {expected} {name}, found {_length(values)}"
-                    + (" (the last is what the last action led to)" if name == "observations" else ""),
-                    column=name,
-                    expected=expected,
-                    found=_length(values),
-                )
+            for found in _lengths(values):
+                if found != expected:
+                    raise BatchError(
+                        f"an episode of {steps} actions has {expected} {name}, found {found}"
+                        + (" (the last is what the last action led to)" if name == "observations" else ""),
+                        column=name,
+                        expected=expected,
+                        found=found,
+                    )
 
     def __len__(self) -> int:
         """The number of steps, T."""
@@ -104,8 +107,25 @@ class SingleAgentEpisode:
         return float(np.sum(self.rewards, dtype=np.float64))
 
 
-def _length(values: Array) -> int:
-    return len(values) if values.ndim else 0
+def _observations(given: Any, steps: int) -> Any:
+    """An array, or the dict or tuple of arrays that is given."""
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, tuple):
+        return np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError:  # arrays of different shapes: the parts of a Tuple
+        return given
+    return array if _lengths(array) == [steps + 1] else given
+
+
+def _lengths(values: Any) -> list[int]:
+    """The number of rows of an array, or of each array within dicts and tuples."""
+    if isinstance(values, Mapping | tuple):
+        inner = values.values() if isinstance(values, Mapping) else values
+        return [length for each in inner for length in _lengths(each)]
+    return [len(values) if np.ndim(values) else 0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -68,7 +68,19 @@ class ActingAlgorithm:
         config = self.config.env_runners(**changes) if changes else self.config
         module_id = self._module_id
         state = initial_state(self._learner.module[module_id])
-        return EnvRunner(config=config, act=act, initial_state=state, seed=seed, module_id=module_id)
+        normalizer = None
+        if (
+            config.normalize_observations
+        ):  # an older checkpoint's module reads rows of which all is normalised
+            normalizer = ObservationNormalizer.of_space(config.observation_space)
+        return EnvRunner(
+            config=config,
+            act=act,
+            initial_state=state,
+            seed=seed,
+            normalizer=normalizer,
+            module_id=module_id,
+        )
 
     def _act(self, observations: Array, state: Any = None, **settings: Any) -> Mapping[str, Any]:
         learner = self._acting.get_synced()

@@ -58,7 +58,7 @@ class EnvRunnerActor:
         )
         self._normalizer: _SharedNormalizer | None = None
         if self._runner.normalizer is not None:
-            self._normalizer = _SharedNormalizer.of_space(self._runner.observation_space)
+            self._normalizer = _SharedNormalizer.of_space(config.observation_space)
             self._runner.normalizer = self._normalizer
 
     def _act(self, observations: Array, state: Any = None, **mask: Any) -> Mapping[str, Any]:

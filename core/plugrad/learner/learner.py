@@ -19,7 +19,7 @@ from plugrad.collective import Collective
 from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable, renamed
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import BatchError, ConfigError, NotBuiltError
+from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
@@ -56,6 +56,7 @@ from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
+from plugrad.learner.structured_observations import episodes_in_rows, rows_of
 from plugrad.learner.target_networks import TargetNetwork, make_target_network
 from plugrad.learner.update import UpdateRun
 from plugrad.metrics import Metrics
@@ -559,8 +560,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         actions for `env.step`.
 
         Args:
-            obs: an array [B, ...] of rows of the module's observation space: flattened, and normalised if the module
-                learns from normalised ones.
+            obs: observations [B, ...] of the module's space, normalised if the module learns from normalised ones. Those
+                of a Dict or Tuple are a dict or tuple of arrays [B, ...], or rows.
             module_id: the module that acts.
             explore: whether to sample; else the mode of the distribution.
             state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
@@ -572,13 +573,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             of a stateful module also `state_out`, `{name: [B, ...]}`.
 
         Raises:
-            BatchError: observations, state or mask of another shape than the module's, a mask that forbids everything,
-                or a dict or tuple of observations.
+            BatchError: observations, state or mask of another shape than the module's, or a mask that forbids
+                everything.
         """
         self._check_is_built()
-        _ = self.module[module_id]  # an unknown id is an error before it has a random stream
-        if isinstance(obs, Mapping | tuple):
-            raise _structured_obs_error(module_id, self.module[module_id].observation_space, obs)
+        # An unknown id is an error before it has a random stream.
+        obs = rows_of(module_id, self.module[module_id], obs)
         rng = self.stream(module_id, "actions") if rng is None else rng
         return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state, action_mask)
 
@@ -614,7 +614,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """State values of observations.
 
         Args:
-            obs: the observations, [B, ...]; of a stateful module sequences, [B, T, ...].
+            obs: the observations as in `compute_actions`, [B, ...]; of a stateful module sequences, [B, T, ...].
             module_id: the module that has a value function.
             state: in which the sequences begin, `{name: [B, ...]}`; None: the state at the start of an episode.
 
@@ -622,6 +622,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             float32 [B]; of a stateful module [B, T].
         """
         self._check_is_built()
+        obs = rows_of(module_id, self.module[module_id], obs)
         return self._actor.compute_values(np.asarray(obs), module_id, state)
 
     @_locked
@@ -638,7 +639,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             float32 [B + E], in the order of the episodes. Each value of a stateful module is in the state of its step.
         """
         self._check_is_built()
-        return values_of_episodes(self, module_id, episodes)
+        return values_of_episodes(self, module_id, episodes_in_rows(episodes, self.module))
 
     # --- metrics and results --------------------------------------------------------------------------------
 
@@ -850,16 +851,3 @@ def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) ->
     learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
     learner.build()
     return learner
-
-
-def _structured_obs_error(module_id: ModuleID, space: Any, obs: Any) -> BatchError:
-    found = f"{type(obs).__name__} of {', '.join(map(str, obs)) if isinstance(obs, Mapping) else len(obs)}"
-    return BatchError(
-        f"module {module_id!r}, compute_actions: expected an array [B, ...] of rows of {space}; found {found}. "
-        "gymnasium.spaces.flatten(space, observation) makes a row of one observation; "
-        "Algorithm.get_policy().predict(observation) takes it as the environment gives it",
-        module_id=module_id,
-        column="obs",
-        expected=f"an array of rows of {space}",
-        found=found,
-    )

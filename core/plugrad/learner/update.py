@@ -38,6 +38,7 @@ from plugrad.learner.noise import add_noise
 from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.snapshot import Snapshot
 from plugrad.learner.step import Reads, make_step
+from plugrad.learner.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
@@ -137,9 +138,10 @@ class UpdateRun:
             given = "neither" if batch is None else "both"
             raise BatchError(f"update() takes a batch or episodes; found {given}")
         if episodes is None:
-            return batches.by_module(batch)
+            return batches.by_module(batch_in_rows(batch, self._learner.module))
         learner = self._learner
-        return batches.by_module(run_pipeline(learner.connectors, learner, {}, episodes))
+        rows = episodes_in_rows(episodes, learner.module)
+        return batches.by_module(run_pipeline(learner.connectors, learner, {}, rows))
 
     def _trained_columns(
         self, columns: batches.Batch, rows: Mapping[ModuleID, int], batch: Any

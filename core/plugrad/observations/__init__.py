@@ -2,7 +2,7 @@
 
 from plugrad.action_rows import is_structured
 from plugrad.observations.layout import RowPart, model_space, row_parts, row_shape, row_space, stored_space
-from plugrad.observations.rows import flat_rows
+from plugrad.observations.rows import flat_rows, structured_rows
 from plugrad.observations.structure import in_structure
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "row_shape",
     "row_space",
     "stored_space",
+    "structured_rows",
 ]

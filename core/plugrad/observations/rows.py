@@ -36,6 +36,12 @@ def flat_rows(space: Space[Any], observation: Any) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
 
 
+def structured_rows(space: Space[Any], observation: Any) -> Array:
+    """Rows of structured observations as modules read them: `flat_rows` as uint8 if all parts are, else as float32."""
+    flat = flat_rows(space, observation)
+    return flat if flat.dtype == np.uint8 else flat.astype(np.float32)
+
+
 def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int, ...]:
     """The leading dimensions of an array of observations.
 

@@ -1,0 +1,125 @@
+"""Observations in the structure of a Dict or Tuple space, where users give them to a learner: they become rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import env_steps_of, refuse
+from plugrad.columns import Columns
+from plugrad.episodes import Episode, MultiAgentEpisode
+from plugrad.errors import BatchError
+from plugrad.observations import is_structured, structured_rows
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+_COLUMNS = (Columns.OBS, Columns.NEXT_OBS)
+
+
+def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OBS) -> Any:
+    """Rows of observations in the structure of a module's space; anything else as it is.
+
+    Args:
+        module_id: of the module, for the error.
+        module: the RLModule.
+        obs: a dict or tuple of arrays [B, ...] or [B, T, ...]; or rows.
+        column: for the error.
+
+    Returns:
+        float32 or uint8 [B, numbers] or [B, T, numbers].
+
+    Raises:
+        BatchError: the observations do not fit the space.
+    """
+    if not isinstance(obs, Mapping | tuple):
+        return obs
+    space = module.observation_space
+    if not is_structured(space):
+        found = (
+            f"{type(obs).__name__} of {', '.join(map(str, obs)) if isinstance(obs, Mapping) else len(obs)}"
+        )
+        refuse(module_id, column, f"an array [B, ...] of rows of {space}", found)
+    try:
+        return structured_rows(space, obs)
+    except BatchError as error:
+        raise BatchError(
+            f"module {module_id!r}, column {column!r}: {error}",
+            **{**error.facts, "module_id": module_id, "column": column},
+        ) from error
+
+
+def batch_in_rows(batch: Any, modules: Mapping[ModuleID, Any]) -> Any:
+    """A batch in one of its forms with rows in OBS and NEXT_OBS.
+
+    Args:
+        batch: of a user; its form is not checked here.
+        modules: of the learner.
+
+    Returns:
+        The batch itself, if no module has a Dict or Tuple; else by module, or columns.
+
+    Raises:
+        BatchError: observations do not fit the space of their module.
+    """
+    given = getattr(batch, "policy_batches", batch)
+    if not isinstance(given, Mapping) or not any(
+        is_structured(m.observation_space) for m in modules.values()
+    ):
+        return batch
+    env_steps_of(batch)
+    if any(column in given and column not in modules for column in _COLUMNS):
+        return _columns_in_rows(DEFAULT_MODULE_ID, given, modules)
+    return {
+        module_id: _columns_in_rows(module_id, each, modules) if isinstance(each, Mapping) else each
+        for module_id, each in given.items()
+    }
+
+
+def _columns_in_rows(module_id: ModuleID, columns: Mapping[str, Any], modules: Mapping[ModuleID, Any]) -> Any:
+    if module_id not in modules:
+        return columns
+    module = modules[module_id]
+    return {
+        name: rows_of(module_id, module, each, name) if name in _COLUMNS else each
+        for name, each in columns.items()
+    }
+
+
+def episodes_in_rows(episodes: Sequence[Episode], modules: Mapping[ModuleID, Any]) -> Sequence[Episode]:
+    """Episodes whose observations are rows.
+
+    Args:
+        episodes: of a user.
+        modules: of the learner.
+
+    Returns:
+        The same episodes, those with structured observations as copies.
+
+    Raises:
+        BatchError: observations do not fit the space of their module.
+    """
+    if not any(is_structured(module.observation_space) for module in modules.values()):
+        return episodes
+    return [_episode_in_rows(each, modules) for each in episodes]
+
+
+def _episode_in_rows(episode: Any, modules: Mapping[ModuleID, Any]) -> Any:
+    if isinstance(episode, MultiAgentEpisode):
+        agents = {
+            agent_id: _single_in_rows(each, episode.module_for(agent_id), modules)
+            for agent_id, each in episode.agent_episodes.items()
+        }
+        return replace(episode, agent_episodes=agents)
+    return _single_in_rows(episode, episode.module_id, modules)
+
+
+def _single_in_rows(episode: Any, module_id: ModuleID, modules: Mapping[ModuleID, Any]) -> Any:
+    seen: Any = episode.observations
+    if isinstance(seen, np.ndarray) and seen.dtype.kind != "O":
+        return episode
+    if module_id not in modules:
+        return episode
+    if isinstance(seen, np.ndarray):  # a list of observations, one for each step
+        rows: list[Array] = [rows_of(module_id, modules[module_id], each) for each in seen]
+        return replace(episode, observations=np.stack(rows))
+    return replace(episode, observations=rows_of(module_id, modules[module_id], seen))
