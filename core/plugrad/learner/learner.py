@@ -560,8 +560,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         actions for `env.step`.
 
         Args:
-            obs: observations [B, ...] of the module's space, normalised if the module learns from normalised ones. Those
-                of a Dict or Tuple are a dict or tuple of arrays [B, ...], or rows.
+            obs: observations [B, ...] of the module's space, normalised if the module learns from normalised ones.
+                Those of a Dict or Tuple are a dict or tuple of arrays [B, ...], or rows.
             module_id: the module that acts.
             explore: whether to sample; else the mode of the distribution.
             state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
