@@ -269,12 +269,18 @@ def test_an_observation_that_does_not_fit_says_where(observation, message):
         policy.predict(observation)
 
 
-def test_compute_actions_takes_rows_and_says_what_takes_a_dict():
-    algorithm = config().build_algo()
+def test_compute_actions_takes_rows_and_the_structure_of_the_space_and_no_other():
+    learner = config().build_algo()._learner
+    one = ROOM.sample()
+    batch = stack([one] * 2, ROOM)
+    rows = np.stack([gym.spaces.flatten(ROOM, one)] * 2).astype(np.float32)
+    found, expected = (learner.compute_actions(obs, explore=False) for obs in (batch, rows))
+    np.testing.assert_array_equal(found[Columns.ACTION_DIST_INPUTS], expected[Columns.ACTION_DIST_INPUTS])
+    flat = config("CartPole-v1").build_algo()._learner
     with pytest.raises(
-        BatchError, match=r"compute_actions: expected an array .* found dict of .*get_policy\(\)"
+        BatchError, match=r"column 'obs': expected an array \[B, ...\] of rows .*found dict of where"
     ):
-        algorithm.learner_group.foreach_learner(lambda learner: learner.compute_actions(ROOM.sample()))
+        flat.compute_actions({"where": np.zeros((2, 4))})
 
 
 def test_an_empty_batch_gives_no_actions():
