@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from plugrad.episodes import Episode, MultiAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.observations import is_structured, structured_rows
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+EpisodeT = TypeVar("EpisodeT", bound=Episode)
 
 _COLUMNS = (Columns.OBS, Columns.NEXT_OBS)
 
@@ -85,7 +87,7 @@ def _columns_in_rows(module_id: ModuleID, columns: Mapping[str, Any], modules: M
     }
 
 
-def episodes_in_rows(episodes: Sequence[Episode], modules: Mapping[ModuleID, Any]) -> Sequence[Episode]:
+def episodes_in_rows(episodes: Sequence[EpisodeT], modules: Mapping[ModuleID, Any]) -> Sequence[EpisodeT]:
     """Episodes whose observations are rows.
 
     Args:
