@@ -20,8 +20,8 @@ NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "
 def allowed() -> dict[str, str]:
     """`{beginning of a reason: why it may skip a test}`."""
     reasons = {
-        NO_BACKEND: "the environments of one framework; `tox -e both` asks for all",
-        NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e both`",
+        NO_BACKEND: "the environments of one framework; `tox -e all` asks for both",
+        NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e all`",
     }
     for backend, capabilities in NOT_DECLARED.items():
         for capability in capabilities.split(", "):
