@@ -55,8 +55,8 @@ def is_supported(name: str, cell: Cell) -> bool:
 
 def has_landed(cell: Cell) -> bool:
     """Whether a cell works already."""
-    no_axes = len(cell.action_space.shape or ()) < 2 and cell.action != "MultiBinary"
-    return cell.observation != "Dict" and cell.action != "Dict" and no_axes and cell.variant != "mask"
+
+    return cell.observation != "Dict" and cell.variant != "mask"
 
 
 def config(name: str, cell: Cell, backend: str) -> Any:
