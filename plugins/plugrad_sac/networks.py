@@ -2,11 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 import gymnasium as gym
 
 from plugrad import Columns, RLModuleSpec, numpy_ops
 from plugrad.distributions import SquashedGaussian, squashed_gaussian_class
+from plugrad.errors import ConfigError
 from plugrad.networks import Network, refuse_recurrence
 from plugrad.networks.encoders import Encoder
 from plugrad.networks.layers import POLICY_GAIN, dense, layer_parameters
@@ -41,9 +43,12 @@ class PolicyAndCritics(Network):
         ConfigError: a space or setting that is not supported.
     """
 
+    algorithm: ClassVar[str]
+    """Its name, for errors."""
+
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
-        refuse_recurrence(config, "an algorithm with twin critics")
+        refuse_recurrence(config, self.algorithm)
         self._policy = Encoder(spec.observation_space, config)
         self._critics = TwinCritics(
             spec.observation_space, config, num_inputs=num_inputs, num_values=num_values
@@ -99,7 +104,11 @@ class BoxPolicyAndCritics(PolicyAndCritics):
     """
 
     def __init__(self, spec: RLModuleSpec, *, outputs_per_dimension: int) -> None:
-        assert spec.action_space is not None
+        if not isinstance(spec.action_space, gym.spaces.Box):
+            raise ConfigError(
+                f"{self.algorithm} needs a bounded Box action space, found {spec.action_space}",
+                action_space=spec.action_space,
+            )
         self._action_space = spec.action_space
         self._num_dimensions = squashed_gaussian_class(self._action_space, numpy_ops).input_dim // 2
         self._flat_space = gym.spaces.flatten_space(self._action_space)

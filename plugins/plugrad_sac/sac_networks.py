@@ -29,6 +29,8 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
         initial_alpha: the temperature at first, above 0.
     """
 
+    algorithm = "SAC"
+
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
         super().__init__(spec, outputs_per_dimension=2)
         self.parameters += _temperature(spec, initial_alpha)
@@ -56,6 +58,8 @@ class CategoricalNetwork(PolicyAndCritics):
         spec: see `PolicyAndCritics`; its action space is Discrete.
         initial_alpha: the temperature at first, above 0.
     """
+
+    algorithm = "SAC"
 
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float) -> None:
         num_actions = int(spec.action_space.n)  # type: ignore[union-attr]

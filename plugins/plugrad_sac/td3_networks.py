@@ -2,10 +2,7 @@
 
 from math import log
 
-import gymnasium as gym
-
 from plugrad import RLModuleSpec
-from plugrad.errors import ConfigError
 from plugrad.ops import Ops
 from plugrad.types import Tensor
 from plugrad_sac.networks import BoxPolicyAndCritics
@@ -24,12 +21,9 @@ class DeterministicNetwork(BoxPolicyAndCritics):
         ConfigError: the action space is no float Box with finite bounds.
     """
 
+    algorithm = "TD3"
+
     def __init__(self, spec: RLModuleSpec, *, exploration_noise: float) -> None:
-        if not isinstance(spec.action_space, gym.spaces.Box):
-            raise ConfigError(
-                f"TD3 needs a bounded Box action space, found {spec.action_space}",
-                action_space=spec.action_space,
-            )
         super().__init__(spec, outputs_per_dimension=1)
         self._exploration_noise = exploration_noise
 

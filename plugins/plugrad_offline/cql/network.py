@@ -27,6 +27,8 @@ class CQLNetwork(SquashedGaussianNetwork):
         ConfigError: the action space is no float Box with finite bounds.
     """
 
+    algorithm = "CQL"
+
     def __init__(self, spec: RLModuleSpec, *, initial_alpha: float, lagrangian: bool) -> None:
         super().__init__(spec, initial_alpha=initial_alpha)
         self._lagrangian = lagrangian and not spec.inference_only

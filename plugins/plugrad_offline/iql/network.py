@@ -35,6 +35,8 @@ class IQLNetwork(BoxPolicyAndCritics):
         ConfigError: the action space is no float Box with one axis and finite bounds.
     """
 
+    algorithm = "IQL"
+
     def __init__(self, spec: RLModuleSpec) -> None:
         super().__init__(spec, outputs_per_dimension=1)
         config = spec.network_config()
