@@ -167,14 +167,13 @@ class Ending:
 STOPS = [
     Stop(at_the_start, SIGTERM),
     Stop(while_training, SIGKILL),
-    Stop(at_the_start, SIGINT),
     Stop(while_saving, SIGKILL),
     Stop(while_training, SIGTERM),
     Stop(at_the_start, SIGINT, times=2),
-    Stop(while_training, SIGKILL),
     Stop(while_training, SIGINT),
 ]
-"""3 kills and 5 signals per backend."""
+"""Each moment and each signal; `REPEATED` stops at moments of its own."""
+REPEATED = [Stop(at_the_start, SIGINT), Stop(while_training, SIGKILL)]
 
 
 def stop(run: Run, how: Stop, moments: random.Random) -> Ending:
@@ -223,22 +222,22 @@ LONG = pytest.mark.long
 @pytest.fixture(
     scope="module",
     params=[
-        ("auto", "sync", 1),
-        pytest.param(("none", "sync", 1), marks=LONG),
-        pytest.param(("complete_update", "vector_entry_point", 1), marks=LONG),
-        pytest.param(("auto", "vector_entry_point", 5), marks=LONG),
+        ("auto", "sync", STOPS),
+        pytest.param(("none", "sync", STOPS + REPEATED), marks=LONG),
+        pytest.param(("complete_update", "vector_entry_point", STOPS + REPEATED), marks=LONG),
+        pytest.param(("auto", "vector_entry_point", 5 * (STOPS + REPEATED)), marks=LONG),
     ],
-    ids=lambda each: "-".join(map(str, each)),
+    ids=lambda each: f"{each[0]}-{each[1]}-{len(each[2])}",
 )
 def stopped(
     request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Stopped:
     """A run that was stopped many times, and how each of its processes ended."""
-    mode, vectorization, times = request.param
+    mode, vectorization, stops = request.param
     own = [f"--framework.compile={mode}", f"--env_runners.vectorization_mode={vectorization}"]
     path = tmp_path_factory.mktemp("stopped") / "run"
     run, moments = Run(path, "--backend", backend, *SETTINGS, *own), random.Random(5)
-    return run, [stop(run, each, moments) for each in times * STOPS]
+    return run, [stop(run, each, moments) for each in stops]
 
 
 def test_a_stopped_process_leaves_in_time_in_order_and_as_a_whole(stopped: Stopped) -> None:
