@@ -12,17 +12,17 @@ def count_parameters(learner: LearnerInternals) -> dict[ModuleID, int]:
     return {each: len(learner.get_parameters(learner.module[each])) for each in learner.trainable_module_ids}
 
 
-def check_no_late_parameters(learner: LearnerInternals, module_ids: Iterable[ModuleID]) -> None:
+def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID]) -> None:
     """Refuse modules that have more parameters than when the learner was built.
 
     Args:
         learner: after the first run of a program.
-        module_ids: the modules that it trained.
+        ids: of the modules that it trained, and of noise, which has no parameters.
 
     Raises:
         ConfigError: names the parameters that no optimizer has.
     """
-    for module_id in module_ids:
+    for module_id in (each for each in ids if each in learner.module):
         module = learner.module[module_id]
         parameters = learner.get_parameters(module)
         if len(parameters) > learner.num_parameters[module_id]:
