@@ -99,7 +99,7 @@ def flip(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(bad)
 
 
-def cut(data: bytes, rng: np.random.Generator) -> bytes:
+def truncate(data: bytes, rng: np.random.Generator) -> bytes:
     return data[: rng.integers(len(data))]
 
 
@@ -165,7 +165,7 @@ def containers(tree: Any) -> Iterator[Any]:
             yield from containers(each)
 
 
-UNSIGNED: list[Callable[[bytes, np.random.Generator], bytes]] = [flip, cut, add]
+UNSIGNED: list[Callable[[bytes, np.random.Generator], bytes]] = [flip, truncate, add]
 SIGNED = [sign_bytes, spoil_weights, edit_header, edit_texts, edit_description, edit_description]
 
 
