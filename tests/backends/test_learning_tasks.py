@@ -9,6 +9,7 @@ import pytest
 
 from plugrad_ppo import PPOConfig
 
+ONE_BACKEND = "torch" if importlib.util.find_spec("torch") else "tf2"
 CATCH = Path(__file__).parents[2] / "benchmarks/catch.py"
 
 
@@ -66,14 +67,13 @@ def test_what_was_seen_is_remembered(backend, memory):
     assert best_mean(recall(backend, **model), 0.95, 30) >= 0.95
 
 
-def test_the_last_frames_are_a_memory(backend):
-    config = recall(backend).env_runners(frame_stack=4)
+def test_the_last_frames_are_a_memory():
+    config = recall(ONE_BACKEND).env_runners(frame_stack=4)
     assert best_mean(config, 0.95, 30) >= 0.95
 
 
 def test_without_a_memory_it_is_a_guess():
-    config = recall("torch") if importlib.util.find_spec("torch") else recall("tf2")
-    assert best_mean(config, 0.95, 10) < 0.8
+    assert best_mean(recall(ONE_BACKEND), 0.95, 10) < 0.8
 
 
 def test_what_is_seen_in_images_is_met(backend):

@@ -11,7 +11,7 @@ from plugrad import DEFAULT_MODULE_ID, numpy_ops
 from plugrad.algorithm import Algorithm
 from plugrad_ppo import PPOConfig
 
-pytestmark = pytest.mark.cross_product("combination")
+pytestmark = pytest.mark.cross_product
 
 IMAGE = Box(0, 255, (20, 20, 1), np.uint8)
 
