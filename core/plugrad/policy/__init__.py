@@ -4,6 +4,7 @@
 actions those of the environment. `policy` joins them around a module. Env runners use the same parts.
 """
 
+from plugrad.policy.actions import action_converter
 from plugrad.policy.policy import Policy
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "action_converter"]
