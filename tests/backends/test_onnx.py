@@ -144,6 +144,16 @@ CASES: dict[str, Any] = {
     },
     "tuple of choices": {"actions": Tuple((Discrete(2), MultiDiscrete([2, 3])))},
     "float64": {"observations": Box(-1.0, 1.0, (2,), np.float64)},
+    "small dtypes": {
+        "observations": Dict(
+            {
+                "choice": MultiDiscrete([2, 3], np.int8, start=[1, 0]),
+                "half": Box(-1.0, 1.0, (2,), np.float16),
+                "whole": Box(-9, 9, (2,), np.int16),
+            }
+        ),
+        "actions": Box(-0.1, 0.1, (2,), np.float16),
+    },
     "bytes": {"observations": Box(0, 9, (2,), np.uint8)},
     "matrix": {"observations": Box(-1.0, 1.0, (2, 3))},
     "discrete": {"observations": Discrete(5, start=2)},

@@ -49,6 +49,7 @@ PARTS = (
     Part("tensorflow", ("tensorflow", "tensorflow-cpu"), "tf2-cpu", "backend tf2"),
     Part("ray", ("ray",), "ray", "remote learners"),
     Part("matplotlib", ("matplotlib",), "plot", "plugrad plot"),
+    Part("onnx", ("onnx",), "onnx", "ONNX models of policies"),
     Part("tensorboardX", ("tensorboardX",), "tensorboard", "plugrad train --tensorboard"),
 )
 

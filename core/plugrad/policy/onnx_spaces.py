@@ -89,9 +89,9 @@ def _leaves(space: Space[Any], path: str) -> Iterator[tuple[str, Space[Any]]]:
 def _flat(space: Space[Any], x: Tensor) -> Tensor:
     """Observations [N, ...] of a space without parts as [N, numbers], as `gymnasium.spaces.flatten` orders them."""
     if isinstance(space, Discrete):
-        return ops.one_hot(x - space.start, int(space.n))
+        return ops.one_hot(ops.cast(x, "int64") - int(space.start), int(space.n))
     if isinstance(space, MultiDiscrete):
-        entries = ops.reshape(x - space.start, (-1, space.nvec.size))
+        entries = ops.reshape(ops.cast(x, "int64") - space.start.astype(np.int64), (-1, space.nvec.size))
         return ops.concat([ops.one_hot(entries[:, i], int(n)) for i, n in enumerate(space.nvec.flat)], -1)
     return ops.reshape(x, (-1, prod(space.shape or ())))
 
