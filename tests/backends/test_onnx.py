@@ -1,9 +1,5 @@
 """Policies as ONNX models: a runtime gives the actions of `predict`."""
 
-import subprocess
-import sys
-from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +8,12 @@ import needs
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from exported_policies import VECTOR, exported, fed, policy, runtime, same, sample
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from plugrad import Columns, RandomRLModule, RLModuleSpec
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli import main
 from plugrad.errors import CheckpointError, ConfigError
-from plugrad.policy import Policy
-from plugrad.testing.numpy_module import NumpyRLModule
-from plugrad.testing.numpy_variables import ArrayVariable
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
 from plugrad_offline.cql import CQLConfig
@@ -29,11 +22,10 @@ from plugrad_offline.marwil import MARWILConfig
 from plugrad_ppo import PPOConfig
 from plugrad_sac import SACConfig, TD3Config
 
-runtime = needs.extra("onnxruntime")
 onnx = needs.extra("onnx")
 
+
 N = 1000
-VECTOR = Box(-2.0, 2.0, (3,), np.float32)
 ROOM = Dict(
     {
         "where": Box(-1.0, 1.0, (2,), np.float64),
@@ -44,87 +36,6 @@ ROOM = Dict(
 IMAGE = Box(0, 255, (20, 24, 3), np.uint8)
 FRAMES = Box(0, 255, (2, 24, 20), np.uint8)
 OFFLINE = (BCConfig(), MARWILConfig(), CQLConfig(), IQLConfig())
-
-
-class Spaces(gym.Env[Any, Any]):
-    """An environment of two spaces, in which nothing matters."""
-
-    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self.observation_space.sample(), 0.0, False, False, {}
-
-
-def policy(
-    observations: gym.Space[Any] = VECTOR,
-    actions: gym.Space[Any] = Discrete(4),  # noqa: B008 (is not changed)
-    config: AlgorithmConfig | None = None,
-    backend: str = "numpy",
-    **model_config: Any,
-) -> Policy:
-    """An untrained policy, whose heads are as large as trained ones are."""
-    spaces = {"observation_space": observations, "action_space": actions}
-    config = (
-        (config or PPOConfig()).environment(Spaces, env_config=spaces).framework(backend).debugging(seed=0)
-    )
-    if config.rl_module_spec is None:
-        config = config.rl_module(model_config={"fcnet_hiddens": [8, 8], **model_config})
-    algorithm = config.build_algo()
-    if algorithm.config.normalize_observations:
-        algorithm.env_runner.sample(50)
-    weights = algorithm.learner_group.get_weights()
-    for module in weights.values():
-        for name in module:
-            if name.endswith("out.weight"):
-                module[name] = module[name] * 100.0
-    algorithm.learner_group.set_weights(weights)
-    algorithm.stop()
-    return algorithm.get_policy()
-
-
-def exported(policy: Policy, tmp_path: Path) -> Any:
-    """A session of a runtime that has the policy."""
-    return runtime.InferenceSession(policy.export_onnx(tmp_path / "policy.onnx"))
-
-
-def sample(space: gym.Space[Any], number: int) -> Any:
-    """A batch of observations in the structure of a space."""
-    if isinstance(space, Dict):
-        return {key: sample(each, number) for key, each in space.spaces.items()}
-    if isinstance(space, Tuple):
-        return tuple(sample(each, number) for each in space.spaces)
-    space.seed(0)
-    return np.stack([np.asarray(space.sample()) for _ in range(number)])
-
-
-def fed(session: Any, observations: Any, **more: Any) -> dict[str, Any]:
-    """The inputs of a session, which has the leaves of observations in their order."""
-    inputs = (each.name for each in session.get_inputs() if each.name not in more)
-    return {**dict(zip(inputs, leaves(observations), strict=True)), **more}
-
-
-def leaves(found: Any) -> list[Any]:
-    parts = found.values() if isinstance(found, Mapping) else found
-    return (
-        [leaf for part in parts for leaf in leaves(part)]
-        if isinstance(found, Mapping | tuple)
-        else [np.asarray(found)]
-    )
-
-
-def same(found: list[Any], actions: Any) -> None:
-    expected = leaves(actions)
-    for mine, right in zip(found, expected, strict=True):
-        assert mine.dtype == right.dtype
-        assert mine.shape == right.shape
-        assert len(np.unique(right, axis=0)) > 1
-        np.testing.assert_allclose(mine, right, rtol=0, atol=1e-5)
-
 
 CASES: dict[str, Any] = {
     "mlp": {},
@@ -276,7 +187,7 @@ def test_a_file_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 )
 def test_masks_go_in(config: AlgorithmConfig, actions: gym.Space[Any], tmp_path: Path) -> None:
     trained = policy(actions=actions, config=config)
-    session = runtime.InferenceSession(trained.export_onnx(tmp_path / "policy.onnx", action_mask=True))
+    session = exported(trained, tmp_path, action_mask=True)
     masks = np.random.default_rng(0).random((N, 7)) < 0.5
     masks[:, [0, 3]] = True  # nothing is left of what forbids all
     observations = sample(VECTOR, N)
@@ -306,138 +217,6 @@ def test_inputs_and_outputs_have_different_names(
     assert [each.name for each in session.get_outputs()] == ["action"]
 
 
-def users(module_class: Any, backend: str) -> Policy:
-    """The policy of a recurrent module of a user's."""
-    algorithm = (
-        PPOConfig()
-        .environment(Spaces, env_config={"observation_space": VECTOR, "action_space": Discrete(2, start=3)})
-        .framework(backend)
-        .rl_module(rl_module_spec=RLModuleSpec(module_class=module_class))
-        .env_runners(normalize_observations=True)
-        .build_algo()
-    )
-    algorithm.env_runner.sample(50)
-    algorithm.stop()
-    return algorithm.get_policy()
-
-
-def test_a_users_recurrent_module_is_exported_by_its_framework(backend: str, tmp_path: Path) -> None:
-    trained = users(import_module(f"lstm_of_{backend}").OwnLSTM, backend)
-    session = runtime.InferenceSession(trained.export_onnx(tmp_path / "policy.onnx", action_mask=True))
-    state, fed_back = None, {name: np.zeros((7, 8), np.float32) for name in ("state_in.h", "state_in.c")}
-    for n, observations in enumerate(sample(VECTOR, 20 * 7).reshape(20, 7, 3)):
-        masks = np.arange(14).reshape(7, 2) % 5 != n % 5
-        actions, state = trained.predict(observations, state, action_masks=masks)
-        found, *after = session.run(
-            ["action", "state_out.h", "state_out.c"],
-            {"obs": observations, "action_mask": masks, **fed_back},
-        )
-        assert state is not None
-        np.testing.assert_array_equal(found, actions)
-        for value, right in zip(after, (state["h"], state["c"]), strict=True):
-            np.testing.assert_allclose(value, right, rtol=0, atol=1e-5)
-        fed_back = dict(zip(fed_back, after, strict=True))
-
-
-def test_a_users_module_of_a_dict_is_exported_with_an_input_for_each_key(
-    backend: str, tmp_path: Path
-) -> None:
-    needs.backend(backend)
-    ours = MODULES[backend]()
-    space = Dict({"image": Box(0, 255, (4, 5), np.uint8), "room": Discrete(3, start=1)})
-    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(module_class=ours))
-    trained = policy(space, Box(-9.0, 9.0, (2,)), config=config, backend=backend)
-    session = exported(trained, tmp_path)
-    observations = sample(space, 50)
-    same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
-
-
-def _torch_module() -> Any:
-    import torch
-
-    from plugrad_torch import TorchRLModule
-
-    class Own(TorchRLModule):
-        def setup(self) -> None:
-            self.image, self.room = torch.nn.Linear(20, 4), torch.nn.Linear(3, 4)
-
-        def _forward(self, batch: Any, **kwargs: Any) -> dict[str, Any]:
-            obs = batch[Columns.OBS]
-            outputs = self.image(obs["image"].flatten(1) / 255.0) + self.room(obs["room"])
-            return {Columns.ACTION_DIST_INPUTS: outputs, Columns.VF_PREDS: outputs[:, 0]}
-
-    return Own
-
-
-def _tf2_module() -> Any:
-    import tensorflow as tf
-
-    from plugrad_tf2 import Tf2RLModule
-
-    class Own(Tf2RLModule):
-        def setup(self) -> None:
-            self.layers = [tf.keras.layers.Dense(4), tf.keras.layers.Dense(4)]
-            for layer, width in zip(self.layers, (20, 3), strict=True):
-                layer.build((None, width))
-
-        def _forward(self, batch: Any, **kwargs: Any) -> dict[str, Any]:
-            obs = batch[Columns.OBS]
-            images = tf.reshape(obs["image"], (-1, 20)) / 255.0
-            outputs = self.layers[0](images) + self.layers[1](obs["room"])
-            return {Columns.ACTION_DIST_INPUTS: outputs, Columns.VF_PREDS: outputs[:, 0]}
-
-    return Own
-
-
-MODULES = {"torch": _torch_module, "tf2": _tf2_module}
-
-
-class NumpyOwn(NumpyRLModule):
-    """A module of numpy, which has no exporter."""
-
-    def setup(self) -> None:
-        self.pi = ArrayVariable(np.ones((3, 4), np.float32))
-
-    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        outputs = batch[Columns.OBS] @ self.pi.read()
-        return {Columns.ACTION_DIST_INPUTS: outputs, Columns.VF_PREDS: outputs[:, 0]}
-
-
-@pytest.mark.parametrize(
-    ("module_class", "said"),
-    [
-        (
-            NumpyOwn,
-            "backend numpy cannot export a NumpyOwn to ONNX: it has no exporter for modules of your own",
-        ),
-        (RandomRLModule, "'default_policy' is a RandomRLModule: there is no network in it"),
-    ],
-)
-def test_a_module_without_an_exporter_is_refused(module_class: Any, said: str, tmp_path: Path) -> None:
-    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(module_class=module_class))
-    with pytest.raises(ConfigError, match=said):
-        policy(config=config).export_onnx(tmp_path / "policy.onnx")
-
-
-def test_what_an_exporter_refuses_names_the_module(tmp_path: Path) -> None:
-    torch = needs.backend("torch")
-
-    class Branching(_torch_module()):  # type: ignore[misc]
-        def setup(self) -> None:
-            self.pi = torch.nn.Linear(3, 4)
-
-        def _forward(self, batch: Any, **kwargs: Any) -> dict[str, Any]:
-            outputs = self.pi(batch[Columns.OBS])
-            outputs = outputs if outputs.sum() > 0 else -outputs
-            return {Columns.ACTION_DIST_INPUTS: outputs, Columns.VF_PREDS: outputs[:, 0]}
-
-    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(module_class=Branching))
-    with pytest.raises(
-        ConfigError, match=r"\(Branching\) cannot be exported to ONNX; the exporter of backend torch"
-    ):
-        policy(config=config, backend="torch").export_onnx(tmp_path / "policy.onnx")
-
-
 def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Path) -> None:
     run = tmp_path / "policy.safetensors"
     trained = policy()
@@ -452,16 +231,3 @@ def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Pa
     same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
     refused = CliRunner().invoke(main, ["export", str(run), "-o", str(tmp_path / "p"), "--action-mask"])
     assert "--action-mask is of ONNX models: add --format onnx" in refused.output
-
-
-def test_a_missing_extra_is_one_sentence_with_what_to_type(tmp_path: Path) -> None:
-    """In a process of its own, where nothing but plugrad's own dependencies is found."""
-    script = (
-        "import importlib.util as util\n"
-        "find = util.find_spec\n"
-        "util.find_spec = lambda name, *rest: None if name == 'onnx' else find(name, *rest)\n"
-        "from plugrad.onnx import Graph\n"
-        "Graph()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr.strip().endswith('an ONNX export needs onnx: pip install "plugrad[onnx]"')

@@ -1,12 +1,13 @@
 """`Graph`: an ONNX graph under construction."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from plugrad.errors import ConfigError, PluginError
 from plugrad.importing.extras import require_extra
+from plugrad.onnx.needed import needed_nodes, read_by
 from plugrad.onnx.tensor import OnnxTensor
 from plugrad.types import Array
 
@@ -161,9 +162,9 @@ class Graph:
         """
         from onnx import checker, helper
 
-        nodes = _needed(self._nodes, {each.name for each in outputs.values()})
+        nodes = needed_nodes(self._nodes, {each.name for each in outputs.values()})
         nodes += [helper.make_node("Identity", [each.name], [name]) for name, each in outputs.items()]
-        read = {name for node in nodes for name in _read_by(node)}
+        read = {name for node in nodes for name in read_by(node)}
         graph = helper.make_graph(
             nodes,
             "policy",
@@ -239,22 +240,3 @@ def _type_of(constant: Any) -> Any:
     from onnx import helper
 
     return helper.make_tensor_type_proto(constant.data_type, list(constant.dims))
-
-
-def _needed(nodes: Sequence[Any], names: set[str]) -> list[Any]:
-    """The nodes that the values of these names are computed from, in order."""
-    kept = []
-    for node in reversed(nodes):
-        if names.intersection(node.output):
-            kept.append(node)
-            names = names.union(_read_by(node))
-    return kept[::-1]
-
-
-def _read_by(node: Any) -> Iterator[str]:
-    """The names of the values that a node reads, also within its branches and loops."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _read_by(inner)
