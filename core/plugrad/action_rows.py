@@ -94,7 +94,9 @@ def wrong_part(space: Space[Any], rows: Array) -> tuple[ActionPart, Array] | Non
     for part in action_parts(space) if rows.size else ():
         choices = number_of_choices(part.space)
         values = part_of_rows(space, part, rows)
-        is_whole = values.dtype.kind in "iu" or (is_structured(space) and not (values % 1).any())
+        is_whole = values.dtype.kind in "iu" or (
+            is_structured(space) and bool((values == np.rint(values)).all())
+        )
         if choices is not None and not (is_whole and (values >= 0).all() and (values < choices).all()):
             return part, values
     return None

@@ -113,3 +113,26 @@ def test_a_damaged_data_set_is_one_error_that_names_it(create, tmp_path):
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(BatchError, match="minari:plugrad/cut-v0 cannot be read"):
         load_episodes("minari:plugrad/cut-v0")
+
+
+def test_actions_with_parts_become_rows(create):
+    space = gym.spaces.Dict(
+        turn=gym.spaces.Discrete(3, start=5), push=gym.spaces.Box(-1, 1, (2,), np.float32)
+    )
+    turns, pushes = [5, 7, 6], np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(3, 2)
+    data = create(
+        "plugrad/parts-v0",
+        gym.spaces.Box(-1, 1, (1,), np.float32),
+        space,
+        [
+            {
+                "observations": [np.zeros(1, np.float32)] * 4,
+                "actions": {"turn": turns, "push": list(pushes)},
+                "rewards": [0.0] * 3,
+            }
+            | ends(3, terminations=True)
+        ],
+    )
+    assert list(data.action_space) == ["push", "turn"]  # Minari's order
+    np.testing.assert_array_equal(data.episodes[0].actions, np.column_stack([pushes, [0, 2, 1]]))
+    assert data.action_space == space
