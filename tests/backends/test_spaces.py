@@ -49,7 +49,7 @@ ALGORITHMS: dict[str, tuple[type[Any], dict[str, Any], tuple[str, ...]]] = {
 def is_supported(name: str, cell: Cell) -> bool:
     """Whether an algorithm trains in a cell."""
     is_masked_box = cell.variant == "mask" and cell.action in BOXES
-    is_recurrent = cell.variant == "LSTM" and name != "PPO"
+    is_recurrent = cell.variant == "LSTM" and name not in ("PPO", "BC")
     return cell.action in ALGORITHMS[name][2] and not is_masked_box and not is_recurrent
 
 

@@ -6,8 +6,6 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import field
 from plugrad.errors import ConfigError
-from plugrad.module_spec import MODEL_CONFIG
-from plugrad.networks import refuse_recurrence
 from plugrad.offline import load_episodes
 
 
@@ -47,14 +45,7 @@ class OfflineConfig(AlgorithmConfig):
             )
 
     def build_algo(self) -> Algorithm:
-        """As `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data.
-
-        Raises:
-            ConfigError: also if the networks are recurrent: recorded steps are taken one by one. A learner takes whole
-                episodes, by `learner.update(episodes=...)`.
-        """
-        who = f"{type(self).__name__}.build_algo(), which takes recorded steps one by one,"
-        refuse_recurrence({**MODEL_CONFIG, **self.model_config}, who)
+        """As `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data."""
         if self.env is not None or self.observation_space is not None:
             return super().build_algo()
         data = load_episodes(self.input_)
