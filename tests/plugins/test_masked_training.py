@@ -36,7 +36,9 @@ def config(cls, backend, **env_config):
 def test_ppo_solves_an_environment_that_forbids_most_of_its_choices(backend, space, forbidden):
     made = config(PPOConfig, backend, action_space=space, forbidden=forbidden, source="method")
     made = made.env_runners(num_envs_per_env_runner=8)
-    algorithm = made.training(train_batch_size=256, minibatch_size=64, num_epochs=5, lr=0.03).build_algo()
+    algorithm = made.training(
+        train_batch_size=256, minibatch_size=64, num_epochs=5, lr=0.03, gamma=0.0
+    ).build_algo()
     for _ in range(6):
         algorithm.train()
     reached = algorithm.evaluate(num_episodes=10)["episode_return_mean"]
@@ -69,7 +71,9 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(backend, name, tmp_path
 
 
 def test_recorded_episodes_keep_their_masks_and_are_cloned_with_them(backend, tmp_path):
-    made = config(PPOConfig, backend).offline_data(output=str(tmp_path / "trained"), output_max_rows_per_file=30)
+    made = config(PPOConfig, backend).offline_data(
+        output=str(tmp_path / "trained"), output_max_rows_per_file=30
+    )
     algorithm = made.training(train_batch_size=50, minibatch_size=None, num_epochs=1).build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "run")
@@ -91,7 +95,9 @@ def test_recorded_episodes_keep_their_masks_and_are_cloned_with_them(backend, tm
             mask = episode.extra_model_outputs[Columns.ACTION_MASK]
             assert mask.shape == (masked.LENGTH, 5)
             assert mask[np.arange(masked.LENGTH), episode.actions].all()
-    cloned = config(BCConfig, backend).training(input_=str(tmp_path / "trained"), train_batch_size=20, lr=0.01)
+    cloned = config(BCConfig, backend).training(
+        input_=str(tmp_path / "trained"), train_batch_size=20, lr=0.01
+    )
     clone = cloned.training(minibatch_size=None).build_algo()
     losses = [clone.train()["learners/default_policy/policy_loss"] for _ in range(3)]
     clone.stop()
