@@ -28,9 +28,7 @@ class OlderConfig:
         return self.learners(**{RESOURCES.get(name, name): value for name, value in settings.items()})
 
 
-def change_settings(
-    change: Callable[..., Any], config: Any, section: str, settings: dict[str, Any], **positional: Any
-) -> Any:
+def change_settings(change: Callable[..., Any], config: Any, section: str, settings: dict[str, Any]) -> Any:
     """Call a config's `_change` with settings under their names of today."""
     if section == "training" and "model" in settings:
         warn_older("training(model=...)", "rl_module(model_config=...)")
@@ -38,5 +36,4 @@ def change_settings(
     renamed = RENAMED_SETTINGS.get(section, {})
     for old in [name for name in settings if name in renamed]:
         warn_older(f"{section}({old}=...)", f"{section}({renamed[old]}=...)")
-    settings = {renamed.get(name, name): value for name, value in settings.items()}
-    return change(config, section, settings, **positional)
+    return change(config, section, {renamed.get(name, name): value for name, value in settings.items()})
