@@ -159,7 +159,7 @@ def test_a_module_of_ones_own_is_saved_and_opened_only_with_it(tmp_path: Path) -
     )
     learner.get_policy().save(tmp_path / "p")
     with pytest.raises(
-        ConfigError, match=r"your own class plugrad\..*RandomRLModule.*load_policy\(path, module=...\)"
+        ConfigError, match=r"your own class plugrad\..*:RandomRLModule.*load_policy\(path, module=...\)"
     ):
         plugrad.load_policy(tmp_path / "p")
     loaded = plugrad.load_policy(tmp_path / "p", module=RandomRLModule(**spaces))

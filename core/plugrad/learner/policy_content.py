@@ -112,8 +112,8 @@ def _own_class(module: Any) -> str | None:
     """The name of a user's own class, for the error of a file that is opened without it; None of built-in networks."""
     if module.network is not None:
         return None
-    made_by = type(module) if module._made_by is None else module._made_by
-    return f"{made_by.__module__}.{made_by.__qualname__}"
+    made_by = module._made_by or type(getattr(module, "model", module))
+    return made_by if isinstance(made_by, str) else f"{made_by.__module__}:{made_by.__qualname__}"
 
 
 def _acting_config(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> Any:
