@@ -126,6 +126,29 @@ def test_a_recurrent_state_goes_in_and_comes_out(settings: dict[str, Any], tmp_p
         fed_back = dict(zip(fed_back, after, strict=True))
 
 
+def test_a_state_goes_with_images_masks_and_actions_of_parts(tmp_path: Path) -> None:
+    room = Dict({"camera": FRAMES, "speed": VECTOR, "room": Discrete(3)})
+    actions = Dict({"arm": Discrete(2, start=1), "legs": MultiDiscrete([2, 3])})
+    trained = policy(room, actions, use_lstm=True, lstm_cell_size=4)
+    session = exported(trained, tmp_path, action_mask=True)
+    outputs = [each.name for each in session.get_outputs()]
+    after = {name: np.zeros((5, 4), np.float32) for name in outputs if name.startswith("state_out.")}
+    state = None
+    for seed in range(4):
+        masks = np.random.default_rng(seed).random((5, 7)) < 0.5
+        masks[:, [0, 2, 4]] = True
+        before = {name.replace("state_out", "state_in"): value for name, value in after.items()}
+        observations = sample(room, 5)
+        found = session.run(None, fed(session, observations, action_mask=masks, **before))
+        expected, state = trained.predict(observations, state, action_masks=masks)
+        np.testing.assert_array_equal(found[0], expected["arm"])
+        np.testing.assert_array_equal(found[1], expected["legs"])
+        after = dict(zip(outputs[2:], found[2:], strict=True))
+    assert state is not None
+    for name, value in state.items():
+        np.testing.assert_allclose(after[f"state_out.{name}"], value, rtol=0, atol=1e-5)
+
+
 def test_what_frameworks_train_is_exported_alike(backend: str, tmp_path: Path) -> None:
     trained = policy(FRAMES, backend=backend)
     observations = sample(FRAMES, 50)
