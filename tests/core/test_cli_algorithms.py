@@ -87,7 +87,7 @@ def test_all_algorithms_are_listed_with_the_spaces_that_they_take(plugrad):
         "Tuple",
         "Dict",
     ]
-    assert found["ppo"]["observations"] == ["vectors", "images"]
+    assert found["ppo"]["observations"] == ["vectors", "images", "dicts"]
     assert found["sac"]["actions"] == ["Discrete", "Box", "n-d Box"]
     assert found["td3"]["actions"] == ["Box", "n-d Box"]
 

@@ -38,7 +38,15 @@ def as_older(source, target):
 
 @pytest.mark.parametrize("by_module", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [((4, 24, 24), "uint8"), ((8, 8, 3), "uint8"), ((3, 24, 24), "float32")]
+    ("shape", "dtype"),
+    [
+        ((4, 24, 24), "uint8"),
+        ((8, 8, 3), "uint8"),
+        ((3, 24, 24), "float32"),
+        ((24, 24), "uint8"),
+        ((2, 24, 24, 3), "uint8"),
+        ((10, 10, 3), "uint8"),
+    ],
 )
 def test_older_checkpoints_of_images_with_dense_layers_open(tmp_path, shape, dtype, by_module):
     space = gym.spaces.Box(0, 255, shape, np.dtype(dtype).type)

@@ -1,5 +1,6 @@
 """Rows of observations, the networks that read their parts, and images in every layout, in numpy."""
 
+import json
 import logging
 
 import gymnasium as gym
@@ -9,11 +10,13 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugrad import Columns, RLModuleSpec, numpy_ops
-from plugrad.errors import BatchError, ConfigError
+from plugrad import Columns, Learner, RLModuleSpec, load_policy, numpy_ops
+from plugrad.checkpoint import load_checkpoint, save_checkpoint
+from plugrad.errors import BatchError, ConfigError, PlugradError
 from plugrad.networks import ActorCritic
 from plugrad.observations import flat_rows, in_structure, row_parts, row_space
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad_ppo import PPOConfig
 
 ACTIONS = Discrete(2)
 IMAGE = Box(0, 255, (6, 5, 2), np.uint8)
@@ -283,3 +286,27 @@ def test_statistics_of_older_versions_normalise_all_of_a_row_as_before():
     opened.update(rows)
     older.update(rows)
     np.testing.assert_array_equal(opened.mean, older.mean)
+
+
+@pytest.mark.parametrize("open_checkpoint", [Learner.from_checkpoint, load_policy])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"__space__": "Discrete", "n": 10**12, "start": 0},
+        {"__space__": "Box", "low": 0, "high": 1, "shape": [10**6, 10**6], "dtype": "uint8"},
+        {"__space__": "Dict", "spaces": []},
+    ],
+)
+def test_a_checkpoint_whose_space_has_a_part_of_another_size_is_refused_before_it_is_built(
+    tmp_path, open_checkpoint, part
+):
+    space = Dict({"a": Discrete(3), "b": Box(-1.0, 1.0, (2,))})
+    config = PPOConfig().framework("numpy").environment(observation_space=space, action_space=ACTIONS)
+    config.rl_module(model_config={"fcnet_hiddens": [3]}).build_learner().save_to_path(tmp_path / "good")
+    found = load_checkpoint(tmp_path / "good")
+    metadata = json.loads(json.dumps(found.metadata))
+    metadata["config"]["observation_space"]["spaces"][0][1] = part
+    save_checkpoint(tmp_path / "hostile", found.state, metadata=metadata)
+    assert open_checkpoint(tmp_path / "good")
+    with pytest.raises(PlugradError):
+        open_checkpoint(tmp_path / "hostile")

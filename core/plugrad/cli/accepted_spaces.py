@@ -30,8 +30,9 @@ ACTIONS: dict[str, Space[Any]] = {
 OBSERVATIONS: dict[str, Space[Any]] = {
     "vectors": Box(-np.inf, np.inf, (3,), np.float32),
     "images": Box(0, 255, (20, 20, 3), np.uint8),
+    "dicts": Dict({"image": Box(0, 255, (20, 20, 3), np.uint8), "vector": Box(-1.0, 1.0, (3,), np.float32)}),
 }
-"""As env runners store observations: they flatten those of other spaces to vectors."""
+"""As modules read observations; those of a Discrete, MultiDiscrete or MultiBinary environment are vectors."""
 
 SMALL = {"fcnet_hiddens": [1]}
 """A `model_config` of networks that are made in no time."""
