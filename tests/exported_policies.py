@@ -89,7 +89,7 @@ def leaves(found: Any) -> list[Any]:
     )
 
 
-def same(found: list[Any], actions: Any) -> None:
+def assert_same(found: list[Any], actions: Any) -> None:
     expected = leaves(actions)
     for mine, right in zip(found, expected, strict=True):
         assert mine.dtype == right.dtype

@@ -8,7 +8,7 @@ import needs
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from exported_policies import VECTOR, exported, fed, policy, runtime, same, sample
+from exported_policies import VECTOR, assert_same, exported, fed, policy, runtime, sample
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from plugrad.algorithm_config import AlgorithmConfig
@@ -99,7 +99,7 @@ def test_a_runtime_gives_the_actions_of_predict(case: str, tmp_path: Path) -> No
     trained = policy(**CASES[case])
     session = exported(trained, tmp_path)
     observations = sample(trained.observation_space, N)
-    same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
+    assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_frameworks_train_is_exported_alike(backend: str, tmp_path: Path) -
     trained = policy(FRAMES, backend=backend)
     observations = sample(FRAMES, 50)
     session = exported(trained, tmp_path)
-    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+    assert_same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_learner_of_recorded_episodes_exports_its_policy(
     trained = learner.get_policy()
     observations = sample(space, 50)
     session = exported(trained, tmp_path)
-    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+    assert_same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
 
 
 def test_a_batch_has_any_size(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_masks_go_in(config: AlgorithmConfig, actions: gym.Space[Any], tmp_path:
     masks[:, [0, 3]] = True  # nothing is left of what forbids all
     observations = sample(VECTOR, N)
     expected = trained.predict(observations, action_masks=masks)[0]
-    same(session.run(None, {"obs": observations, "action_mask": masks}), expected)
+    assert_same(session.run(None, {"obs": observations, "action_mask": masks}), expected)
     assert (expected != trained.predict(observations)[0]).any()
 
 
@@ -251,6 +251,6 @@ def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Pa
     assert named.read_bytes() == asked.read_bytes()
     observations = sample(VECTOR, N)
     session = runtime.InferenceSession(named)
-    same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
+    assert_same(session.run(None, {"obs": observations}), trained.predict(observations)[0])
     refused = CliRunner().invoke(main, ["export", str(run), "-o", str(tmp_path / "p"), "--action-mask"])
     assert "--action-mask is of ONNX models: add --format onnx" in refused.output

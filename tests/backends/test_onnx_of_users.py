@@ -10,7 +10,7 @@ from typing import Any
 import needs
 import numpy as np
 import pytest
-from exported_policies import VECTOR, Spaces, exported, fed, policy, same, sample
+from exported_policies import VECTOR, Spaces, assert_same, exported, fed, policy, sample
 from gymnasium.spaces import Box, Dict, Discrete
 
 from plugrad import Columns, RandomRLModule, RLModuleSpec
@@ -64,7 +64,7 @@ def test_a_users_module_of_a_dict_is_exported_with_an_input_for_each_key(
     trained = policy(space, Box(-9.0, 9.0, (2,)), config=config, backend=backend)
     session = exported(trained, tmp_path)
     observations = sample(space, 50)
-    same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
+    assert_same(session.run(None, fed(session, observations)), trained.predict(observations)[0])
 
 
 def _torch_module() -> Any:

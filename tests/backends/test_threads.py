@@ -2,8 +2,8 @@
 
 import threading
 
+import needs
 import numpy as np
-import pytest
 from learning import digest, ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Learner, hookimpl
@@ -89,7 +89,9 @@ def test_hooks_and_listeners_may_ask_the_learner_that_calls_them(backend):
 
 
 def test_a_thread_that_traces_values_only_says_nothing_about_the_others():
-    inference_mode = pytest.importorskip("plugrad_tf2.inference_mode")
+    needs.backend("tf2")
+    from plugrad_tf2 import inference_mode
+
     seen = []
     with inference_mode.inference_mode():
         thread = threading.Thread(target=lambda: seen.append(inference_mode.gradients_are_taken()))

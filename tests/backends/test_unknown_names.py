@@ -2,6 +2,7 @@
 
 import logging
 
+import needs
 import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, weights, with_modules
@@ -77,7 +78,7 @@ def test_gradients_under_other_names_are_an_error_and_change_nothing(backend, cl
 
 
 def test_gradients_by_parameter_instead_of_name_are_an_error():
-    torch = pytest.importorskip("torch")
+    torch = needs.backend("torch")
     learner = built("torch")
     parameter = learner.get_parameters(learner.module[P])[0]
     with pytest.raises(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
@@ -130,8 +131,10 @@ def test_a_run_is_evaluated_recorded_and_filmed_with_its_frames(env, tmp_path):
             "--stop-timesteps=8", code=0)  # fmt: skip
     plugrad("eval", run, "--episodes=1", "--trust", code=0)
     plugrad("record", run, "--episodes=1", "--out", tmp_path / "data", "--trust", code=0)
-    pytest.importorskip("PIL")
+    assert list((tmp_path / "data").iterdir())
+    needs.extra("PIL.Image")
     plugrad("video", run, "--trust", code=0)
+    assert list(run.rglob("*.gif"))
 
 
 def test_one_frame_is_the_environment_itself():
