@@ -264,12 +264,14 @@ def test_discrete_observations_choose_a_row_of_the_first_layer():
 @pytest.mark.parametrize(
     ("space", "observations", "rows"),
     [
+        (Discrete(3, start=4), [6, 4], [[0, 0, 1], [1, 0, 0]]),
         (MultiDiscrete([2, 3]), [[1, 2], [0, 0]], [[0, 1, 0, 0, 1], [1, 0, 1, 0, 0]]),
+        (MultiDiscrete([2, 3], start=[5, -1]), [[6, 1], [5, -1]], [[0, 1, 0, 0, 1], [1, 0, 1, 0, 0]]),
         (MultiBinary(3), [[1, 0, 1], [0, 0, 1]], [[1, 0, 1], [0, 0, 1]]),
         (MultiBinary([2, 2]), [[[1, 0], [0, 1]]], [[1, 0, 0, 1]]),
     ],
 )
-def test_observations_of_several_choices_are_one_hot_each_and_bits_are_numbers(space, observations, rows):
+def test_choices_are_one_hot_from_their_start_and_bits_are_numbers(space, observations, rows):
     net = network(space)
     weights, obs = randomized(net), np.array(observations, space.dtype)
     found = net.forward(ops, weights, {Columns.OBS: obs}, value=True)

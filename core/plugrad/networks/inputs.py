@@ -78,22 +78,25 @@ class VectorInput(Input):
 
 
 class OneHotInput(Input):
-    """The one-hot vectors of Discrete [B] or MultiDiscrete [B, n] observations.
+    """The one-hot vectors of Discrete [B] or MultiDiscrete [B, n] observations, counted from the space's start.
 
     Args:
         space: Discrete, or MultiDiscrete with one axis.
     """
 
     def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
-        self._size = int(space.n) if isinstance(space, gym.spaces.Discrete) else None
-        self._sizes = () if isinstance(space, gym.spaces.Discrete) else tuple(map(int, space.nvec))
-        self.width = self._size or sum(self._sizes)
+        sizes = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+        self._is_one = isinstance(space, gym.spaces.Discrete)
+        self._sizes, self._starts = (np.atleast_1d(each).tolist() for each in (sizes, space.start))
+        self.width = sum(self._sizes)
 
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
         """One-hot vectors [..., width]."""
-        if self._size is not None:
-            return ops.one_hot(obs, self._size)
-        return ops.concat([ops.one_hot(obs[..., n], each) for n, each in enumerate(self._sizes)], -1)
+        entries = [obs] if self._is_one else [obs[..., n] for n in range(len(self._sizes))]
+        # Most spaces start at 0, which costs nothing.
+        counted = [x - start if start else x for x, start in zip(entries, self._starts, strict=True)]
+        vectors = [ops.one_hot(x, size) for x, size in zip(counted, self._sizes, strict=True)]
+        return vectors[0] if self._is_one else ops.concat(vectors, -1)
 
 
 def array_input(space: gym.Space[Any] | None) -> Input:
