@@ -49,6 +49,10 @@ leaves = st.one_of(
     boxes,
     st.builds(Discrete, st.integers(1, 9), start=st.integers(-3, 3)),
     st.builds(lambda n: MultiDiscrete(np.array(n)), st.lists(st.integers(1, 5), min_size=1, max_size=3)),
+    st.builds(
+        lambda n: MultiDiscrete(np.full((2, n), n), dtype=np.uint8, start=np.full((2, n), 7)),
+        st.integers(1, 3),
+    ),
     st.builds(MultiBinary, st.integers(1, 4) | st.lists(st.integers(1, 3), min_size=2, max_size=2)),
     st.builds(Text, st.integers(1, 5), charset=st.sampled_from(["abc", "xyz", "nan"])),
 )
