@@ -36,10 +36,23 @@ class ActionPart(NamedTuple):
 def action_parts(space: Space[Any]) -> tuple[ActionPart, ...]:
     """The parts of an action space, in the order of a row; the space itself if it has none."""
     parts: list[ActionPart] = []
-    for path, each in _leaves("", space):
+    for path, each in leaves(space):
         start = parts[-1].stop if parts else 0
         parts.append(ActionPart(path, each, start, start + prod(each.shape or ())))
     return tuple(parts)
+
+
+def leaves(space: Space[Any], path: str = "") -> Iterator[tuple[str, Space[Any]]]:
+    """The spaces within a Dict or Tuple that have no further ones in them, with their paths."""
+    inner: Any = ()
+    if isinstance(space, Dict):
+        inner = space.spaces.items()
+    elif isinstance(space, Tuple):
+        inner = enumerate(space.spaces)
+    else:
+        yield path, space
+    for key, each in inner:
+        yield from leaves(each, f"{path}[{key!r}]")
 
 
 def is_structured(space: Space[Any] | None) -> bool:
@@ -163,14 +176,3 @@ def from_leaves(space: Space[Any], leaves: Iterable[Any]) -> Any:
     if isinstance(space, Tuple):
         return tuple(from_leaves(each, values) for each in space.spaces)
     return next(values)
-
-
-def _leaves(path: str, space: Space[Any]) -> Iterator[tuple[str, Space[Any]]]:
-    if isinstance(space, Dict):
-        for key, each in space.spaces.items():
-            yield from _leaves(f"{path}[{key!r}]", each)
-    elif isinstance(space, Tuple):
-        for index, each in enumerate(space.spaces):
-            yield from _leaves(f"{path}[{index}]", each)
-    else:
-        yield path, space

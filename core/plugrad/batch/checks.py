@@ -6,14 +6,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, wrong_part
+from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, leaves, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array
 from plugrad.batch.masks import check_masks
 from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
 from plugrad.errors import UnknownModuleError, did_you_mean
-from plugrad.observations.layout import leaves, row_shape
+from plugrad.observations.layout import row_shape
 from plugrad.types import ModuleID
 
 

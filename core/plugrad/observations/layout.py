@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
+from plugrad.action_rows import leaves
 from plugrad.errors import ConfigError
 from plugrad.observations.images import is_image
 from plugrad.types import Array
@@ -60,19 +61,6 @@ def row_parts(space: Space[Any]) -> list[RowPart]:
     if not parts:
         raise ConfigError(f"observations of {space} have no parts")
     return parts
-
-
-def leaves(space: Space[Any], path: str = "") -> Iterator[tuple[str, Space[Any]]]:
-    """The spaces within a Dict or Tuple that have no further ones in them, with their paths."""
-    inner: Any = ()
-    if isinstance(space, spaces.Dict):
-        inner = space.spaces.items()
-    elif isinstance(space, spaces.Tuple):
-        inner = enumerate(space.spaces)
-    else:
-        yield path, space
-    for key, each in inner:
-        yield from leaves(each, f"{path}[{key!r}]")
 
 
 def row_shape(space: Space[Any]) -> tuple[int, ...]:

@@ -6,10 +6,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import ARRAY_SPACES, action_shape, number_of_choices, wrong_part
+from plugrad.action_rows import ARRAY_SPACES, action_shape, leaves, number_of_choices, wrong_part
 from plugrad.errors import BatchError
 from plugrad.observations import row_shape
-from plugrad.observations.layout import leaves
 from plugrad.types import Array
 
 

@@ -13,10 +13,9 @@ from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from plugrad.action_masks import as_mask, choice_sizes, expected
-from plugrad.action_rows import ARRAY_SPACES
+from plugrad.action_rows import ARRAY_SPACES, leaves
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError
-from plugrad.observations.layout import leaves
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
