@@ -11,7 +11,7 @@ from plugrad.distributions.distribution import D, Distribution
 from plugrad.distributions.gaussian import HALF_LOG_2PI, DiagGaussian, SquashedGaussian
 from plugrad.distributions.masks import mask_logits
 from plugrad.distributions.multi import MultiDistribution
-from plugrad.distributions.spaces import distribution_class, squashed_gaussian_class
+from plugrad.distributions.spaces import distribution_class, required_input_dim, squashed_gaussian_class
 
 __all__ = [
     "HALF_LOG_2PI",
@@ -25,5 +25,6 @@ __all__ = [
     "SquashedGaussian",
     "distribution_class",
     "mask_logits",
+    "required_input_dim",
     "squashed_gaussian_class",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+import plugrad.numpy_ops as numpy_ops
 from plugrad.action_rows import action_parts
 from plugrad.distributions.categorical import Categorical, MultiCategorical
 from plugrad.distributions.distribution import Distribution
@@ -47,6 +48,18 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
         "Box, and Tuple or Dict of these. Change the actions with a gymnasium.ActionWrapper.",
         action_space=action_space,
     )
+
+
+def required_input_dim(action_space: gym.Space[Any]) -> int:
+    """The number of inputs [B, inputs] that the action distribution of a space takes: the width of a policy head.
+
+    Discrete(n): n. MultiDiscrete(nvec): the sum of nvec. MultiBinary(n): 2 n. A Box of d numbers: 2 d. Tuple and Dict:
+    the sum of the parts.
+
+    Raises:
+        ConfigError: there is no distribution for this space.
+    """
+    return distribution_class(action_space, numpy_ops).input_dim
 
 
 def _multi_categorical(ops: Ops, nvec: tuple[int, ...], shape: tuple[int, ...]) -> type[MultiCategorical]:
