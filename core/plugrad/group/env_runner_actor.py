@@ -118,7 +118,7 @@ class _SharedNormalizer(ObservationNormalizer):
     def sync(self, statistics: Mapping[str, Any] | None) -> None:
         if statistics is not None:
             self.set_state(statistics)
-        self.new: ObservationNormalizer = self.without_statistics()
+        self.new = ObservationNormalizer(self._shape, only=self._only)
 
     def update(self, observations: Array) -> None:
         super().update(observations)

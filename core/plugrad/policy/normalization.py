@@ -141,13 +141,9 @@ class ObservationNormalizer:
 
     def frozen_copy(self) -> Self:
         """A frozen copy with the present statistics, for evaluation."""
-        copy = self.without_statistics(frozen=True)
+        copy = type(self)(self._shape, clip=self.clip, epsilon=self._epsilon, frozen=True, only=self._only)
         copy.set_state(self.get_state())
         return copy
-
-    def without_statistics(self, *, frozen: bool = False) -> Self:
-        """A normaliser of the same numbers that has seen none."""
-        return type(self)(self._shape, clip=self.clip, epsilon=self._epsilon, frozen=frozen, only=self._only)
 
     def get_state(self) -> dict[str, Any]:
         """`{"count": int, "mean": float64 array, "m2": float64 array}`: copies."""
