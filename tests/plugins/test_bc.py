@@ -250,7 +250,11 @@ def test_recorded_episodes_teach_a_recurrent_policy_what_to_remember(backend, se
     model = {"fcnet_hiddens": [8], f"use_{memory}": True, f"{memory}_cell_size": 8, "max_seq_len": 5}
     training = {"train_batch_size": 250, "minibatch_size": 50, "num_epochs": 2, "lr": 0.02}
     config = (
-        settings().framework(backend).environment(**spaces).rl_module(model_config=model).debugging(seed=0)
+        settings()
+        .framework(backend, compile="none")
+        .environment(**spaces)
+        .rl_module(model_config=model)
+        .debugging(seed=0)
     )
     algorithm = config.training(**training).offline_data(input_=str(tmp_path / "data")).build_algo()
     for _ in range(10):
