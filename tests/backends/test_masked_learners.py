@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from actor_critics import Paper
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
@@ -243,6 +244,35 @@ def test_the_target_of_dqn_never_takes_the_value_of_a_forbidden_action(backend, 
     results = learner.update(rows)[P]
     assert results["td_error_mean_abs"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
     assert results["td_error_mean_abs"] < 10.0
+
+
+class MaskedPaper(Paper):
+    """SAC with masks, in numpy: probabilities over the allowed actions, and a target of their entropy."""
+
+    def probabilities(self, weights, obs):
+        is_present = obs is self.rows[Columns.OBS]
+        mask = self.rows[Columns.ACTION_MASK if is_present else Columns.NEXT_ACTION_MASK]
+        p, _ = super().probabilities(weights, obs)
+        p = np.where(mask, p, 0.0) / np.where(mask, p, 0.0).sum(-1, keepdims=True)
+        return p, np.log(np.where(mask, p, 1.0))
+
+    @property
+    def target_entropy(self):
+        return float(0.98 * np.log(self.rows[Columns.ACTION_MASK].sum(-1)).mean())
+
+
+def test_sac_counts_allowed_actions_alone(backend):
+    learner = config(backend, algorithm="SAC", gamma=0.9, tau=0.5).build_learner()
+    rows = transitions()
+    learner.update(rows)
+    paper = MaskedPaper("sac discrete", learner.get_weights()[P], learner.targets[P].get_state(), rows, {})
+    expected, errors = paper.losses(), paper.td_errors(paper.weights)
+    results = learner.update(rows)[P]
+    assert results["td_error_mean"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
+    assert results["policy_loss"] == pytest.approx(expected["actor"], rel=1e-4)
+    found = [results[name] for name in ("entropy", "target_entropy", "alpha_loss")]
+    wanted = [paper.entropy, paper.target_entropy, expected["alpha"]]
+    assert found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
 
 
 # --- sequences ---

@@ -17,6 +17,7 @@ from plugrad.episodes import SingleAgentEpisode, concat_chunks
 from plugrad.errors import BatchError, ConfigError, EnvContractError
 from plugrad.replay import NStepTransitions, transitions
 from plugrad.sampling.environments import get_spaces
+from plugrad.training.replay_columns import with_masks_of
 
 MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
 
@@ -318,6 +319,26 @@ def test_steps_that_wait_for_the_next_sample_keep_their_masks():
     whole = other(at_once.sample(42))
     for name, values in whole.items():
         np.testing.assert_array_equal(np.concatenate([each[name] for each in parts]), values)
+
+
+def test_steps_of_an_older_checkpoint_wait_without_masks():
+    runner, make = runner_of(num_envs=2), NStepTransitions(3, 0.9)
+    make(runner.sample(7))
+    make.set_state(
+        {
+            id_: {name: values for name, values in each.items() if name not in MASKS}
+            for id_, each in make.get_state().items()
+        }
+    )
+    assert not set(MASKS) & set(make(runner.sample(7)))
+    assert len(make(runner.sample(2 * masked.LENGTH))["rewards"]) > masked.LENGTH
+
+
+def test_a_replay_buffer_without_masks_goes_on_without_them():
+    rows = {"rewards": np.zeros(2), Columns.ACTION_MASK: np.ones((2, 5), bool)}
+    assert with_masks_of({}, rows, "fresh").keys() == rows.keys()
+    assert with_masks_of({"rewards": ()}, rows, "older").keys() == {"rewards"}
+    assert with_masks_of({"rewards": (), Columns.ACTION_MASK: (5,)}, rows, "new").keys() == rows.keys()
 
 
 def test_episodes_with_and_without_masks_are_not_mixed():

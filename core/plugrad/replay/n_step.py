@@ -71,11 +71,7 @@ class NStepTransitions:
         rows, waiting = [], {}
         for chunk in chunks:
             id_ = str(chunk.id_)
-            whole = (
-                concat_chunks([self._waiting[id_], replace(chunk, extra_model_outputs=masks_of(chunk))])
-                if id_ in self._waiting
-                else chunk
-            )
+            whole = _joined(self._waiting[id_], chunk) if id_ in self._waiting else chunk
             rows.append(transitions(whole, self._n, self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
@@ -84,7 +80,8 @@ class NStepTransitions:
         self._waiting = waiting
         if len(rows) == 1:  # one environment, whose every step is a sample
             return rows[0]
-        return {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
+        names = [name for name in rows[0] if all(name in each for each in rows)]
+        return {name: np.concatenate([each[name] for each in rows]) for name in names}
 
     def get_state(self) -> dict[str, Any]:
         """The steps that wait, by episode."""
@@ -101,6 +98,13 @@ class NStepTransitions:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `get_state` returned."""
         self._waiting = {id_: _restored(columns, id_) for id_, columns in state.items()}
+
+
+def _joined(waiting: SingleAgentEpisode, chunk: SingleAgentEpisode) -> SingleAgentEpisode:
+    """With the columns that transitions have. Steps of a checkpoint without masks wait without them."""
+    masks = masks_of(chunk)
+    kept = {name: masks[name] for name in waiting.extra_model_outputs if name in masks}
+    return concat_chunks([waiting, replace(chunk, extra_model_outputs=kept)])
 
 
 def _restored(columns: Mapping[str, Any], id_: str) -> SingleAgentEpisode:

@@ -14,7 +14,7 @@ from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuff
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
-from plugrad.training.replay_columns import check_columns
+from plugrad.training.replay_columns import check_columns, with_masks_of
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -69,7 +69,8 @@ class OffPolicyTraining(Training):
         episodes = self.algorithm.sample(random_actions=before < self.config.random_steps)
         for module_id, chunks in episodes_by_module(episodes).items():
             self._ensure_buffer(module_id)
-            self._buffers[module_id].add(self._transitions[module_id](chunks))
+            buffer, rows = self._buffers[module_id], self._transitions[module_id](chunks)
+            buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
         return self._learn(self._num_rows(self.num_env_steps - before))

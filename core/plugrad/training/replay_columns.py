@@ -1,13 +1,18 @@
 """Check that rows of a restored replay buffer are of the spaces that a config names."""
 
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from plugrad.action_rows import action_shape
 from plugrad.columns import Columns
+from plugrad.episodes import MASKS
 from plugrad.errors import RestoreMismatchError
 from plugrad.observations import row_shape
-from plugrad.types import ModuleID
+from plugrad.types import Array, ModuleID
+
+_log = logging.getLogger("plugrad")
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -36,6 +41,33 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
             + "; ".join([*(f"no column {column!r}" for column in missing), *others]),
             missing=missing,
         )
+
+
+def with_masks_of(found: Shapes, rows: Mapping[str, Array], module_id: ModuleID) -> Mapping[str, Array]:
+    """Leave action masks out where a buffer has rows without them: a checkpoint of a version without masks.
+
+    Args:
+        found: `{column: shape of one row}` of the buffer; empty for an empty one.
+        rows: that are to be added.
+        module_id: whose buffer it is.
+
+    Returns:
+        The rows.
+    """
+    unknown = [column for column in MASKS if found and column in rows and column not in found]
+    if not unknown:
+        return rows
+    _say_without_masks(module_id)
+    return {column: values for column, values in rows.items() if column not in unknown}
+
+
+@cache
+def _say_without_masks(module_id: ModuleID) -> None:
+    _log.warning(
+        "the replay buffer of module %r has rows without action masks, of an older version: actions are masked, targets "
+        "are not. A run that begins anew has masks in both",
+        module_id,
+    )
 
 
 def _row_shapes(config: Any) -> Shapes:
