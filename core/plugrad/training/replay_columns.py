@@ -64,8 +64,8 @@ def with_masks_of(found: Shapes, rows: Mapping[str, Array], module_id: ModuleID)
 @cache
 def _say_without_masks(module_id: ModuleID) -> None:
     _log.warning(
-        "the replay buffer of module %r has rows without action masks, of an older version: actions are masked, targets "
-        "are not. A run that begins anew has masks in both",
+        "the replay buffer of module %r has rows of an older version, without action masks: actions are masked, "
+        "targets are not. A run that begins anew has masks in both",
         module_id,
     )
 
