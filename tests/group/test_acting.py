@@ -188,3 +188,17 @@ def told(algorithm: Algorithm) -> Any:
 
 def actions(algorithm: Algorithm) -> Any:
     return [episode.actions.tolist() for episode in algorithm.sample()]
+
+
+def test_remote_env_runners_count_the_parts_that_are_normalised(cluster: None) -> None:
+    config = (
+        small(PPOConfig(), runners=1).environment("Blackjack-v1").env_runners(normalize_observations=True)
+    )
+    algorithm = config.build_algo()
+    try:
+        rows = np.concatenate([episode.observations for episode in algorithm.sample()])
+        assert set(np.unique(rows)) == {0.0, 1.0}  # one-hot parts stay as they are
+        assert algorithm.env_runner.normalizer.mean.shape == (0,)
+        assert algorithm.env_runner.normalizer.count > 16
+    finally:
+        algorithm.stop()
