@@ -6,6 +6,7 @@ from typing import Any
 project = "plugrad"
 author = "the plugrad authors"
 extensions = ["myst_parser"]
+myst_heading_anchors = 3  # links to headings, as GitHub makes them
 html_theme = "furo"
 html_title = "plugrad"
 exclude_patterns = ["_build"]

@@ -61,7 +61,7 @@ def mean_return(policy, env, episodes=3):
 def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):
     seed(backend)
     model, env = page[name], TASKS[name]()
-    config = page["config_of"](model, TASKS[name]).training(gamma=0.0, lr=0.003, num_epochs=8)
+    config = page["config_of"](model, TASKS[name]).training(gamma=0.0, num_epochs=8)
     config = config.env_runners(num_envs_per_env_runner=32)
     if name == "Window":
         config, env = config.env_runners(frame_stack=4), gym.wrappers.FrameStackObservation(env, 4)
@@ -75,11 +75,11 @@ def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):
     algorithm.stop()
     spaces = {"observation_space": trained.observation_space, "action_space": trained.action_space}
     policy = load_policy(tmp_path / "saved", module=model(**spaces))
-    assert mean_return(policy, env) > 0.85, result["env_runners/episode_return_mean"]
+    assert mean_return(policy, env) > 0.93, result["env_runners/episode_return_mean"]
 
 
 @pytest.mark.parametrize("way", ["subclassed", "wrapped"])
-def test_both_ways_add_the_same_auxiliary_loss(page, way):
+def test_each_way_adds_an_auxiliary_loss_that_is_trained(page, way):
     learner = page[way].build_learner(env=gym.make("CartPole-v1")) if way == "subclassed" else page[way]
     learner.build()
     rng = np.random.default_rng(0)

@@ -252,8 +252,8 @@ class Config(FluentConfig):
                 environment's own vectorized version. Default: `"sync"`.
             normalize_observations (bool): scale observations by their running mean and standard deviation.
                 Default: `False`.
-            frame_stack (int): frames of one observation: the last ones, by `gymnasium.wrappers.FrameStackObservation`.
-                Each array of the observation space gets a first axis of this length. Default: `1`.
+            frame_stack (int): how many of the last frames are one observation, as Gymnasium's `FrameStackObservation`
+                has them. Each array of the observation space gets a first axis of this length. Default: `1`.
             **settings: all of these.
 
         Returns:

@@ -10,6 +10,7 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner import checkpointing
+from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile
@@ -29,7 +30,7 @@ _KEYS = {
 }
 
 
-def policy_content(learner: Any, module_id: ModuleID, encoder: ObservationEncoder) -> PolicyFile:
+def policy_content(learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder) -> PolicyFile:
     """The present policy of a module.
 
     Args:
@@ -65,7 +66,7 @@ def _non_finite(file: PolicyFile) -> str | None:
     return next((name for name, each in arrays if not np.isfinite(each).all()), None)
 
 
-def _acting_spec(learner: Any, module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
+def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
     """The spec of a module without what only training needs, and the parameters that are left; None: all of them."""
     module = learner.module[module_id]
     spec = RLModuleSpec(
@@ -90,7 +91,7 @@ def _moments(encoder: ObservationEncoder) -> dict[str, Any]:
 
 
 def _description(
-    learner: Any, module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
+    learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
 ) -> dict[str, Any]:
     module = learner.module[module_id]
     written = _acting_config(learner, module_id, spec).to_dict()
@@ -116,7 +117,7 @@ def _own_class(module: Any) -> str | None:
     return made_by if isinstance(made_by, str) else f"{made_by.__module__}:{made_by.__qualname__}"
 
 
-def _acting_config(learner: Any, module_id: ModuleID, spec: RLModuleSpec) -> Any:
+def _acting_config(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> Any:
     """A config of this module alone: what decides how it acts, and defaults for everything else."""
     config, module = learner.config, learner.module[module_id]
     fields = config.fields().items()
