@@ -44,7 +44,7 @@ def seed(backend):
         tf.keras.utils.set_random_seed(0)
 
 
-def mean_return(policy, env, episodes=3):
+def mean_return(policy, env, episodes=10):
     """The mean share of right answers."""
     total = 0.0
     for number in range(episodes):
@@ -75,7 +75,7 @@ def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):
     algorithm.stop()
     spaces = {"observation_space": trained.observation_space, "action_space": trained.action_space}
     policy = load_policy(tmp_path / "saved", module=model(**spaces))
-    assert mean_return(policy, env) > 0.93, result["env_runners/episode_return_mean"]
+    assert mean_return(policy, env) > 0.9, result["env_runners/episode_return_mean"]
 
 
 @pytest.mark.parametrize("way", ["subclassed", "wrapped"])
