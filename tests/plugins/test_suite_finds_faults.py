@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     ),
     "no_gradient": (
         changed(LOSS, "return ops.stop_gradient(parts['policy_loss'])  # "),
-        "no gradient reaches any weight: is all of it stopped?",
+        "no gradient reaches a parameter from the loss of 'default_policy': this update would train nothing",
     ),
     "differs": (
         changed(LOSS, 'return (1.0 if learner.config.backend == "numpy" else 1.1) * parts["policy_loss"]'),
