@@ -126,7 +126,8 @@ def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[Modu
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
-    return losses, fwd_out
+    # Frameworks rebuild what leaves a compiled part, and know plain dicts.
+    return losses, {module_id: dict(columns) for module_id, columns in fwd_out.items()}
 
 
 def _report_losses(
