@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import plugrad
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, SingleAgentEpisode
+from plugrad.batch import Rows
 from plugrad.errors import BatchError
 from plugrad.observations import flat_rows
 from plugrad_dqn import DQNConfig
@@ -180,6 +181,24 @@ def test_observations_that_do_not_fit_are_refused_by_module_and_part_and_nothing
     with pytest.raises(BatchError, match=r"an episode of 2 actions has 3 observations, found 8"):
         SingleAgentEpisode(observations=wrong, actions=np.zeros(2, int), rewards=np.zeros(2))
     assert_equal_weights(learner.get_weights(), before)
+
+
+def test_a_users_model_of_a_dict_reads_no_other_columns(backend):
+    cls = getattr(structured_models, {"torch": "TorchStructured", "tf2": "Tf2Structured"}[backend])
+    config = learner_of(backend, CAMERA, rl_module_spec=RLModuleSpec(module_class=cls)).framework(
+        backend, compile="none"
+    )
+    unread = {**batch_of(observations_of(CAMERA, 8)), "unread": np.full(8, np.nan, np.float32)}
+    assert np.isfinite(config.build_learner().update(unread)[P]["total_loss"])
+
+
+def test_rows_with_other_columns_take_the_rest_when_it_is_read():
+    taken = []
+    rows = Rows(P, {"obs": 1, "state_in/h": 2, "unread": 3}, lambda value: taken.append(value) or 10 * value)
+    changed = rows.with_columns({"obs": 5, "noise": 7})
+    assert (changed["obs"], changed["noise"], changed["state_in"]) == (5, 7, {"h": 20})
+    assert taken == [2]
+    assert set(changed) == {"obs", "state_in/h", "unread", "noise"}
 
 
 def test_a_users_model_reads_observations_in_the_structure_of_the_space(backend):

@@ -1,6 +1,7 @@
 """Rows: the columns of a minibatch, each taken when it is read."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from plugrad.batch.batch_errors import missing_column
 from plugrad.batch.recurrent_state import state_names
@@ -40,6 +41,19 @@ class Rows(Mapping[str, Tensor]):
         if column not in self._columns:
             raise missing_column(self._module_id, column, self._columns)
         return self._take(self._columns[column])
+
+    def with_columns(self, columns: Mapping[str, Tensor]) -> "Rows":
+        """These rows with further columns, or others in their place; what else is read is still taken when it is read.
+
+        Args:
+            columns: `{column: tensor}`.
+
+        Returns:
+            Other rows.
+        """
+        takes: dict[str, Callable[[], Tensor]] = {name: partial(self.__getitem__, name) for name in self}
+        takes |= {name: partial(columns.__getitem__, name) for name in columns}
+        return Rows(self._module_id, takes, lambda take: take())
 
     def __contains__(self, column: object) -> bool:
         return column in self._columns or bool(state_names(self._columns, str(column)))

@@ -6,7 +6,6 @@ travel under an id of their own, one row for each gradient step, and join the mo
 """
 
 from collections.abc import Mapping
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -172,9 +171,7 @@ def join_noise(learner: LearnerInternals, minibatch: ModuleBatches, modules: Mod
 def _joined(module_id: ModuleID, rows: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> Rows:
     # Taken here: what a part of the step takes that is compiled by itself does not exist outside of it.
     drawn = {column: noise[column][0] for column in noise}
-    takes = {column: partial(rows.__getitem__, column) for column in rows}
-    takes |= {column: partial(drawn.__getitem__, column) for column in drawn}
-    return Rows(module_id, takes, lambda take: take())
+    return Rows(module_id, rows, lambda tensor: tensor).with_columns(drawn)
 
 
 def shard_noise(noise: Mapping[str, Array], rows: slice) -> dict[str, Array]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import numpy_ops
+from plugrad.batch import Rows
 from plugrad.columns import Columns
 from plugrad.observations import in_structure, is_structured
 
@@ -18,7 +19,7 @@ def with_structured_obs(module: Any, batch: Any) -> Any:
         batch: `{column: tensor}` with rows in OBS, or with OBS in the structure already.
 
     Returns:
-        The batch, a new dict if OBS is changed.
+        The batch, a new one if OBS is changed.
     """
     space = module.observation_space
     if not is_structured(space) or module.network is not None or Columns.OBS not in batch:
@@ -27,4 +28,5 @@ def with_structured_obs(module: Any, batch: Any) -> Any:
     if isinstance(rows, Mapping | tuple):
         return batch
     ops = numpy_ops if isinstance(rows, np.ndarray) else module.ops
-    return {**batch, Columns.OBS: in_structure(ops, space, rows)}
+    structured = {Columns.OBS: in_structure(ops, space, rows)}
+    return batch.with_columns(structured) if isinstance(batch, Rows) else {**batch, **structured}
