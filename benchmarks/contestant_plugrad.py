@@ -46,12 +46,15 @@ def make(cell: Cell, seed: int, option: str) -> "Plugrad":
 
 
 def use_one_thread(backend: str) -> None:
-    """Limit the framework to one thread. Call it before the framework starts its thread pools."""
+    """Limit the framework to one thread. Call it before the framework starts its thread pools.
+
+    JAX has as many threads as the process has cores.
+    """
     if backend == "torch":
         import torch
 
         torch.set_num_threads(1)
-    else:
+    elif backend == "tf2":
         import plugrad_tf2  # noqa: F401  (first, as in a learner's process: TensorFlow reads what it sets)
 
         # isort: split

@@ -72,9 +72,11 @@ ENTRIES = {
         "plugrad torch, compile=complete_update", "contestant_plugrad", "torch:complete_update"
     ),
     "plugrad-tf2-auto": Entry("plugrad tf2, compile=auto", "contestant_plugrad", "tf2:auto"),
+    "plugrad-jax-auto": Entry("plugrad jax, compile=auto", "contestant_plugrad", "jax:auto"),
     "twin-torch": Entry("hand-written torch, eager, tuned", "reference_torch"),
     "twin-torch-compiled": Entry("hand-written torch, compiled step", "reference_torch_compiled"),
     "twin-tf2": Entry("hand-written tf2, whole update in XLA", "reference_tf2"),
+    "twin-jax": Entry("hand-written jax, whole update in XLA", "reference_jax"),
     "sb3": Entry("stable-baselines3, PPO.train", "peers_sb3", peer=True),
     "rllib": Entry("RLlib, Learner.update", "peers_rllib", peer=True),
 }

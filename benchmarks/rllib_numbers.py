@@ -22,8 +22,10 @@ import gymnasium as gym
 import numpy as np
 import ray
 import torch
+from ray.rllib.algorithms.appo import APPOConfig
 from ray.rllib.algorithms.bc import BCConfig
 from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.marwil import MARWILConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.learner.training_data import TrainingData
@@ -33,7 +35,14 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from rllib_cases import BASE, CASES, MODEL, STEPS_PER_UPDATE, UPDATES, Array, Batch, Case, make_batch
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "rllib"
-CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "BC": BCConfig, "MARWIL": MARWILConfig}
+CONFIGS = {
+    "PPO": PPOConfig,
+    "DQN": DQNConfig,
+    "BC": BCConfig,
+    "MARWIL": MARWILConfig,
+    "IMPALA": IMPALAConfig,
+    "APPO": APPOConfig,
+}
 MODULE = "default_policy"
 SETTINGS = (
     *("lr", "gamma", "grad_clip", "grad_clip_by", "train_batch_size", "minibatch_size", "num_epochs"),
@@ -65,6 +74,8 @@ SETTINGS = (
         "adam_epsilon",
     ),
     *("num_atoms", "noisy", "replay_buffer_config", "beta", "vf_coeff", "bc_logstd_coeff"),
+    *("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold", "target_worker_clipping"),
+    *("circular_buffer_num_batches", "circular_buffer_iterations_per_batch"),
     *("moving_average_sqd_adv_norm_start", "moving_average_sqd_adv_norm_update_rate"),
 )
 NETWORKS = (

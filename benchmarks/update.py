@@ -14,6 +14,7 @@ from workload import CELLS, Cell
 
 TARGETS: dict[str, list[tuple[str, str, float]]] = {
     "small": [
+        ("plugrad-jax-auto", "twin-jax", 1.1),
         ("plugrad-tf2-auto", "twin-tf2", 1.2),
         ("plugrad-tf2-auto", "rllib", 1 / 18),
         ("plugrad-tf2-auto", "sb3", 1 / 12),
@@ -23,6 +24,7 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
         ("plugrad-torch-none", "rllib", 1 / 2),
     ],
     "wide": [
+        ("plugrad-jax-auto", "twin-jax", 1.1),
         ("plugrad-tf2-auto", "twin-tf2", 1.1),
         ("plugrad-torch-complete", "twin-torch-compiled", 1.1),
         ("plugrad-torch-none", "twin-torch", 1.1),

@@ -26,20 +26,22 @@ from typing import Any, NamedTuple
 import record
 from alone import HERE, run_alone
 from report import machine
-from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, SECONDS_STEPS, SECONDS_WARM_UP, Cell
+from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
 from zoo_evaluation import FIRST_SEED
 from zoo_table import print_tables
 
 PEER = "sb3"
+BARE = "bare"
 LIBRARIES = {
     "torch": ("zoo_plugrad.py", "torch"),
     "torch-compiled": ("zoo_plugrad.py", "torch-compiled"),
     "tf2": ("zoo_plugrad.py", "tf2"),
     PEER: ("zoo_sb3.py",),
+    BARE: ("zoo_bare.py",),
 }
 """`{library: (script, arguments...)}`; the script gets the cell and the seed as arguments more, and prints JSON."""
-ONLY_SECONDS = ("torch-compiled",)
-"""Computes what another one computes: its returns would be the same."""
+ONLY_SECONDS = ("torch-compiled", BARE)
+"""Computes what another one computes, so that its returns would be the same; and the environments alone."""
 QUIET_LOAD = 1.5
 """Of a machine on which a single pinned process runs, the load average is one."""
 
@@ -65,7 +67,7 @@ def main() -> None:
         measure_seconds(options)
     elif not options.table:
         train_all(options)
-    print_tables(options.runs, PEER)
+    print_tables(options.runs, PEER, BARE)
 
 
 def _options() -> argparse.Namespace:
@@ -127,8 +129,9 @@ def measure_seconds(options: argparse.Namespace) -> None:
                 print(f"{cell.name}-{library}, round {number}: {seconds:.1f} s", flush=True)
         for library, rounds in found.items():
             about = describe(Run(cell, library, 0))
-            about["settings"] |= {"random_steps": SECONDS_RANDOM_STEPS}
-            about |= {"warm_up": SECONDS_WARM_UP, "steps": SECONDS_STEPS, "core": options.core}
+            if "random_steps" in about["settings"]:
+                about["settings"] |= {"random_steps": SECONDS_RANDOM_STEPS}
+            about |= {"warm_up": cell.warm_up, "steps": cell.timed_steps, "core": options.core}
             about |= {**rounds[-1], "seconds": [each["seconds"] for each in rounds]}
             write(options.runs / f"{cell.name}-{library}-seconds.json", about)
 

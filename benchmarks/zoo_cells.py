@@ -1,12 +1,17 @@
 """The cells of the zoo: an algorithm, an environment, the length and number of runs, and settings for every library.
 
-Settings are those of rl-baselines3-zoo (hyperparams/sac.yml of April 2026, 22e3ff2) with networks of 2x256: for
+Settings are those of rl-baselines3-zoo (hyperparams of April 2026, 22e3ff2), SAC's with networks of 2x256: for
 LunarLanderContinuous the learning rate falls to zero at the end of the run, for MuJoCo 10,000 steps are random.
 Pendulum-v1 runs with the defaults, plugrad's and stable-baselines3's being equal; TD3 explores with noise of 0.1.
+PPO runs on Hopper-v5 with the settings for Hopper-v4, and on Pong with those of all Atari games: v5 repeats an action
+with a probability of 0.25, for every library.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from math import ceil
 from typing import Any
+
+from zoo_settings import OffPolicySettings, PPOSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +27,9 @@ class Cell:
         evaluate_every: environment steps between two points of the learning curve.
         curve_episodes: episodes for each point.
         final_episodes: episodes of the evaluation at the end.
-        lr: learning rate, or `[[step, value], ...]`; None: the default.
-        tau: how far target networks move in a step.
-        random_steps: environment steps with random actions, before which nothing is learned.
-        steps_per_update: environment steps, and then as many gradient steps.
-        hiddens: of policy and critics.
+        options: settings of the algorithm.
         source: where the settings come from.
-        is_tuned: whether plugrad has them as tuned settings; else it runs with its defaults.
+        is_tuned: whether plugrad has them as tuned settings.
     """
 
     name: str
@@ -39,23 +40,33 @@ class Cell:
     evaluate_every: int
     final_episodes: int
     curve_episodes: int = 10
-    lr: float | list[list[float]] | None = None
-    tau: float = 0.005
-    random_steps: int = 100
-    steps_per_update: int = 1
-    hiddens: list[int] = field(default_factory=lambda: [256, 256])
+    options: OffPolicySettings | PPOSettings
     source: str
     is_tuned: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings that the libraries share, those that are equal in all cells included."""
-        own = ("lr", "tau", "random_steps", "steps_per_update", "hiddens")
-        return {name: getattr(self, name) for name in own} | EVERYWHERE
+        """The settings that the libraries share, for a run's file."""
+        return asdict(self.options)
 
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is an Atari game that gets the standard preprocessing."""
+        return isinstance(self.options, PPOSettings) and self.options.atari
 
-EVERYWHERE = {"batch_size": 256, "gamma": 0.99, "capacity": 1_000_000, "td3_action_noise": 0.1}
-"""Settings of all cells: rows per gradient step, discount, rows of the replay buffer, noise of TD3's actions."""
+    @property
+    def warm_up(self) -> int:
+        """Environment steps of whole updates before the clock of a run for seconds starts."""
+        return self._whole_updates(SECONDS_WARM_UP)
+
+    @property
+    def timed_steps(self) -> int:
+        """Environment steps of whole updates while that clock runs."""
+        return self._whole_updates(SECONDS_STEPS)
+
+    def _whole_updates(self, steps: int) -> int:
+        return ceil(steps / self.options.steps_per_update) * self.options.steps_per_update
+
 
 RL_ZOO = "rl-baselines3-zoo 22e3ff2, hyperparams/sac.yml; networks of 2x256; 100,000 steps"
 DEFAULTS = "defaults of plugrad and stable-baselines3"
@@ -68,9 +79,7 @@ _CELLS = (
         seeds=3,
         evaluate_every=5_000,
         final_episodes=100,
-        lr=[[0, 7.3e-4], [100_000, 0.0]],
-        tau=0.01,
-        random_steps=10_000,
+        options=OffPolicySettings(lr=[[0, 7.3e-4], [100_000, 0.0]], tau=0.01, random_steps=10_000),
         source=RL_ZOO,
         is_tuned=True,
     ),
@@ -82,7 +91,7 @@ _CELLS = (
         seeds=2,
         evaluate_every=5_000,
         final_episodes=20,
-        random_steps=10_000,
+        options=OffPolicySettings(random_steps=10_000),
         source=RL_ZOO,
         is_tuned=True,
     ),
@@ -95,6 +104,7 @@ _CELLS = (
             seeds=5,
             evaluate_every=1_000,
             final_episodes=100,
+            options=OffPolicySettings(),
             source=DEFAULTS,
         )
         for algorithm in ("sac", "td3")
@@ -107,9 +117,60 @@ _CELLS = (
         seeds=0,
         evaluate_every=1_000,
         final_episodes=100,
-        steps_per_update=8,
-        hiddens=[64, 64],
+        options=OffPolicySettings(steps_per_update=8, hiddens=[64, 64]),
         source="for seconds only: 8 environment steps, then 8 gradient steps",
+    ),
+    Cell(
+        name="ppo-Hopper-v5",
+        algorithm="ppo",
+        env="Hopper-v5",
+        steps=1_000_000,
+        seeds=3,
+        evaluate_every=51_200,
+        final_episodes=50,
+        options=PPOSettings(
+            num_envs=1,
+            num_steps=512,
+            batch_size=32,
+            num_epochs=5,
+            lr=9.80828e-5,
+            clip_param=0.2,
+            gamma=0.999,
+            lambda_=0.99,
+            entropy_coeff=0.00229519,
+            vf_loss_coeff=0.835671,
+            grad_clip=0.7,
+            hiddens=[256, 256],
+            log_std_init=-2.0,
+            ortho_init=False,
+            normalize=True,
+        ),
+        source="rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml, Hopper-v4",
+        is_tuned=True,
+    ),
+    Cell(
+        name="ppo-Pong-v5",
+        algorithm="ppo",
+        env="ALE/Pong-v5",
+        steps=300_000,
+        seeds=1,
+        evaluate_every=25_600,
+        curve_episodes=5,
+        final_episodes=20,
+        options=PPOSettings(
+            num_envs=8,
+            num_steps=128,
+            batch_size=256,
+            num_epochs=4,
+            lr=[[0, 2.5e-4], [10_000_000, 0.0]],
+            clip_param=[[0, 0.1], [10_000_000, 0.0]],
+            entropy_coeff=0.01,
+            vf_loss_coeff=0.5,
+            hiddens=[512],
+            atari=True,
+        ),
+        source="rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml, atari; the first 300,000 of 10,000,000 steps",
+        is_tuned=True,
     ),
 )
 CELLS = {cell.name: cell for cell in _CELLS}

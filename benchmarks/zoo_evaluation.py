@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
+from zoo_cells import Cell
+from zoo_environments import make_env
 
 PACKAGES = (
     "plugrad",
@@ -15,24 +16,25 @@ PACKAGES = (
     "gymnasium",
     "mujoco",
     "Box2D",
+    "ale-py",
 )
 """Whose versions a run notes."""
 FIRST_SEED = 10_000
 """Episode n is reset with this seed plus n: start states are equal in all evaluations of an environment."""
 
 
-def evaluate(act: Callable[[Any], Any], env: str, episodes: int) -> list[float]:
+def evaluate(act: Callable[[Any], Any], cell: Cell, episodes: int) -> list[float]:
     """Play whole episodes, all at once.
 
     Args:
         act: from observations [B, ...] to actions [B, ...] as the environment takes them.
-        env: id of a Gymnasium environment.
+        cell: whose environment.
         episodes: how many.
 
     Returns:
         The return of each episode.
     """
-    envs = [gym.make(env) for _ in range(episodes)]
+    envs = [make_env(cell) for _ in range(episodes)]
     observations = [each.reset(seed=FIRST_SEED + n)[0] for n, each in enumerate(envs)]
     returns = [0.0] * episodes
     running = list(range(episodes))

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from zoo_cells import SECONDS_WARM_UP, Cell
+from zoo_cells import Cell
 from zoo_evaluation import evaluate
 
 from plugrad import hookimpl
@@ -41,7 +41,7 @@ class ZooListener:
         steps = int(results["num_env_steps_sampled_lifetime"])
         self.seconds = perf_counter() - self._start
         if self._only_seconds:
-            if steps == SECONDS_WARM_UP:
+            if steps == self._cell.warm_up:
                 self._start = perf_counter()
         elif steps % self._cell.evaluate_every == 0:
             self.curve.append((steps, float(np.mean(self._play(algorithm, self._cell.curve_episodes)))))
@@ -57,7 +57,7 @@ class ZooListener:
     def _play(self, algorithm: Any, episodes: int) -> list[float]:
         before, policy = perf_counter(), algorithm.get_policy()
         returns = evaluate(
-            lambda observations: policy.predict(observations, deterministic=True)[0], self._cell.env, episodes
+            lambda observations: policy.predict(observations, deterministic=True)[0], self._cell, episodes
         )
         self._start += perf_counter() - before
         return returns

@@ -13,9 +13,10 @@ from typing import Any
 
 from contestant_plugrad import use_one_thread
 from record import installed
-from zoo_cells import CELLS, EVERYWHERE, SECONDS_RANDOM_STEPS, SECONDS_STEPS, SECONDS_WARM_UP, Cell
+from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
 from zoo_evaluation import PACKAGES
 from zoo_listener import listener
+from zoo_settings import OffPolicySettings, PPOSettings
 
 from plugrad.cli import main as plugrad
 
@@ -30,50 +31,52 @@ def command(cell: Cell) -> list[str]:
     """The command of a cell without backend, seed and folder: what a user types."""
     words = ["train", cell.algorithm, cell.env]
     if cell.is_tuned:
-        return [*words, "--tuned", "--stop-reward", "inf"]
+        words += ["--tuned", "--stop-reward", "inf"]
     return [*words, "--stop-timesteps", str(cell.steps)]
 
 
 def for_seconds(cell: Cell) -> list[str]:
     """More options of a run for seconds."""
-    early = str(SECONDS_RANDOM_STEPS)
-    every = cell.steps_per_update
+    steps = ["--stop-timesteps", str(cell.warm_up + cell.timed_steps)]
+    if isinstance(cell.options, PPOSettings):
+        return steps
+    early, options = str(SECONDS_RANDOM_STEPS), cell.options
     return [
-        *("--stop-timesteps", str(SECONDS_WARM_UP + SECONDS_STEPS)),
+        *steps,
         *("--training.random_steps", early),
         *("--training.num_steps_sampled_before_learning_starts", early),
-        *("--env_runners.rollout_fragment_length", str(every)),
-        *("--training.train_batch_size", str(EVERYWHERE["batch_size"] * every)),
-        *("--rl_module.model_config", f"{{fcnet_hiddens = {cell.hiddens}}}"),
+        *("--env_runners.rollout_fragment_length", str(options.steps_per_update)),
+        *("--training.train_batch_size", str(options.batch_size * options.steps_per_update)),
+        *("--rl_module.model_config", f"{{fcnet_hiddens = {options.hiddens}}}"),
     ]
 
 
-def check_settings(file: Path, cell: Cell) -> None:
-    """Compare a run's settings with those of the cell, which the other libraries have.
+def check_settings(file: Path, cell: Cell, options: OffPolicySettings) -> None:
+    """Compare the settings of a run, tuned or default ones, with those of the cell, which the other libraries have.
 
     Raises:
         ValueError: one of them differs.
     """
     run = tomllib.loads(file.read_text())
-    training, every = run["training"], cell.steps_per_update
+    training, every = run["training"], options.steps_per_update
     wanted: dict[str, Any] = {
-        "tau": cell.tau,
-        "random_steps": cell.random_steps,
-        "num_steps_sampled_before_learning_starts": cell.random_steps,
-        "minibatch_size": EVERYWHERE["batch_size"],
-        "train_batch_size": EVERYWHERE["batch_size"] * every,
-        "gamma": EVERYWHERE["gamma"],
-        "lr": cell.lr or {"sac": 3e-4, "td3": 1e-3}[cell.algorithm],
+        "tau": options.tau,
+        "random_steps": options.random_steps,
+        "num_steps_sampled_before_learning_starts": options.random_steps,
+        "minibatch_size": options.batch_size,
+        "train_batch_size": options.batch_size * every,
+        "gamma": options.gamma,
+        "lr": options.lr or {"sac": 3e-4, "td3": 1e-3}[cell.algorithm],
     }
     if cell.algorithm == "td3":
-        wanted["exploration_noise"] = EVERYWHERE["td3_action_noise"]
+        wanted["exploration_noise"] = options.td3_action_noise
     found = {name: training[name] for name in wanted}
     found |= {"capacity": training["replay_buffer_config"]["capacity"]}
     found |= {
         name: run["env_runners"][name] for name in ("num_envs_per_env_runner", "rollout_fragment_length")
     }
     wanted |= {
-        "capacity": EVERYWHERE["capacity"],
+        "capacity": options.capacity,
         "num_envs_per_env_runner": 1,
         "rollout_fragment_length": every,
     }
@@ -86,18 +89,13 @@ def main(variant: str, name: str, seed: str, what: str = "") -> None:
     cell, only_seconds = CELLS[name], what == "seconds"
     with TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        typed = [
-            *command(cell),
-            *VARIANTS[variant],
-            "--seed",
-            seed,
-            *(for_seconds(cell) if only_seconds else ()),
-        ]
+        typed = [*command(cell), *VARIANTS[variant], "--seed", seed]
+        typed += for_seconds(cell) if only_seconds else ()
         listener.begin(cell, only_seconds=only_seconds)
         around = ["--out", str(run), "--plugin", "zoo_listener:listener", "--quiet"]
         plugrad([*typed, *around], standalone_mode=False)
-        if not only_seconds:
-            check_settings(run / "config.toml", cell)
+        if isinstance(cell.options, OffPolicySettings) and not only_seconds:
+            check_settings(run / "config.toml", cell, cell.options)
     found: dict[str, Any] = {"command": " ".join(["plugrad", *typed]), "mode": listener.mode}
     found |= {"seconds": listener.seconds, "versions": installed(PACKAGES)}
     print(

@@ -14,14 +14,21 @@ Files = dict[tuple[str, str], list[dict[str, Any]]]
 """By cell and library."""
 
 
-def print_tables(runs: Path, peer: str) -> None:
-    """Print what the files of a folder say."""
+def print_tables(runs: Path, peer: str, bare: str) -> None:
+    """Print what the files of a folder say.
+
+    Args:
+        runs: the folder.
+        peer: the library with which seconds are compared.
+        bare: what steps the environments alone.
+    """
     returns, seconds = _read(runs, "*-s[0-9]*.json"), _read(runs, "*-seconds.json")
     print(
         table(["cell", "library", "runs", "mean", "IQM", "95 % interval", "runs' means"], _returns(returns))
     )
     if seconds:
-        print(f"\n{table(['cell', 'library', 'ms per step', f'to {peer}'], _seconds(seconds, peer))}")
+        header = ["cell", "library", "ms per step", f"to {peer}", f"above {bare}, to {peer}"]
+        print(f"\n{table(header, _seconds(seconds, peer, bare))}")
 
 
 def _read(runs: Path, pattern: str) -> Files:
@@ -44,16 +51,23 @@ def _returns(files: Files) -> list[list[object]]:
     return rows
 
 
-def _seconds(files: Files, peer: str) -> list[list[object]]:
+def _seconds(files: Files, peer: str, bare: str) -> list[list[object]]:
     rows: list[list[object]] = []
     for (cell, library), (found,) in files.items():
-        theirs = files.get((cell, peer))
-        ratios = (
-            [a / b for a, b in zip(found["seconds"], theirs[0]["seconds"], strict=False)] if theirs else []
-        )
-        ms = 1e3 * median(found["seconds"]) / found["steps"]
-        rows.append([cell, library, f"{ms:.2f}", f"{median(ratios):.2f}" if ratios else ""])
+        own, theirs, alone = (_of(files, cell, each) for each in (library, peer, bare))
+        ratio, above = "", ""
+        if theirs:
+            ratio = f"{median(a / b for a, b in zip(own, theirs, strict=False)):.2f}"
+        if theirs and alone and library != bare:
+            rounds = zip(own, theirs, alone, strict=False)
+            above = f"{median((a - c) / (b - c) for a, b, c in rounds):.2f}"
+        rows.append([cell, library, f"{1e3 * median(own) / found['steps']:.2f}", ratio, above])
     return rows
+
+
+def _of(files: Files, cell: str, library: str) -> list[float]:
+    """The seconds of all rounds; rounds with the same number ran beside each other."""
+    return files[cell, library][0]["seconds"] if (cell, library) in files else []
 
 
 def _short(*values: float) -> list[str]:

@@ -41,7 +41,7 @@ Gradients = Callable[[Callable[..., Tensor], Sequence[Tensor]], list[Tensor]]
 @pytest.fixture(scope="session")
 def gradients(backend: str) -> Gradients:
     """`gradients(f, tensors)`: those of the scalar `f(*tensors)` with respect to the float ones."""
-    return {"torch": _torch_gradients, "tf2": _tf2_gradients}[backend]
+    return {"torch": _torch_gradients, "tf2": _tf2_gradients, "jax": _jax_gradients}[backend]
 
 
 def _torch_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -63,13 +63,21 @@ def _tf2_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[
     return [tf.convert_to_tensor(gradient) for gradient in found]
 
 
+def _jax_gradients(f: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    import jax
+    import jax.numpy as jnp
+
+    floats = [n for n, x in enumerate(tensors) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return list(jax.grad(f, floats)(*tensors))
+
+
 Trace = Callable[[Callable[..., list[Tensor]], Sequence[Array]], list[Array]]
 
 
 @pytest.fixture(scope="session")
 def trace(backend: str) -> Trace:
-    """`trace(f, arrays)`: the results of `f(*tensors)` as one program: torch's make_fx, TensorFlow's XLA."""
-    return {"torch": _torch_trace, "tf2": _tf2_trace}[backend]
+    """`trace(f, arrays)`: the results of `f(*tensors)` as one program: torch's make_fx, XLA of the others."""
+    return {"torch": _torch_trace, "tf2": _tf2_trace, "jax": _jax_trace}[backend]
 
 
 def _torch_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[Array]:
@@ -87,10 +95,17 @@ def _tf2_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[
     return [np.asarray(x) for x in tf.function(f, jit_compile=True, autograph=False)(*tensors)]
 
 
+def _jax_trace(f: Callable[..., list[Tensor]], arrays: Sequence[Array]) -> list[Array]:
+    import jax
+
+    return [np.asarray(x) for x in jax.jit(f)(*map(np.asarray, arrays))]
+
+
 @pytest.fixture
 def native_optimizer(backend: str) -> Callable[[Sequence[Tensor], float], Any]:
     """For the backend suite: gradient descent of the framework, in torch with two param groups."""
-    return {"torch": _torch_sgd, "tf2": _tf2_sgd, "numpy": _no_native_sgd}[backend]
+    optimizers = {"torch": _torch_sgd, "tf2": _tf2_sgd, "jax": _jax_sgd, "numpy": _no_native_sgd}
+    return optimizers[backend]
 
 
 def _torch_sgd(params: Sequence[Tensor], lr: float) -> Any:
@@ -103,6 +118,12 @@ def _tf2_sgd(params: Sequence[Tensor], lr: float) -> Any:
     import tensorflow as tf
 
     return tf.keras.optimizers.SGD(lr)
+
+
+def _jax_sgd(params: Sequence[Tensor], lr: float) -> Any:
+    import optax
+
+    return optax.inject_hyperparams(optax.sgd)(learning_rate=lr)
 
 
 @pytest.fixture

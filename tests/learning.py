@@ -14,6 +14,8 @@ from plugrad_ppo import PPOConfig
 
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (3,))
 TWO_ACTIONS = gym.spaces.Discrete(2)
+LOOKS = {"jax": 1}
+"""How often losses are computed beforehand, to find wrong broadcasts where a backend records no operations."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,3 +74,40 @@ if find_spec("tensorflow"):
     class Tf2NeedsMore(Tf2Plain):
         def __init__(self, depth, action_space=None):
             super().__init__()
+
+
+if find_spec("flax"):
+    import jax.numpy as jnp
+    from flax import nnx
+
+    class JaxNet(nnx.Module):
+        """A policy and a value, as wide as `model_config` says."""
+
+        def __init__(self, observation_space, action_space, model_config):
+            rngs, width = nnx.Rngs(0), model_config.get("width", 8)
+            self.body = nnx.Linear(observation_space.shape[0], width, rngs=rngs)
+            self.pi = nnx.Linear(width, int(action_space.n), rngs=rngs)
+            self.vf = nnx.Linear(width, 1, rngs=rngs)
+
+        def __call__(self, obs):
+            hidden = nnx.tanh(self.body(obs))
+            return self.pi(hidden), self.vf(hidden)
+
+    class JaxPlain(nnx.Sequential):
+        """Takes nothing."""
+
+        def __init__(self):
+            super().__init__(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+
+    class JaxFrozen(nnx.Module):
+        """Of which nothing is trained."""
+
+        def __init__(self):
+            self.kernel = nnx.Variable(jnp.ones((3, 2)))
+
+        def __call__(self, obs):
+            return obs @ self.kernel
+
+    class JaxNeedsMore(JaxPlain):
+        def __init__(self, depth, action_space=None):
+            super().__init__()

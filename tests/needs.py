@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow"}
+FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow", "jax": "jax"}
 NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
 NO_EXTRA = "not installed: "
 
 
 def backends_under_test() -> list[str]:
-    """Those in PLUGRAD_TEST_BACKENDS ("torch,tf2"), even if missing; without it, the installed ones."""
+    """Those in PLUGRAD_TEST_BACKENDS ("torch,jax"), even if missing; without it, the installed ones."""
     requested = os.environ.get("PLUGRAD_TEST_BACKENDS")
     if requested is not None:
         return requested.replace(",", " ").split()
@@ -45,11 +45,12 @@ def backend(name: str) -> Any:
 def extra(module: str) -> ModuleType:
     """A module of an extra; the running test, or file, is skipped if that is not installed.
 
-    With PLUGRAD_TEST_EXTRAS=1 every extra must be there.
+    With PLUGRAD_TEST_EXTRAS=1 every extra must be there, with PLUGRAD_TEST_EXTRAS="PIL ale_py" these modules.
 
     Raises:
         ImportError: it is installed, or must be there, and does not import.
     """
-    if find_spec(module.partition(".")[0]) is None and not os.environ.get("PLUGRAD_TEST_EXTRAS"):
+    top, demanded = module.partition(".")[0], os.environ.get("PLUGRAD_TEST_EXTRAS", "").split()
+    if find_spec(top) is None and "1" not in demanded and top not in demanded:
         pytest.skip(NO_EXTRA + module, allow_module_level=True)
     return import_module(module)

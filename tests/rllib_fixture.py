@@ -16,12 +16,20 @@ from plugrad import DEFAULT_MODULE_ID, Columns, Learner
 from plugrad.episodes import SingleAgentEpisode
 from plugrad_bc import BCConfig, MARWILConfig
 from plugrad_dqn import DQNConfig
+from plugrad_impala import APPOConfig, IMPALAConfig
 from plugrad_ppo import PPOConfig
 
 FOLDER = Path(__file__).parent / "data" / "rllib"
 CASES: dict[str, dict[str, Any]] = json.loads((FOLDER / "cases.json").read_text())["cases"]
 DEFAULTS: dict[str, dict[str, Any]] = json.loads((FOLDER / "defaults.json").read_text())
-CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "BC": BCConfig, "MARWIL": MARWILConfig}
+CONFIGS = {
+    "PPO": PPOConfig,
+    "DQN": DQNConfig,
+    "BC": BCConfig,
+    "MARWIL": MARWILConfig,
+    "IMPALA": IMPALAConfig,
+    "APPO": APPOConfig,
+}
 LEFT_OUT = {"num_atoms", "noisy", "td_error_loss_fn"}
 """What plugrad's DQN always is: no distribution, no noise in the layers, the Huber loss."""
 

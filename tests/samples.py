@@ -1,30 +1,77 @@
-"""Products of parameters: of each test marked `cross_product` a seeded third runs always, the rest is `long`.
+"""Products of parameters: of each test marked `cross_product` a seeded quarter runs always, the rest is `long`.
 
 pytestmark = pytest.mark.cross_product             # at least one case for each backend
 pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
+pytestmark = pytest.mark.cross_product(part=8)     # an eighth
+
+Where several backends are under test, a seeded sixth of the tests of `SAMPLED` runs always, the rest is `long`: each
+framework alone has them all.
+
+Where PLUGRAD_TEST_TURN is "1/2", only the tests of the first half run, by their names: Pythons may take turns.
 """
 
-from collections import defaultdict
+import os
+from collections import Counter, defaultdict
 from math import ceil
 from random import Random
+from zlib import crc32
 
 import pytest
+from needs import backends_under_test
 
-PART = 3
+PART = 4
+SAMPLED = "jax"
+"""A backend whose tests cost minutes that `tox -e all` does not have."""
+TURN = os.environ.get("PLUGRAD_TEST_TURN", "1/1")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is left out in time for `-m "not long"`."""
-    for where, group in _groups(items).items():
-        drawn = Random(where).sample(group, ceil(len(group) / PART))  # by the test's name: modes take turns
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is left out in time for `-m "not long"`, and leave out what has another turn."""
+    kept = [item for item in items if _has_its_turn(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not _has_its_turn(item)])
+    items[:] = kept
+    for (where, part), group in _groups(items).items():
+        drawn = _draw(group, ceil(len(group) / part), where)  # by the test's name: modes take turns
         for item in group:
             if item not in drawn:
                 item.add_marker(pytest.mark.long)
+    for item in items:
+        if is_sampled(item) and crc32(item.nodeid.encode()) % 6:
+            item.add_marker(pytest.mark.long)
 
 
-def _groups(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """The cases of each test that agree in the parameters of which every value is kept."""
+def is_sampled(item: pytest.Item) -> bool:
+    """It runs on `SAMPLED`, others are under test as well, and it is no smoke test."""
+    ids = getattr(getattr(item, "callspec", None), "params", {})
+    sampled = ids.get("backend") == SAMPLED and len(backends_under_test()) > 1
+    return sampled and item.get_closest_marker("smoke") is None
+
+
+def _has_its_turn(item: pytest.Item) -> bool:
+    number, turns = map(int, TURN.split("/"))
+    return crc32(item.nodeid.partition("[")[0].rpartition("::")[2].encode()) % turns == number - 1
+
+
+def _draw(group: list[pytest.Item], number: int, seed: str) -> list[pytest.Item]:
+    """Cases at random, each the one whose values have been drawn least so far: few cases have most of the values."""
+    rest, drawn = Random(seed).sample(group, len(group)), []
+    seen: Counter[str] = Counter()
+    while len(drawn) < number:
+        least = min(rest, key=lambda item: sum(seen[value] for value in _values(item)))
+        rest.remove(least)
+        drawn.append(least)
+        seen.update(_values(least))
+    return drawn
+
+
+def _values(item: pytest.Item) -> list[str]:
+    """The parts of a case's id."""
+    return item.nodeid.partition("[")[2].rstrip("]").split("-")
+
+
+def _groups(items: list[pytest.Item]) -> dict[tuple[str, int], list[pytest.Item]]:
+    """The cases of each test that agree in the parameters of which every value is kept, by their name and part."""
     groups = defaultdict(list)
     for item in sorted(items, key=lambda each: each.nodeid):
         mark = item.get_closest_marker("cross_product")
@@ -32,5 +79,6 @@ def _groups(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
             callspec = getattr(item, "callspec", None)
             ids = callspec.params if callspec else {}
             kept = [str(ids.get(name)) for name in mark.args or ("backend",)]
-            groups["-".join([item.nodeid.split("[")[0], *kept])].append(item)
+            where = "-".join([item.nodeid.split("[")[0], *kept])
+            groups[where, mark.kwargs.get("part", PART)].append(item)
     return groups

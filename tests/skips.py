@@ -8,8 +8,9 @@ import pytest
 from needs import NO_BACKEND, NO_EXTRA
 
 NOT_DECLARED = {
-    "numpy": "complete_update, exact_kinks, fused_step, native_optimizers, onnx, user_modules, xla",
+    "numpy": "changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, user_modules, xla",
     "tf2": "fused_step",
+    "jax": "changed_losses, float64, fused_step, onnx",
     "torch": "xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
@@ -20,7 +21,7 @@ NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "
 def allowed() -> dict[str, str]:
     """`{beginning of a reason: why it may skip a test}`."""
     reasons = {
-        NO_BACKEND: "the environments of one framework; `tox -e all` asks for both",
+        NO_BACKEND: "the environments of one framework; `tox -e all` asks for all",
         NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e all`",
     }
     for backend, capabilities in NOT_DECLARED.items():

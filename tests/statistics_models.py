@@ -49,10 +49,29 @@ if find_spec("tensorflow"):
 
     CLASSES["tf2"] = Tf2Normed
 
+if find_spec("flax"):
+    from flax import nnx
+
+    class JaxNormed(nnx.Module):
+        """A policy and a value over BatchNorm and Dropout."""
+
+        def __init__(self, dropout=RATE, *, rngs):
+            self.body = nnx.Linear(3, 8, rngs=rngs)
+            self.norm = nnx.BatchNorm(8, rngs=rngs)
+            self.dropout = nnx.Dropout(dropout, rngs=rngs if dropout else None)
+            self.head = nnx.Linear(8, 3, rngs=rngs)
+
+        def __call__(self, obs):
+            outputs = self.head(self.dropout(nnx.tanh(self.norm(self.body(obs)))))
+            return outputs[:, :2], outputs[:, 2:]
+
+    CLASSES["jax"] = JaxNormed
+
 
 STATISTICS = {
     "torch": ("model.body.1.num_batches_tracked", "model.body.1.running_mean", "model.body.1.running_var"),
     "tf2": ("model.4.moving_mean", "model.5.moving_variance", "model.8.seed_generator_state"),
+    "jax": ("model.dropout.rngs.count", "model.norm.mean", "model.norm.var"),
 }
 """Names of what they keep beside their parameters."""
 
@@ -62,6 +81,8 @@ def normed(backend, seed=0, **settings):
     if backend == "torch":
         torch.manual_seed(seed)
         return TorchNormed(**settings)
+    if backend == "jax":
+        return JaxNormed(**settings, rngs=nnx.Rngs(seed))
     tf.keras.utils.set_random_seed(seed)
     return Tf2Normed(**settings)
 

@@ -45,3 +45,26 @@ if find_spec("tensorflow"):
             flat = tf.reshape(camera, (-1, self.shape[0] * self.shape[1] * self.shape[2])) / 255
             hidden = tf.concat([self.image(flat), self.other(tf.concat([gear, speed], -1))], -1)
             return self.pi(tf.tanh(hidden)), self.vf(tf.tanh(hidden))
+
+
+if find_spec("flax"):
+    import jax.numpy as jnp
+    from flax import nnx
+
+    class JaxStructured(nnx.Module):
+        """Reads each part by its key; its shapes are those of the space."""
+
+        def __init__(self, observation_space, action_space):
+            rngs, self.shape = nnx.Rngs(0), observation_space["camera"].shape
+            height, width, channels = self.shape
+            self.image = nnx.Linear(height * width * channels, 4, rngs=rngs)
+            self.other = nnx.Linear(3 + observation_space["inner"][0].shape[0], 4, rngs=rngs)
+            self.pi, self.vf = nnx.Linear(8, int(action_space.n), rngs=rngs), nnx.Linear(8, 1, rngs=rngs)
+
+        def __call__(self, obs):
+            camera, gear, (speed,) = obs["camera"], obs["gear"], obs["inner"]
+            assert camera.shape[1:] == self.shape
+            assert camera.dtype == gear.dtype == speed.dtype == jnp.float32
+            flat = camera.reshape(camera.shape[0], -1) / 255
+            hidden = jnp.concatenate([self.image(flat), self.other(jnp.concatenate([gear, speed], -1))], -1)
+            return self.pi(nnx.tanh(hidden)), self.vf(nnx.tanh(hidden))

@@ -37,14 +37,16 @@ def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
     capabilities = {
+        Capability.CHANGED_LOSSES,
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,
+        Capability.FLOAT64,
         Capability.FRAMEWORK_OPTIMIZERS,
         Capability.ONNX,
         Capability.USER_MODULES,
         Capability.XLA,
     }
-    return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities)
+    return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities, packages=("keras",))
 
 
 @hookimpl

@@ -45,8 +45,10 @@ def backend_info() -> BackendInfo:
     """torch, CUDA devices first."""
     gpus = tuple(f"cuda:{n}" for n in range(torch.cuda.device_count()))
     capabilities = {
+        Capability.CHANGED_LOSSES,
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,
+        Capability.FLOAT64,
         Capability.FUSED_STEP,
         Capability.FRAMEWORK_OPTIMIZERS,
         Capability.ONNX,

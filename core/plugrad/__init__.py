@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
 from plugrad.batch import MultiAgentBatch
 from plugrad.columns import Columns
+from plugrad.contract import CONTRACT_VERSION
 from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
 from plugrad.errors import PlugradError
 from plugrad.group import LearnerGroup
@@ -36,6 +37,7 @@ __all__ = [
     "COMPONENT_LEARNER",
     "COMPONENT_OPTIMIZER",
     "COMPONENT_RL_MODULE",
+    "CONTRACT_VERSION",
     "DEFAULT_MODULE_ID",
     "DEFAULT_OPTIMIZER",
     "AlgorithmConfig",

@@ -29,6 +29,11 @@ class Columns:
     NEXT_ACTION_MASK = "new_action_mask"
     """ACTION_MASK of NEXT_OBS, bool [B, choices]; where the episode terminated it is not read."""
 
+    ENV_REWARDS = "env_rewards"
+    """Rewards as the environment gave them, float32 [B], where REWARDS are clipped or normalised."""
+    LIFE_LOST = "life_lost"
+    """Whether the step lost a life and not the game, bool [B]: TERMINATEDS is set there, and the game went on."""
+
     ACTIONS_FOR_ENV = "actions_for_env"
     """Actions as the environment takes them, such as clipped ones (RLlib's)."""
     ACTION_DIST_INPUTS = "action_dist_inputs"

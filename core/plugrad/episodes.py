@@ -1,7 +1,7 @@
 """Episodes: what an env runner, or a simulator of your own, gives to a learner."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -104,7 +104,23 @@ class SingleAgentEpisode:
 
     def get_return(self) -> float:
         """The sum of the rewards, undiscounted."""
-        return float(np.sum(self.rewards, dtype=np.float64))
+        return float(np.add.reduce(self.rewards, axis=None, dtype=np.float64))
+
+    def get_state(self) -> dict[str, Any]:
+        """The episode as nested dicts of arrays and plain values, for `episode_from_state`."""
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**state, "extra_model_outputs": dict(self.extra_model_outputs)}
+
+
+def unchecked_episode(**parts: Any) -> SingleAgentEpisode:
+    """An episode of parts that are known to be right: for whoever makes thousands of one rollout.
+
+    Args:
+        **parts: all arguments of `SingleAgentEpisode`, as its attributes are: arrays, bools, and flat columns.
+    """
+    episode = object.__new__(SingleAgentEpisode)
+    episode.__dict__.update(parts)
+    return episode
 
 
 def _observations(given: Any, steps: int) -> Any:
@@ -145,11 +161,17 @@ class MultiAgentEpisode:
             have keeps its episode's `module_id`.
         env_steps: the number of steps of the environment; None: that of the longest agent episode, which is right
             where all agents act at once.
+        id_: the same for all chunks of one episode.
+        terminated: whether the environment reached a terminal state.
+        truncated: whether a limit ended the episode.
     """
 
     agent_episodes: Mapping[str, SingleAgentEpisode]
     agent_to_module: Mapping[str, ModuleID] | Callable[[str], ModuleID] = field(default_factory=dict)
     env_steps: int | None = None
+    id_: str | None = None
+    terminated: bool = False
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         if self.env_steps is None:
@@ -159,6 +181,11 @@ class MultiAgentEpisode:
     def __len__(self) -> int:
         """The number of environment steps."""
         return self.env_steps or 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode ended; if not, this is a chunk of a longer one, or nobody said."""
+        return self.terminated or self.truncated
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
@@ -175,8 +202,26 @@ class MultiAgentEpisode:
         """The sum of the rewards of all agents, undiscounted."""
         return sum(episode.get_return() for episode in self.agent_episodes.values())
 
+    def get_state(self) -> dict[str, Any]:
+        """The episode as nested dicts of arrays and plain values, for `episode_from_state`."""
+        # Pairs, since an agent id may be no key of a checkpoint.
+        return {
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            "agent_episodes": [[agent, each.get_state()] for agent, each in self.agent_episodes.items()],
+            "agent_to_module": [[agent, self.module_for(agent)] for agent in self.agent_ids],
+        }
+
 
 Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
+
+
+def episode_from_state(state: Mapping[str, Any]) -> Episode:
+    """The episode whose `get_state` returned this."""
+    if "agent_episodes" not in state:
+        return SingleAgentEpisode(**state)
+    agents = {agent: SingleAgentEpisode(**each) for agent, each in state["agent_episodes"]}
+    modules = dict(state["agent_to_module"])
+    return MultiAgentEpisode(**{**state, "agent_episodes": agents, "agent_to_module": modules})
 
 
 def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[SingleAgentEpisode]]:
@@ -194,6 +239,21 @@ def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[Singl
     return found
 
 
+def num_env_steps(episodes: Iterable[Episode]) -> int:
+    """The environment steps of episodes, if there are `MultiAgentEpisode`s among them.
+
+    Args:
+        episodes: of any kind.
+
+    Returns:
+        Their number; 0 for episodes of single agents alone, which may have taken the same steps.
+    """
+    lengths = {True: 0, False: 0}
+    for episode in episodes:
+        lengths[isinstance(episode, MultiAgentEpisode)] += len(episode)
+    return sum(lengths.values()) if lengths[True] else 0
+
+
 MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
 """The columns of masks, which are the environment's and not a model's."""
 
@@ -202,6 +262,24 @@ def masks_of(episode: SingleAgentEpisode) -> dict[str, Array]:
     """The action masks among an episode's `extra_model_outputs`, `{column: bool [T, choices]}`; empty without any."""
     extra = episode.extra_model_outputs
     return {column: extra[column] for column in MASKS if column in extra}
+
+
+OWN = (Columns.ENV_REWARDS, Columns.LIFE_LOST)
+"""The columns by which `own_episode` tells what an environment gave; no learner reads them."""
+
+
+def own_episode(episode: SingleAgentEpisode) -> SingleAgentEpisode:
+    """An episode as its environment gave it: with its own rewards, and not ended where only a life was lost."""
+    extra = episode.extra_model_outputs
+    if Columns.ENV_REWARDS not in extra and Columns.LIFE_LOST not in extra:
+        return episode
+    goes_on = Columns.LIFE_LOST in extra and bool(extra[Columns.LIFE_LOST][-1])
+    return replace(
+        episode,
+        rewards=extra.get(Columns.ENV_REWARDS, episode.rewards),
+        terminated=episode.terminated and not goes_on,
+        extra_model_outputs={column: values for column, values in extra.items() if column not in OWN},
+    )
 
 
 def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
@@ -217,4 +295,20 @@ def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
             column: np.concatenate([each.extra_model_outputs[column] for each in chunks])
             for column in chunks[-1].extra_model_outputs
         },
+    )
+
+
+def concat_multi_agent_chunks(chunks: Sequence[MultiAgentEpisode]) -> MultiAgentEpisode:
+    """One episode of consecutive chunks, each agent's of those that it is in."""
+    parts: dict[str, list[SingleAgentEpisode]] = {}
+    for chunk in chunks:
+        for agent, part in chunk.agent_episodes.items():
+            parts.setdefault(agent, []).append(part)
+    return replace(
+        chunks[-1],
+        agent_episodes={agent: concat_chunks(each) for agent, each in parts.items()},
+        agent_to_module={
+            agent: chunk.module_for(agent) for chunk in chunks for agent in chunk.agent_episodes
+        },
+        env_steps=sum(map(len, chunks)),
     )

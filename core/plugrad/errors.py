@@ -41,7 +41,11 @@ class ConfigError(PlugradError, ValueError):
 
 
 class EnvContractError(PlugradError, ValueError):
-    """An environment breaks Gymnasium's API. Facts: `env`, `index`, `expected`, `found`; of a mask also `step`."""
+    """An environment breaks its API. Facts: `env`, `index`, `expected`, `found`; some also `agent` and `step`."""
+
+
+class EnvWorkerError(PlugradError, RuntimeError):
+    """A worker process of environments died or did not answer in time. Facts: `env`, `index` where it is known."""
 
 
 class NotBuiltError(PlugradError, ValueError):
@@ -70,6 +74,10 @@ class UnknownParameterError(OptimizerError, KeyError):
 
 class LossError(PlugradError, ValueError):
     """A loss or a metric has a shape or a dtype that cannot be averaged."""
+
+
+class PortabilityError(PlugradError, TypeError):
+    """Code that some backends run and others do not; the strict backend raises it. Facts: `file`, `line`, `instead`."""
 
 
 class ResultError(PlugradError, ValueError):

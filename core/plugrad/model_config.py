@@ -107,8 +107,7 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
     ),
     "ortho_init": _switch(
         True,
-        "first weights are orthogonal and biases 0. False: both are uniform within 1 / sqrt(inputs of the layer), "
-        "torch's default",
+        "first weights are orthogonal and biases 0. False: both are uniform within 1 / sqrt(inputs of the layer)",
     ),
     "use_lstm": _switch(False, "an LSTM after each encoder; the module then has a recurrent state"),
     "lstm_cell_size": _count(256, "number of cells of each LSTM"),

@@ -77,7 +77,7 @@ class RLModuleSpec:
         if not hasattr(self.module_class, "forward_train"):
             raise ConfigError(
                 "RLModuleSpec.build() makes modules of an RLModule class; what another spec describes depends on the "
-                "backend: PPOConfig().framework('torch').rl_module(rl_module_spec=spec).build_learner().module"
+                "backend: PPOConfig().framework(...).rl_module(rl_module_spec=spec).build_learner().module"
             )
         return self.module_class(**self.arguments())
 

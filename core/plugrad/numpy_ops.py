@@ -117,8 +117,14 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
     return 0.5 * inside * inside + delta * (np.abs(x) - inside)
 
 
+# np.sum and its like take five times as long for a few rows.
+_sum: Callable[..., Tensor] = np.add.reduce
+_max: Callable[..., Tensor] = np.maximum.reduce
+_min: Callable[..., Tensor] = np.minimum.reduce
+
+
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return np.sum(x, axis=axis, keepdims=keepdims)
+    return _sum(x, axis=axis, keepdims=keepdims)
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -134,11 +140,11 @@ def std(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def max(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return np.max(x, axis=axis, keepdims=keepdims)
+    return _max(x, axis=axis, keepdims=keepdims)
 
 
 def min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return np.min(x, axis=axis, keepdims=keepdims)
+    return _min(x, axis=axis, keepdims=keepdims)
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
@@ -159,13 +165,13 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    shifted = x - np.max(x, axis=axis, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    shifted = x - max(x, axis=axis, keepdims=True)
+    return shifted - np.log(sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
 def logsumexp(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
-    largest = np.max(x, axis=axis, keepdims=True)
-    result = largest + np.log(np.sum(np.exp(x - largest), axis=axis, keepdims=True))
+    largest = max(x, axis=axis, keepdims=True)
+    result = largest + np.log(sum(np.exp(x - largest), axis=axis, keepdims=True))
     return result if keepdims else np.squeeze(result, axis)
 
 
@@ -191,6 +197,8 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
+    if x.ndim == indices.ndim == 2 and axis in (-1, 1):  # a fifth of the time of np.take_along_axis
+        return x[np.arange(len(x))[:, None], indices]
     return np.take_along_axis(x, indices, axis=axis)
 
 
@@ -207,11 +215,11 @@ def flip(x: Tensor, axis: int) -> Tensor:
 
 
 def expand_dims(x: Tensor, axis: int) -> Tensor:
-    return np.expand_dims(x, axis)
+    return x[..., None] if axis == -1 else np.expand_dims(x, axis)
 
 
 def squeeze(x: Tensor, axis: int) -> Tensor:
-    return np.squeeze(x, axis)
+    return x.squeeze(axis)
 
 
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:

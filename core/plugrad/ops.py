@@ -10,12 +10,16 @@ Rules for code that calls them:
 - There is no Python `if` on the value of a tensor: it works in eager torch and fails in compiled modes.
 - Tensors are float32 unless said otherwise. Dtypes are never mixed: `cast` first. A Python number takes the dtype of
   the tensor beside it.
+- float64 is float32 on a backend without `Capability.FLOAT64`, and integers of 64 bits may have 32 on any.
+- Tensors are passed by position, as `x`, `y`, `xs`, `f` and `init` are here; all else by position or by its name.
 - Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[1:]`.
+- There are no random numbers: a loss reads them from columns, which the hook `get_noise_columns` names.
 - Shapes broadcast by numpy's rules. For speed nothing is checked in a call.
 
-Rules for backends: gradients at kinks are fixed, so that backends agree. At a tie `minimum` and `maximum` give the
-whole gradient to `x`; `clip` passes it on at its bounds; `abs`, `relu` and `sign` have gradient 0 at 0; `min` and `max`
-share it evenly among equal entries; `norm` and `std` have gradient 0 where they are 0.
+Rules for backends: a function may have more parameters than here, if they have defaults, and other names for tensors.
+Gradients at kinks are fixed, so that backends which declare `Capability.EXACT_KINKS` agree. At a tie `minimum` and
+`maximum` give the whole gradient to `x`; `clip` passes it on at its bounds; `abs`, `relu` and `sign` have gradient 0 at
+0; `min` and `max` share it evenly among equal entries; `norm` and `std` have gradient 0 where they are 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -161,7 +165,7 @@ class Ops(Protocol):
         """Smallest entry."""
 
     def argmax(self, x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """int64 index of a largest entry, whichever of equals; in the flattened `x` if `axis` is None."""
+        """Index (int64 or int32) of a largest entry, whichever of equals; in the flattened `x` if `axis` is None."""
 
     def norm(self, x: Tensor) -> Tensor:
         """L2 norm over all entries: a scalar."""
@@ -210,7 +214,7 @@ class Ops(Protocol):
     def take_along_axis(self, x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
         """`x[..., indices[..., j], ...]` along `axis`.
 
-        `indices`: int64 from 0, with the rank of `x` and its lengths on all other axes; nothing is broadcast.
+        `indices`: integers from 0, with the rank of `x` and its lengths on all other axes; nothing is broadcast.
         """
 
     # Shapes.
@@ -262,11 +266,15 @@ class Ops(Protocol):
     def asarray(self, x: Any, dtype: str | None = None) -> Tensor:
         """A tensor of a number, nested list, numpy array or tensor. It may share memory with `x`.
 
-        Without `dtype` an array keeps its own; Python floats become float32, ints int64, bools bool.
+        Without `dtype` an array keeps its own; Python floats become float32, ints int64 or int32, bools
+        bool.
         """
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """`x` as "float32", "float64", "int32", "int64", "uint8" or "bool"; floats are cut towards 0."""
+        """`x` as "float32", "float64", "int32", "int64", "uint8" or "bool"; floats are cut towards 0.
+
+        float64 without `Capability.FLOAT64` is float32, and int64 may be int32.
+        """
 
     # Control.
 

@@ -11,6 +11,8 @@ Tensor: TypeAlias = Any
 """A tensor of a backend. It is `Any` because code for all backends uses only `ops` and the tensors' operators."""
 ModuleID: TypeAlias = str
 """The name of a module, such as "default_policy"."""
+AgentID: TypeAlias = str
+"""The name of an agent in an environment, such as "player_0"."""
 ParamRef: TypeAlias = str
 """The name of a parameter, `<module id>/<parameter name>`: the same in all processes, frameworks and checkpoints."""
 ModuleBatches: TypeAlias = Mapping[ModuleID, Mapping[str, Tensor]]

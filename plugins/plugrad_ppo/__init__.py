@@ -1,12 +1,21 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) as a plugin of plugrad.
 
-`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users, `GeneralAdvantageEstimation` is also
-for the connectors of other algorithms.
+`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users. The other names are also for other
+algorithms.
 """
 
 from plugrad_ppo import plugin
+from plugrad_ppo.coefficients import KL_KEY, adapt_kl_coefficients, report_entropy_coefficients
 from plugrad_ppo.config import PPOConfig
 from plugrad_ppo.connectors import GeneralAdvantageEstimation
 from plugrad_ppo.learner import PPOLearner
 
-__all__ = ["GeneralAdvantageEstimation", "PPOConfig", "PPOLearner", "plugin"]
+__all__ = [
+    "KL_KEY",
+    "GeneralAdvantageEstimation",
+    "PPOConfig",
+    "PPOLearner",
+    "adapt_kl_coefficients",
+    "plugin",
+    "report_entropy_coefficients",
+]

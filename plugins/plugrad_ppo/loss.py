@@ -13,8 +13,7 @@ from plugrad.losses import check_one_per_row, mean_over_rows
 from plugrad.ops import Ops
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
-
-KL_KEY = "mean_kl_loss"
+from plugrad_ppo.coefficients import KL_KEY
 
 
 def ppo_loss(

@@ -1,7 +1,8 @@
 """A stranger's distributions: built, installed, proven, trained with, uninstalled; and missed by what needs them.
 
-They are the code of docs/write-an-algorithm.md and docs/write-a-backend.md. They live in an environment of their own,
-with the wheel of plugrad; what that requires, and the frameworks, it finds in the environment that the tests run in.
+They are the code of docs/write-an-algorithm.md, docs/write-a-backend.md and docs/write-a-functional-backend.md. They
+live in an environment of their own, with the wheel of plugrad; what that requires, and the frameworks, it finds in the
+environment that the tests run in.
 """
 
 import json
@@ -76,9 +77,9 @@ def build_wheel(source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """With plugrad and both distributions, installed from their wheels."""
+    """With plugrad and all distributions, installed from their wheels."""
     environment = Environment(tmp_path_factory.mktemp("stranger"))
-    for source in (ROOT, HERE / "plugrad-reinforce", HERE / "plugrad-toy"):
+    for source in (ROOT, *sorted(HERE.glob("plugrad-*"))):
         build_wheel(source, environment.folder)
     # --ignore-installed: the plugrad of the outer environment is none of its own.
     alone = ("--no-deps", "--no-index", "--ignore-installed")
@@ -106,10 +107,25 @@ def test_the_toy_backend_is_proven_and_what_it_leaves_open_is_said(environment):
     assert "backend 'toy' does not declare 'complete_update'" in said
 
 
+IN_PROGRAMS = ("-k", "updates_are_those or compiled_by_xla or at_a_kink or answers")
+
+
+@pytest.mark.parametrize(
+    "options", [IN_PROGRAMS, pytest.param((), marks=pytest.mark.long)], ids=["some", "all"]
+)
+def test_the_functional_backend_is_proven_in_programs_too(environment, options):
+    said = prove(environment, "plugrad-functional", *options)
+    assert re.search(r" [1-9]\d+ passed, \d+ skipped", said)
+    for mode in ("none", "auto", "complete_update"):
+        assert f"test_updates_are_those_of_the_reference[{mode}] PASSED" in said
+    for test in ("test_an_update_is_compiled_by_xla", "test_gradient_at_a_kink_is_the_documented_one[abs]"):
+        assert f"{test} PASSED" in said
+
+
 def test_the_algorithm_is_proven_on_every_backend(environment):
     """The toy learns nothing here: it is too slow."""
     said = prove(environment, "plugrad-reinforce", "-k", "not (toy and (learns or goes_down))")
-    for backend in ("tf2", "torch"):
+    for backend in ("tf2", "torch", "functional"):
         assert f"test_it_learns_a_tiny_task[{backend}-discrete] PASSED" in said
         assert f"test_it_learns_a_tiny_task[{backend}-continuous] PASSED" in said
         assert f"test_updates_are_those_of_the_reference[{backend}-continuous-auto] PASSED" in said
@@ -121,20 +137,24 @@ def test_the_command_line_shows_and_checks_them(environment):
     found = {each["name"]: (each["kind"], each["distribution"], each["version"]) for each in records}
     assert found["reinforce"] == ("algorithm", "plugrad-reinforce", "0.1.0")
     assert found["toy"] == ("backend", "plugrad-toy", "0.1.0")
-    for name in ("reinforce", "toy"):
+    assert found["functional"] == ("backend", "plugrad-functional", "0.1.0")
+    needs = {each["name"]: each["requires"] for each in records}
+    assert (needs["toy"], needs["functional"]) == (None, "jax")
+    for name in ("reinforce", "toy", "functional"):
         assert environment.plugrad("plugins", "--check", name).returncode == 0
 
 
-def test_the_toy_agrees_with_torch_step_by_step(environment):
+@pytest.mark.parametrize("backend", ["toy", "functional"])
+def test_a_backend_agrees_with_torch_step_by_step(environment, backend):
     tiny = ("--rl_module.model_config", "{fcnet_hiddens = [4]}")
-    compared = environment.plugrad("parity", "reinforce", "--backends", "toy", "torch", *tiny)
+    compared = environment.plugrad("parity", "reinforce", "--backends", backend, "torch", *tiny)
     assert compared.returncode == 0, compared.stdout + compared.stderr
 
 
 @pytest.fixture(scope="module")
 def runs(environment: Environment) -> Environment:
-    """Run directories "of-torch" and "of-toy"."""
-    for backend, steps in (("torch", "256"), ("toy", "64")):
+    """Run directories "of-torch", "of-toy" and "of-functional"."""
+    for backend, steps in (("torch", "256"), ("toy", "64"), ("functional", "256")):
         command = (
             "train",
             "reinforce",
@@ -151,7 +171,7 @@ def runs(environment: Environment) -> Environment:
     return environment
 
 
-@pytest.mark.parametrize("run", ["of-torch", "of-toy"])
+@pytest.mark.parametrize("run", ["of-torch", "of-toy", "of-functional"])
 def test_it_trains_on_the_command_line(runs, run):
     evaluated = json.loads(runs.plugrad("eval", run, "--episodes", "1", "--json").stdout)
     assert evaluated["episode_return_mean"] >= 1.0

@@ -7,11 +7,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
-from learning import ValueLearner, digest, ppo_batch, value_config
+from learning import OBSERVATIONS, TWO_ACTIONS, ValueLearner, digest, ppo_batch, value_config
 
-from plugrad import DEFAULT_MODULE_ID, Columns
+from plugrad import DEFAULT_MODULE_ID, Columns, get_algorithm
 from plugrad.errors import LossError
 
 pytestmark = pytest.mark.cross_product
@@ -168,6 +169,88 @@ def test_a_right_loss_is_left_alone_on_a_backend_that_answers_no_watch_operation
     assert learner.ops is ops, "what watched is gone"
 
 
+OPERATORS_ALONE: dict[str, Loss] = {
+    "squared error": lambda o, b, v, logits, d: ((v - b["t1"]) ** 2).mean(),
+    "advantage": lambda o, b, v, logits, d: -(d.logp(b["actions"]) * b["w1"]).sum() / ROWS,
+    "turned round": lambda o, b, v, logits, d: (b["t1"] - 2.0 * v).mean(),
+    "compared": lambda o, b, v, logits, d: ((v > b["t1"]) * v).mean(),
+    "function on the way": lambda o, b, v, logits, d: np.square(v - b["t1"]).mean(),
+    "function": lambda o, b, v, logits, d: np.mean(np.maximum(v, b["t1"])),
+    "method with a tensor": lambda o, b, v, logits, d: v.__sub__(b["t1"]).mean(),
+    "before an error": lambda o, b, v, logits, d: o.mean(in_64_bits(v - b["t1"])),
+}
+"""Faults in losses that give none of their tensors to `learner.ops`."""
+
+
+def in_64_bits(tensor: Any) -> Any:
+    """A function that takes the backend's tensors alone."""
+    assert type(tensor) is np.ndarray
+    return tensor.astype(np.float64)
+
+
+@pytest.mark.parametrize("name", OPERATORS_ALONE)
+def test_a_fault_of_operators_alone_is_found_on_a_backend_that_answers_no_watch_operations(name: str) -> None:
+    learner = built("numpy", OPERATORS_ALONE[name])
+    before = digest(learner.get_state())
+    with pytest.raises(LossError, match=r"gives \[B, B\]") as caught:
+        learner.update(batch())
+    assert digest(learner.get_state()) == before
+    assert caught.value.facts["where"].startswith(f"{__file__}:")
+
+
+def test_the_line_is_that_of_the_operator_not_of_the_op_that_gets_its_result() -> None:
+    def loss(o: Any, b: Any, v: Any, logits: Any, d: Any) -> Any:
+        error = v - b["t1"]
+        error = 0.5 * error
+        return o.mean(o.square(error))
+
+    with pytest.raises(LossError) as caught:
+        built("numpy", loss).update(batch())
+    assert caught.value.facts["where"] == f"{__file__}:{loss.__code__.co_firstlineno + 1}"
+
+
+def test_what_a_loss_keeps_and_reports_is_what_it_computed_itself() -> None:
+    class Keeps(ValueLearner):
+        def compute_loss_for_module(self, **given: Any) -> Any:
+            self.kept = super().compute_loss_for_module(**given)
+            self.register_metric(given["module_id"], "kept", self.kept)
+            return self.kept
+
+    learner = value_config("numpy", learner_class=Keeps).build_learner()
+    results = learner.update(batch())[DEFAULT_MODULE_ID]
+    assert isinstance(learner.kept, np.floating)
+    assert results["kept"] == results["total_loss"]
+    assert set(results) == set(learner.update(batch())[DEFAULT_MODULE_ID])
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_a_fault_behind_target_networks_is_found(algorithm: str) -> None:
+    """A module, its copy and its distribution compute with plain tensors, and the loss goes on with watched ones."""
+    actions = TWO_ACTIONS if algorithm == "dqn" else gym.spaces.Box(-1.0, 1.0, (1,))
+    config = get_algorithm(algorithm)().framework("numpy").rl_module(model_config={"fcnet_hiddens": [2]})
+    config = config.environment(observation_space=OBSERVATIONS, action_space=actions)
+    config = config.training(minibatch_size=None)
+    base = config.get_learner_class()
+
+    class AddsAFault(base):  # type: ignore[misc,valid-type]
+        def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
+            loss = super().compute_loss_for_module(
+                module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+            )
+            columns = {"obs": batch["new_obs"], "actions": batch["actions"]}
+            later = self.targets[module_id].forward(columns)["qf_preds"]
+            later = later[:, 0] if algorithm == "dqn" else later[0]
+            return loss + (later - batch["t1"]).mean()
+
+    rows = batch()
+    rows |= {"new_obs": rows["obs"], "rewards": rows["t"], "terminateds": rows["t"] > 0.0}
+    if algorithm == "sac":
+        rows["actions"] = rows["t1"].clip(-0.9, 0.9)
+    config.learners(learner_class=base).build_learner().update(rows)
+    with pytest.raises(LossError, match=r"sub of \[B\] and \[B, 1\] gives \[B, B\]"):
+        config.learners(learner_class=AddsAFault).build_learner().update(rows)
+
+
 def test_the_log_says_what_a_backend_without_watch_operations_does_not_see(caplog: Any) -> None:
     with caplog.at_level("INFO", "plugrad"):
         built("numpy", RIGHT["squared error"]).update(batch())
@@ -214,7 +297,9 @@ def test_only_the_first_minibatch_is_watched_and_metrics_are_those_of_the_update
     assert results[DEFAULT_MODULE_ID]["rows"] == ROWS
     first = len(calls)
     learner.update(batch(3 * ROWS))
-    assert first - (len(calls) - first) == {"torch": 1, "tf2": 2}[backend], "one look more, on tf2 traced"
+    assert first - (len(calls) - first) == {"torch": 1, "tf2": 2, "jax": 2}[backend], (
+        "one look more, on tf2 traced, on jax tried out before"
+    )
 
 
 NATIVE = {
@@ -229,6 +314,11 @@ NATIVE = {
         "operators": "tf.reduce_mean((v - b['t1']) ** 2)",
         "where": "tf.reduce_mean(tf.where(b['w1'] > 0.0, v, 0.0))",
     },
+    "jax": {
+        "functions": "jnp.mean(jnp.square(v - b['t1']))",
+        "operators": "((v - b['t1']) ** 2).mean()",
+        "compared": "jnp.where(b['w1'] > 0.0 * v, v, 0.0).mean()",
+    },
 }
 
 
@@ -237,6 +327,8 @@ def test_faults_in_the_frameworks_own_code_are_found(backend: str) -> None:
     names = {}
     if backend == "torch":
         names["torch"] = importlib.import_module("torch")
+    elif backend == "jax":
+        names["jnp"] = importlib.import_module("jax.numpy")
     else:
         names["tf"] = importlib.import_module("tensorflow")
     for code in NATIVE[backend].values():

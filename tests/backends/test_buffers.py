@@ -142,6 +142,13 @@ def frozen(backend):
     if backend == "torch":
         model.body[0].requires_grad_(False)
         return model, ("model.body.0.weight", "model.body.0.bias")
+    if backend == "jax":
+        from flax import nnx
+
+        model.body.kernel, model.body.bias = (
+            nnx.Variable(each.get_value()) for each in (model.body.kernel, model.body.bias)
+        )
+        return model, ("model.body.kernel", "model.body.bias")
     model.body.layers[0].trainable = False
     return model, ("model.0.kernel", "model.1.bias")
 
@@ -230,6 +237,10 @@ def _moved_once(backend, obs):
             "model.body.1.running_var": normal.running_var.numpy(),
             "model.body.1.num_batches_tracked": 1,
         }
+    if backend == "jax":
+        model.train()
+        model(obs)
+        return {"model.norm.mean": model.norm.mean.get_value(), "model.norm.var": model.norm.var.get_value()}
     model(obs, training=True)
     normal = model.body.layers[1]
     return {

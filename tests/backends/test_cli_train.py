@@ -243,7 +243,7 @@ def test_tensorboard_gets_every_row(train, tmp_path):
 
 
 def test_a_run_goes_on_with_another_backend(finished):
-    other = {"torch": "tf2", "tf2": "torch"}[RunDirectory.open(finished).read_config().backend]
+    other = {"torch": "tf2", "tf2": "jax", "jax": "torch"}[RunDirectory.open(finished).read_config().backend]
     needs.backend(other)
     plugrad("train", "--resume", finished, "--backend", other, "--stop-timesteps=640")
     assert RunDirectory.open(finished).read_config().backend == other

@@ -112,6 +112,10 @@ class FrameworksOwn(DelayedLearner):
             import torch
 
             optimizer = torch.optim.Adam(params, PI_RATE)
+        elif every > 1 and self.config.backend == "jax":
+            import optax
+
+            optimizer = optax.inject_hyperparams(optax.adam)(learning_rate=PI_RATE)
         elif every > 1:
             import tensorflow as tf
 

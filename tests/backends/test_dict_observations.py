@@ -184,7 +184,7 @@ def test_observations_that_do_not_fit_are_refused_by_module_and_part_and_nothing
 
 
 def test_a_users_model_of_a_dict_reads_no_other_columns(backend):
-    cls = getattr(structured_models, {"torch": "TorchStructured", "tf2": "Tf2Structured"}[backend])
+    cls = getattr(structured_models, f"{backend.capitalize()}Structured")
     config = learner_of(backend, CAMERA, rl_module_spec=RLModuleSpec(module_class=cls)).framework(
         backend, compile="none"
     )
@@ -202,7 +202,7 @@ def test_rows_with_other_columns_take_the_rest_when_it_is_read():
 
 
 def test_a_users_model_reads_observations_in_the_structure_of_the_space(backend):
-    cls = getattr(structured_models, {"torch": "TorchStructured", "tf2": "Tf2Structured"}[backend])
+    cls = getattr(structured_models, f"{backend.capitalize()}Structured")
     spec = RLModuleSpec(module_class=cls)
     learner = learner_of(backend, CAMERA, rl_module_spec=spec).build_learner()
     obs = observations_of(CAMERA, 8)

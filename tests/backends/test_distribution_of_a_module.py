@@ -65,9 +65,24 @@ def tf2_module() -> Any:
     return Own
 
 
+def jax_module() -> Any:
+    from flax import nnx
+
+    from plugrad_jax import JaxRLModule
+
+    class Own(JaxRLModule):
+        def setup(self) -> None:
+            self.pi = nnx.Linear(3, 4, rngs=nnx.Rngs(0))
+
+        def _forward(self, batch: Any, **kwargs: Any) -> Any:
+            return {Columns.ACTION_DIST_INPUTS: self.pi(batch[Columns.OBS])}
+
+    return Own
+
+
 def own_module(backend: str) -> Any:
     """A module of the framework's own layers, over a Box."""
-    return {"torch": torch_module, "tf2": tf2_module}[backend]()
+    return {"torch": torch_module, "tf2": tf2_module, "jax": jax_module}[backend]()
 
 
 def squashed_module(backend: str) -> Any:

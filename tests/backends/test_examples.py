@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HELPER = "demonstrations.py"
-NEEDS = {"lunar_lander": "Box2D"}
+NEEDS = {"lunar_lander": "Box2D", "league": "pettingzoo"}
 OF_ONE_BACKEND = re.compile(r"_(torch|tf2)\.py$")
 NEUTRAL = sorted(
     path.stem
@@ -71,7 +71,11 @@ def assert_behaviour_cloning(lines):
     assert last < 0.5 < first < log(2)
 
 
-SHORTER = {"lunar_lander": ["--steps", "1"]}
+EVERY_TIME = ["--mean-to-join", "-1", "--window", "1"]
+SHORTER = {
+    "lunar_lander": ["--steps", "1"],
+    "league": ["--iterations", "2", "--steps", "1024", "--games", "4", *EVERY_TIME],
+}
 
 
 def assert_lunar_lander(lines):
@@ -91,6 +95,12 @@ def assert_self_play(lines):
     modules, first, average = losses(lines)
     assert modules == 10
     assert average < first / 2
+
+
+def assert_league(lines):
+    *joined, (*_, rate) = map(str.split, lines)
+    assert [each[-1] for each in joined] == ["2", "3"]
+    assert 0 <= float(rate) <= 1
 
 
 def assert_socket_simulator(lines):

@@ -132,16 +132,17 @@ def everything_new(backend: str) -> PPOConfig:
     )
 
 
-@needs.backends("torch", "tf2")
-def test_both_backends_train_to_the_same_weights_and_a_checkpoint_crosses(tmp_path):
-    algorithms = [everything_new(backend).build_algo() for backend in ("torch", "tf2")]
+@needs.backends("torch", "tf2", "jax")
+def test_all_backends_train_to_the_same_weights_and_a_checkpoint_crosses(tmp_path):
+    algorithms = [everything_new(backend).build_algo() for backend in ("torch", "tf2", "jax")]
     for algorithm in algorithms:
         for _ in range(2):
             algorithm.train()
-    one, other = (each.learner_group.get_weights() for each in algorithms)
-    assert largest_difference(one, other) < 1e-5
+    one, *others = (each.learner_group.get_weights() for each in algorithms)
+    for other in others:
+        assert largest_difference(one, other) < 1e-5
     algorithms[0].save_to_path(tmp_path)
-    crossed = plugrad.algorithm.Algorithm.from_checkpoint(tmp_path, backend="tf2")
+    crossed = plugrad.algorithm.Algorithm.from_checkpoint(tmp_path, backend="jax")
     assert largest_difference(crossed.learner_group.get_weights(), one) == 0.0
     crossed.train()
     algorithms[0].train()

@@ -36,11 +36,13 @@ from plugrad.errors import (
     NonFiniteError,
     NotBuiltError,
     OptimizerError,
+    PluginError,
     PlugradError,
     RestoreMismatchError,
     ResultError,
     UnknownModuleError,
 )
+from plugrad.hooks.backend_spec import Capability
 from plugrad.legacy.additional import OlderUpdates
 from plugrad.legacy.learner import OlderLearner
 from plugrad.legacy.saving import OlderSaving
@@ -145,6 +147,15 @@ def use_distributed(learner):
 
 
 @use
+def use_supports(learner):
+    declared = learner.backend_info.capabilities
+    assert [each for each in Capability if learner.supports(each)] == [
+        each for each in Capability if each in declared
+    ]
+    assert learner.supports("fused_step") == (Capability.FUSED_STEP in declared)
+
+
+@use
 def use_ops(learner):
     assert float(learner._convert_to_numpy(learner.ops.exp(learner.ops.zeros(())))) == 1.0
 
@@ -245,7 +256,7 @@ def use_update_from_episodes(learner):
 
 @use
 def use__update(learner):
-    if learner.config.backend == "torch":
+    if learner.config.backend != "tf2":
         before = weights(learner)
         fwd_out, losses, metrics = learner._update({P: learner._convert_batch_type(ppo_batch())})
         assert Columns.VF_PREDS in fwd_out[P]
@@ -477,6 +488,14 @@ def gradients(learner):
     if learner.config.backend == "torch":
         batch, outputs = forward(learner)
         return learner.compute_gradients(learner.compute_losses(fwd_out={P: outputs}, batch={P: batch}))
+    if learner.config.backend == "jax":
+
+        def losses():
+            batch, outputs = forward(learner)
+            return learner.compute_losses(fwd_out={P: outputs}, batch={P: batch}), None
+
+        variables = [each.parameters for each in learner.registered_optimizers.values()]
+        return learner._differentiate(variables, losses)[2]
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
@@ -753,6 +772,7 @@ def nan_batch():
 
 
 REFUSALS = [
+    ("supports", lambda it: it.supports("xlaa"), PluginError, "no capability 'xlaa'.*xla"),
     ("build", lambda it: make(it.config.backend + "x"), LookupError, "no backend"),
     (
         "_check_is_built",

@@ -6,6 +6,7 @@ The first four follow RLlib's own tests of a Learner (`core/learner/tests/test_l
 import numpy as np
 import pytest
 from learning import (
+    LOOKS,
     OBSERVATIONS,
     TWO_ACTIONS,
     ValueLearner,
@@ -38,6 +39,16 @@ def gradients_of_the_sum(learner, backend):
 
     if backend == "torch":
         return learner.compute_gradients(losses(lambda param: param.sum()))
+    if (
+        backend == "jax"
+    ):  # which differentiates functions: the tensors are those that the modules compute with
+        variables = [each.parameters for each in learner.registered_optimizers.values()]
+        tensors = {module_id: learner.module[module_id]._tensors for module_id in learner.module}
+
+        def sums():
+            return {m: sum(each.sum() for each in of().values()) for m, of in tensors.items()}, None
+
+        return learner._differentiate(variables, sums)[2]
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
@@ -168,6 +179,10 @@ def _native(backend):
         import torch
 
         return torch.tensor
+    if backend == "jax":
+        import jax.numpy as jnp
+
+        return jnp.asarray
     import tensorflow as tf
 
     return tf.constant
@@ -297,7 +312,32 @@ def keras_module_class():
     return Own
 
 
-OWN_MODULES = {"torch": [torch_module_class], "tf2": [tf2_module_class, keras_module_class]}
+def jax_module_class():
+    import jax.numpy as jnp
+    from flax import nnx
+
+    from plugrad_jax import JaxRLModule
+
+    class Own(JaxRLModule):
+        def setup(self):
+            rngs = nnx.Rngs(0)
+            self.body = nnx.Sequential(nnx.Linear(3, 16, rngs=rngs), nnx.tanh)
+            self.pi, self.vf = nnx.Linear(16, 2, rngs=rngs), nnx.Linear(16, 1, rngs=rngs)
+            self.frozen = nnx.Variable(jnp.ones(2))
+
+        def _forward(self, batch, **kwargs):
+            features = self.body(batch[Columns.OBS])
+            inputs, values = self.pi(features) * self.frozen, self.vf(features)
+            return {Columns.ACTION_DIST_INPUTS: inputs, Columns.VF_PREDS: values[:, 0]}
+
+    return Own
+
+
+OWN_MODULES = {
+    "torch": [torch_module_class],
+    "tf2": [tf2_module_class, keras_module_class],
+    "jax": [jax_module_class],
+}
 
 
 def own_module_configs(backend):
@@ -343,6 +383,8 @@ def _touch(backend, module):
         with torch.no_grad():
             for param in module.parameters():
                 param.mul_(0.5)
+    elif backend == "jax":  # whose arrays nothing changes
+        module.set_state({name: 0.5 * weight for name, weight in module.get_state().items()})
     else:
         for variable in module.named_weights().values():
             variable.assign(0.5 * variable)
@@ -363,7 +405,7 @@ def test_what_the_framework_did_to_the_parameters_counts(backend):
 def test_a_framework_class_is_for_its_framework_only(backend):
     import importlib
 
-    classes = {"torch": "TorchLearner", "tf2": "Tf2Learner"}
+    classes = {"torch": "TorchLearner", "tf2": "Tf2Learner", "jax": "JaxLearner"}
     own = getattr(importlib.import_module(f"plugrad_{backend}"), classes[backend])
 
     class Value(ValueLearner, own):
@@ -399,7 +441,7 @@ class CountingTraces(ValueLearner):
         )
 
 
-def test_twenty_updates_with_changing_data_and_rows_are_traced_once_on_tf2(backend):
+def test_twenty_updates_with_changing_data_and_rows_are_traced_once_where_they_are_traced(backend):
     config = value_config(
         backend, learner_class=CountingTraces, lr=[[0, 0.01], [1000, 0.001]], minibatch_size=16, num_epochs=2
     )
@@ -407,16 +449,27 @@ def test_twenty_updates_with_changing_data_and_rows_are_traced_once_on_tf2(backe
     for n in range(20):
         learner.update(ppo_batch(45 + n, seed=n), timesteps={"num_env_steps_sampled_lifetime": 45 * n})
     steps = sum(-(-2 * (45 + n) // 16) for n in range(20))
-    assert learner.traces == {"torch": steps, "tf2": 1}[backend]
+    assert learner.traces == LOOKS.get(backend, 0) + (steps if backend == "torch" else 1)
 
 
 @pytest.mark.parametrize(
     ("mode", "runs"),
     [
-        ("none", {"torch": "none: eager torch", "tf2": "none: one traced function per minibatch"}),
+        (
+            "none",
+            {
+                "torch": "none: eager torch",
+                "tf2": "none: one traced function per minibatch",
+                "jax": "none: eager JAX",
+            },
+        ),
         (
             "auto",
-            {"torch": "none: eager torch", "tf2": "complete_update: the whole update as one XLA program"},
+            {
+                "torch": "none: eager torch",
+                "tf2": "complete_update: the whole update as one XLA program",
+                "jax": "complete_update: the whole update as one XLA program",
+            },
         ),
     ],
 )

@@ -66,7 +66,23 @@ def tf2_bc():
     return Tf2BC
 
 
-OWN = {"torch": torch_bc, "tf2": tf2_bc}
+def jax_bc():
+    import jax
+
+    from plugrad_jax import JaxLearner
+
+    class JaxBC(JaxLearner):
+        """In plain JAX."""
+
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            logp = jax.nn.log_softmax(fwd_out[Columns.ACTION_DIST_INPUTS])
+            taken = jax.nn.one_hot(batch[Columns.ACTIONS], logp.shape[-1])
+            return -(logp * taken).sum(-1).mean()
+
+    return JaxBC
+
+
+OWN = {"torch": torch_bc, "tf2": tf2_bc, "jax": jax_bc}
 
 
 def bc_learner(backend, learner_class):

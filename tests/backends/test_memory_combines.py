@@ -76,7 +76,7 @@ def test_a_policy_remembers_whatever_it_sees_and_keeps_to_masks(backend, memory,
     np.testing.assert_allclose(chunk.extra_model_outputs["vf_preds"], expected["vf_preds"][0], atol=1e-5)
 
     algorithm.save_to_path(tmp_path)
-    policy, observation = algorithm.get_policy(), algorithm._env_observation_space.sample()
+    policy, observation = algorithm.get_policy(), algorithm._env_observation_space("default_policy").sample()
     mask = np.array([False, True, False, True, False])
     first, after = policy.predict(observation, action_masks=mask)
     again, loaded = plugrad.load_policy(tmp_path).predict(observation, action_masks=mask)

@@ -9,7 +9,8 @@ import needs
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKED = ("core", "backends", "plugins", "tests/author/plugrad-reinforce", "tests/author/plugrad-toy")
+STRANGERS = ("plugrad-reinforce", "plugrad-toy", "plugrad-functional")
+CHECKED = ("core", "backends", "plugins", *(f"tests/author/{name}" for name in STRANGERS))
 MISSPELT = {
     "a part of the learner": ("core/plugrad/learner/default_hooks.py", "learner.registered_optimizers"),
     "the implementation of a backend's hook": (

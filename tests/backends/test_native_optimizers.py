@@ -22,6 +22,10 @@ def momentum(backend, params, lr=0.5):
         import torch
 
         return torch.optim.SGD(params, lr, momentum=0.9)
+    if backend == "jax":
+        import optax
+
+        return optax.inject_hyperparams(optax.sgd)(learning_rate=lr, momentum=0.9)
     import tensorflow as tf
 
     return tf.keras.optimizers.SGD(lr, momentum=0.9)
@@ -32,6 +36,10 @@ def adam(backend, params, lr=0.5):
         import torch
 
         return torch.optim.Adam(params, lr)
+    if backend == "jax":
+        import optax
+
+        return optax.inject_hyperparams(optax.adam)(learning_rate=lr)
     import tensorflow as tf
 
     return tf.keras.optimizers.Adam(lr)
@@ -224,7 +232,7 @@ def test_a_fresh_learner_goes_on_where_another_stopped(backend, learner_class, t
 
 def test_slots_go_by_name_of_slot_and_parameter(backend):
     state = trained(built(backend)).get_state("optimizer")["optimizer"][f"{P}_default_optimizer"]
-    slot = {"torch": "momentum_buffer", "tf2": "momentum"}[backend]
+    slot = {"torch": "momentum_buffer", "tf2": "momentum", "jax": "inner_state.0.trace"}[backend]
     assert state["slots"][slot][f"{P}/vf.0.weight"].shape == (3, 4)
     assert float(state["learning_rate"]) == pytest.approx(0.01)
 
@@ -241,11 +249,11 @@ def test_a_state_from_before_the_first_step_takes_the_slots_away_again(backend):
 def test_slots_of_another_optimizer_or_framework_are_refused(backend):
     learner, others = built(backend, learner_class=NativeAdam), trained(built(backend)).get_state()
     before = digest(learner.get_state())
-    with pytest.raises(RestoreMismatchError, match=r"missing: .*/slots/(exp_avg|velocity)/"):
+    with pytest.raises(RestoreMismatchError, match=r"missing: .*/slots/(exp_avg|velocity|inner_state)"):
         learner.set_state(others)
     slots = others["optimizer"][f"{P}_default_optimizer"]["slots"]
-    theirs = {"torch": "momentum", "tf2": "momentum_buffer"}[backend]
-    own = next(name for name in slots if name.startswith("momentum"))
+    theirs = {"torch": "momentum", "tf2": "momentum_buffer", "jax": "momentum"}[backend]
+    own = next(name for name in slots if name.startswith(("momentum", "inner_state.0.trace")))
     slots[theirs] = slots.pop(own)
     with pytest.raises(RestoreMismatchError, match=theirs):
         built(backend).set_state(others)
@@ -365,6 +373,10 @@ def test_a_keras_optimizer_must_be_new_and_have_a_plain_rate():
 def test_what_is_no_optimizer_is_refused(backend):
     learner = _bare(backend)
     params = learner.get_parameters(learner.module[P])
-    name = {"torch": r"torch\.optim\.Optimizer", "tf2": r"tf\.keras\.optimizers\.Optimizer"}[backend]
-    with pytest.raises(OptimizerError, match=f"str is no optimizer of plugrad.optimizers and no {name}"):
+    name = {
+        "torch": r"no torch\.optim\.Optimizer",
+        "tf2": r"no tf\.keras\.optimizers\.Optimizer",
+        "jax": r"no optax\.GradientTransformation",
+    }[backend]
+    with pytest.raises(OptimizerError, match=f"str is no optimizer of plugrad.optimizers and {name}"):
         learner.register_optimizer(module_id=P, optimizer="adam", params=params)

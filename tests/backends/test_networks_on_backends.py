@@ -139,12 +139,13 @@ def updated(backend: str, compile: str) -> dict[str, np.ndarray]:
     return learner.get_weights()[P]
 
 
-@needs.backends("torch", "tf2")
-def test_an_update_leaves_the_same_weights_on_both_backends():
+@needs.backends("torch", "tf2", "jax")
+def test_an_update_leaves_the_same_weights_on_all_backends():
     start = built("numpy", False).get_weights()[P]
-    one, other = (updated(backend, "auto") for backend in ("torch", "tf2"))
+    one, *others = (updated(backend, "auto") for backend in ("torch", "tf2", "jax"))
     for name, array in one.items():
-        np.testing.assert_allclose(array, other[name], rtol=0, atol=1e-5, err_msg=name)
+        for other in others:
+            np.testing.assert_allclose(array, other[name], rtol=0, atol=1e-5, err_msg=name)
         assert np.abs(array - start[name]).max() > 5e-4, name
 
 

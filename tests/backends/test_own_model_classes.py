@@ -9,11 +9,10 @@ from plugrad.errors import ConfigError
 from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
-PREFIX = {"torch": "Torch", "tf2": "Tf2"}
 
 
 def class_of(backend, kind):
-    return getattr(model_classes, f"{PREFIX[backend]}{kind}")
+    return getattr(model_classes, f"{backend.capitalize()}{kind}")
 
 
 def config_of(backend, module_class, **model_config):

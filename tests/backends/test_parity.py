@@ -1,10 +1,11 @@
-"""Two frameworks, one training: PPO on torch and on tf2 from equal weights, held to each other and to float64.
+"""Three frameworks, one training: PPO from equal weights on each, held to each other and to float64.
 
 Every learner is built and trained once and shared by the tests. A backend is left out only if PLUGRAD_TEST_BACKENDS
 does not ask for it; one that is asked for and missing fails.
 """
 
 from functools import cache
+from itertools import combinations
 
 import needs
 import numpy as np
@@ -14,11 +15,11 @@ from learning import flat, largest_difference, ppo_batch, ppo_config
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner
 
 P = DEFAULT_MODULE_ID
-PAIR = ("torch", "tf2")
+ALL = ("torch", "tf2", "jax")
 BATCH = ppo_batch(512)
 STEPS = 320
 
-needs_both = needs.backends(*PAIR)
+needs_all = needs.backends(*ALL)
 
 
 def config(backend: str, **settings):
@@ -41,18 +42,19 @@ def config(backend: str, **settings):
 
 @cache
 def trained(backend: str) -> tuple[Learner, dict]:
-    """A learner after one update of 320 Adam steps, and its results; on tf2 that is one XLA program."""
+    """A learner after one update of 320 Adam steps, and its results; on tf2 and jax that is one XLA program."""
     learner = config(backend).build_learner()
     return learner, learner.update(BATCH)
 
 
-@needs_both
+@needs_all
 def test_after_320_steps_of_adam_every_parameter_is_the_same_within_1e_5():
-    found = [trained(backend)[0].get_weights() for backend in PAIR]
+    found = [trained(backend)[0].get_weights() for backend in ALL]
     start = config("numpy").build_learner().get_weights()
     for one in found:
         assert largest_difference(one, start) > 0.05
-    assert largest_difference(*found) < 1e-5
+    for pair in combinations(found, 2):
+        assert largest_difference(*pair) < 1e-5
 
 
 OPTIMIZERS = [
@@ -63,23 +65,25 @@ OPTIMIZERS = [
 ]
 
 
-@needs_both
+@needs_all
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda settings: settings["type"])
 def test_after_24_steps_of_the_others_every_parameter_is_the_same_within_1e_5(optimizer):
     found = []
-    for backend in PAIR:
+    for backend in ALL:
         chosen = config(backend, optimizer=optimizer, num_epochs=3, lr=1e-3)
         learner = chosen.framework(backend, compile="none").build_learner()
         start = learner.get_weights()
         learner.update(BATCH)
         found.append(learner.get_weights())
         assert largest_difference(found[-1], start) > 1e-3
-    assert largest_difference(*found) < 1e-5
+    for pair in combinations(found, 2):
+        assert largest_difference(*pair) < 1e-5
 
 
-@needs_both
-def test_slots_coefficients_and_results_are_the_same_too():
-    (one, first), (other, second) = (trained(backend) for backend in PAIR)
+@needs_all
+@pytest.mark.parametrize("pair", [*combinations(ALL, 2)], ids="-".join)
+def test_slots_coefficients_and_results_are_the_same_too(pair):
+    (one, first), (other, second) = (trained(backend) for backend in pair)
     states = [flat(learner.get_state(["optimizer", "coefficients"])) for learner in (one, other)]
     assert states[0].keys() == states[1].keys()
     for name, value in states[0].items():
@@ -139,26 +143,33 @@ def test_gradients_of_the_first_step_are_those_of_float64_finite_differences(bac
         assert relative_difference(mine, oracle) < 1e-5
 
 
-@needs_both
+ROUNDING = {("torch", "tf2"): 1e-6, ("torch", "jax"): 64 * 2.0**-24, ("tf2", "jax"): 64 * 2.0**-24}
+"""What gradients of 64 rows may differ by: XLA adds rows up in an order of its own, and each sum rounds by 2**-24."""
+
+
+@needs_all
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_gradients_of_the_first_step_are_the_same_within_1e_6(kind):
-    (one, _), (other, _) = (first_gradients(backend, SETTINGS[kind]) for backend in PAIR)
-    assert relative_difference(one, other) < 1e-6
+def test_gradients_of_the_first_step_are_the_same_up_to_rounding(kind):
+    found = {backend: first_gradients(backend, SETTINGS[kind])[0] for backend in ALL}
+    for (one, other), limit in ROUNDING.items():
+        assert relative_difference(found[one], found[other]) < limit
 
 
-@needs_both
-def test_gradients_of_the_first_step_of_wide_networks_are_the_same_within_1e_6():
+@needs_all
+def test_gradients_of_the_first_step_of_wide_networks_are_the_same_up_to_rounding():
     wide = (("hiddens", (64, 64)), ("grad_clip", 1e-3))
-    for one, other in zip(*(first_gradients(backend, wide) for backend in PAIR), strict=True):
-        assert relative_difference(one, other) < 1e-6
+    found = {backend: first_gradients(backend, wide) for backend in ALL}
+    for (one, other), limit in ROUNDING.items():
+        for stages in zip(found[one], found[other], strict=True):
+            assert relative_difference(*stages) < limit
 
 
 # --- checkpoints cross over ---
 
 
-@needs_both
-@pytest.mark.parametrize(("source", "target"), [PAIR, PAIR[::-1]])
-def test_training_goes_on_on_the_other_framework(tmp_path, source, target):
+@needs_all
+@pytest.mark.parametrize(("source", "target"), [("torch", "tf2"), ("tf2", "jax"), ("jax", "torch")])
+def test_training_goes_on_on_another_framework(tmp_path, source, target):
     settings = {"num_epochs": 5, "lr": [[0, 1e-3], [1024, 1e-4]]}
     first = config(source, **settings).framework(source, compile="none").build_learner()
     first.update(BATCH, timesteps={"num_env_steps_sampled_lifetime": 512})

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from plugrad.cli import main
 
 PAIR = ["torch", "tf2"]
-TINY = ["--steps=2", "--rl_module.model_config={fcnet_hiddens = [8]}"]
+TINY = ["--backends", *PAIR, "--steps=2", "--rl_module.model_config={fcnet_hiddens = [8]}"]
 needs_both = needs.backends(*PAIR)
 
 
@@ -19,16 +19,18 @@ def parity(*arguments, code=0):
     return result
 
 
-@needs_both
+@pytest.mark.parametrize("pair", [PAIR, ["tf2", "jax"]], ids="-".join)
 @pytest.mark.parametrize(
     ("algorithm", "network"),
     [("ppo", ""), ("dqn", ""), ("bc", ""), ("ppo", ", use_lstm = true, lstm_cell_size = 4")],
 )
-def test_our_algorithms_are_equal(algorithm, network):
+def test_our_algorithms_are_equal(algorithm, network, pair):
+    for backend in pair:
+        needs.backend(backend)
     model = f"--rl_module.model_config={{fcnet_hiddens = [8]{network}}}"
-    found = json.loads(parity(algorithm, "--steps=2", model, "--json").stdout)
+    found = json.loads(parity(algorithm, "--backends", *pair, "--steps=2", model, "--json").stdout)
     assert found["equal"]
-    assert found["backends"] == PAIR
+    assert found["backends"] == pair
     stages = ["forward", "losses", "gradients", "applied gradients", "parameters"]
     assert [list(step) for step in found["steps"]] == [["parameters"], stages, stages]
     assert all(each["difference"] < 1e-5 for step in found["steps"] for each in step.values())

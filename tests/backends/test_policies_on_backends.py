@@ -17,6 +17,10 @@ from plugrad_ppo import PPOConfig
 OBSERVATIONS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
 
 
+class OwnModule(plugrad.RandomRLModule):
+    """A class that is not part of plugrad, so no checkpoint may have it imported."""
+
+
 def config(backend: str, env: str = "Pendulum-v1") -> PPOConfig:
     config = PPOConfig().environment(env).framework(backend, compile="none").debugging(seed=0)
     config = config.env_runners(num_envs_per_env_runner=2, normalize_observations=True)
@@ -78,6 +82,11 @@ def own_model(backend: str) -> Any:
 
         torch.manual_seed(0)
         return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+    if backend == "jax":
+        from flax import nnx
+
+        rngs = nnx.Rngs(0)
+        return nnx.Sequential(nnx.Linear(3, 4, rngs=rngs), nnx.tanh, nnx.Linear(4, 4, rngs=rngs))
     import keras
 
     keras.utils.set_random_seed(0)
@@ -101,10 +110,10 @@ def test_a_users_own_model_is_brought_by_who_loads_it(backend: str, tmp_path: Pa
 
 
 def test_a_class_of_ones_own_in_a_checkpoint_is_refused_by_name(backend: str, tmp_path: Path) -> None:
-    spec = plugrad.RLModuleSpec(module_class=plugrad.RandomRLModule)
+    spec = plugrad.RLModuleSpec(module_class=OwnModule)
     learner = config(backend).rl_module(rl_module_spec=spec).build_learner()
     learner.save_to_path(tmp_path)
-    with pytest.raises(ConfigError, match=r"RandomRLModule.*module= to plugrad\.load_policy"):
+    with pytest.raises(ConfigError, match=r"OwnModule.*module= to plugrad\.load_policy"):
         plugrad.load_policy(tmp_path)
 
 

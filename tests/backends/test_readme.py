@@ -23,15 +23,19 @@ ALGORITHMS = {
     "td3": "TD3: continuous actions",
     "cql": "CQL: SAC from recorded episodes, with values kept low where the data has no actions",
     "iql": "IQL: values and a policy from recorded episodes, which value only their actions",
+    "impala": "IMPALA: an actor-critic whose env runners and learners do not wait for each other",
+    "appo": "APPO: IMPALA with PPO's clipped surrogate, a target network and a circular buffer",
     "ppo": "PPO: discrete and continuous actions, flat and image observations",
 }
 CAPABILITIES = {
+    "changed_losses": "gradients of losses that an override of `compute_gradients` changed",
     "complete_update": "the whole update, or each step, as one compiled program",
     "exact_kinks": "gradients at kinks are fixed op by op",
+    "float64": "float64 in ops and gradients",
     "fused_step": "a fused optimizer step",
     "native_optimizers": "optimizers of the framework's own",
     "onnx": "models of your own as ONNX",
-    "user_modules": "models of your own: `torch.nn.Module`, Keras",
+    "user_modules": "models of your own: `torch.nn.Module`, Keras, `flax.nnx`",
     "xla": "XLA",
 }
 
@@ -59,7 +63,7 @@ def test_the_readme_has_code() -> None:
 
 
 def test_the_table_is_that_of_the_installed_plugins() -> None:
-    for backend in ("torch", "tf2"):
+    for backend in ("torch", "tf2", "jax"):
         needs.backend(backend)
     found = MARKS.search(README.read_text())
     assert found is not None

@@ -17,6 +17,8 @@ WITHOUT = {
 }
 """Settings of RLlib's that plugrad has not got; the errors about them say what to type."""
 NOT_OF_Q_NETWORKS = {"vf_share_layers", "free_log_std", "use_lstm", "lstm_cell_size", "max_seq_len"}
+BESIDE = ("PPO", "IMPALA", "APPO")
+"""Sample with two env runners in RLlib."""
 REPLAY = {"PrioritizedEpisodeReplayBuffer": "prioritized"}
 
 
@@ -31,6 +33,8 @@ def theirs(algorithm):
         model = {key: each for key, each in model.items() if key not in NOT_OF_Q_NETWORKS}
     else:
         found.pop("rollout_fragment_length")  # follows from the batch, or nothing is sampled
+    if algorithm in ("IMPALA", "APPO"):
+        found.pop("epsilon")  # of an optimizer of RLlib's older code
     if algorithm in ("BC", "MARWIL"):
         found.pop("lambda")  # of GAE: returns are summed here
     found |= {f"model_config.{key}": each for key, each in model.items()}
@@ -52,8 +56,10 @@ def here(config, names):
 @pytest.mark.parametrize("algorithm", rllib.CONFIGS)
 def test_rllib_defaults_are_rllibs_value_by_value(algorithm):
     config, expected = rllib.CONFIGS[algorithm].rllib_defaults(), theirs(algorithm)
-    if algorithm == "PPO":
+    if algorithm in BESIDE:
         assert (expected.pop("num_env_runners"), config.num_env_runners) == (2, 0)  # as its docstring says
+    if algorithm in ("IMPALA", "APPO"):
+        assert (expected.pop("num_learners"), config.num_learners) == (1, 0)  # likewise
     assert here(config, expected) == expected
 
 
@@ -85,7 +91,7 @@ def test_the_table_has_every_default_that_differs_and_no_other():
     listed, expected = {}, {}
     for algorithm, name, rllibs, ours in rows():
         listed[algorithm, name] = rllibs, ours
-    for algorithm in ("PPO", "DQN", "BC"):
+    for algorithm in ("PPO", "DQN", "BC", "IMPALA", "APPO"):
         settings = theirs(algorithm)
         found = here(rllib.CONFIGS[algorithm](), settings)
         for name, each in settings.items():

@@ -155,6 +155,18 @@ def own_module(backend):
             def _forward(self, batch, **kwargs):
                 return {Columns.ACTION_DIST_INPUTS: self.layer(batch[Columns.OBS])}
 
+    elif backend == "jax":
+        from flax import nnx
+
+        from plugrad_jax import JaxRLModule
+
+        class Linear(JaxRLModule):
+            def setup(self):
+                self.layer = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.ACTION_DIST_INPUTS: self.layer(batch[Columns.OBS])}
+
     else:
         import keras
 
@@ -217,7 +229,10 @@ def test_a_learners_modules_are_changed_through_the_learner(backend):
 
 def test_trainable_variables_of_a_tensorflow_module_are_its_weights(backend):
     module = own_module(backend).build()
-    found = module.parameters() if backend == "torch" else module.trainable_variables
+    if backend == "jax":
+        found = module.named_weights().values()
+    else:
+        found = module.parameters() if backend == "torch" else module.trainable_variables
     assert sorted(tuple(each.shape) for each in found) == sorted(
         each.shape for each in module.get_state().values()
     )

@@ -101,6 +101,20 @@ def with_one_encoder(backend):
                 return {Columns.VF_PREDS: self.head(torch.tanh(self.encoder(batch[Columns.OBS])))[:, 0]}
 
         return Sharing
+    if backend == "jax":
+        from flax import nnx
+
+        from plugrad_jax import JaxRLModule
+
+        class SharingNnx(JaxRLModule):
+            def setup(self):
+                kept.append(kept[0] if kept else nnx.Linear(3, 4, rngs=nnx.Rngs(0)))
+                self.encoder, self.head = kept[0], nnx.Linear(4, 1, rngs=nnx.Rngs(1))
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.VF_PREDS: self.head(nnx.tanh(self.encoder(batch[Columns.OBS])))[:, 0]}
+
+        return SharingNnx
     import tensorflow as tf
 
     from plugrad_tf2 import Tf2RLModule

@@ -44,6 +44,8 @@ ALGORITHMS: dict[str, tuple[type[Any], dict[str, Any], tuple[str, ...]]] = {
     "IQL": (IQLConfig, RECORDED, BOXES),
 }
 """Config class, settings, and the actions that an algorithm supports."""
+MODES = {"jax": "auto"}
+"""Eager JAX takes a minute for an image."""
 
 
 def is_supported(name: str, cell: Cell) -> bool:
@@ -57,7 +59,11 @@ def config(name: str, cell: Cell, backend: str) -> Any:
     """Tiny networks, at least 8 steps of two environments."""
     cls, settings, _ = ALGORITHMS[name]
     lstm = {"use_lstm": True, "lstm_cell_size": 3} if cell.variant == "LSTM" else {}
-    some = cls().environment(RandomSpaces, env_config=cell._asdict()).framework(backend, compile="none")
+    some = (
+        cls()
+        .environment(RandomSpaces, env_config=cell._asdict())
+        .framework(backend, compile=MODES.get(backend, "none"))
+    )
     some = some.rl_module(model_config={"fcnet_hiddens": [4], **lstm}).debugging(seed=0)
     return some.env_runners(num_envs_per_env_runner=NUM_ENVS).training(lr=0.1, **settings)
 
@@ -68,13 +74,13 @@ def cells(*names: str) -> list[Any]:
     return [pytest.param(name, cell, id="-".join([name, *cell])) for name, cell in found]
 
 
-@pytest.mark.cross_product
+@pytest.mark.cross_product(part=8)
 @pytest.mark.parametrize(("name", "cell"), cells("PPO"))
 def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, tmp_path: Path) -> None:
     assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
-@pytest.mark.cross_product("name", "backend")
+@pytest.mark.cross_product("name", "backend", part=8)
 @pytest.mark.parametrize(("name", "cell"), cells("DQN", "SAC", "TD3"))
 def test_off_policy_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path
@@ -82,7 +88,7 @@ def test_off_policy_algorithms_train_and_act_in_what_they_support(
     assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
-@pytest.mark.cross_product("name", "backend")
+@pytest.mark.cross_product("name", "backend", part=8)
 @pytest.mark.parametrize(("name", "cell"), cells("BC", "CQL", "IQL"))
 def test_offline_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path

@@ -17,6 +17,7 @@ from plugrad.checkpoint import list_saves, load_checkpoint
 from plugrad.cli.metrics_files import read_rows
 
 BATCH, ITERATIONS, KILLED_AFTER = 64, 40, 17
+TESTS = Path(__file__).parent.parent
 SETTINGS = [
     "--seed=3",
     f"--training.train_batch_size={BATCH}",
@@ -27,6 +28,14 @@ SETTINGS = [
     "--rl_module.model_config={fcnet_hiddens = [8]}",
     "--env_runners.num_envs_per_env_runner=4",
     "--env_runners.normalize_observations=true",
+]
+MANY_AGENTS = [
+    "--env=two_agents:Lamps",
+    '--multi_agent.policies=["guesser", "mover"]',
+    '--multi_agent.agent_to_module={guesser = "guesser", mover = "mover"}',
+    "--framework.compile=none",
+    "--training.minibatch_size=32",
+    "--training.num_epochs=1",
 ]
 ACKNOWLEDGE = """
 from pathlib import Path
@@ -67,7 +76,7 @@ class Run:
         with self._errors.open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-c", code, "train", *arguments],
-                env={**os.environ, "PYTHONHASHSEED": str(self._starts)},
+                env={**os.environ, "PYTHONHASHSEED": str(self._starts), "PYTHONPATH": str(TESTS)},
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -173,6 +182,8 @@ STOPS = [
     Stop(while_training, SIGINT),
 ]
 """Each moment and each signal; `REPEATED` stops at moments of its own."""
+TURNS = {"torch": STOPS[::3], "tf2": STOPS[1::3], "jax": STOPS[2::3]}
+"""Each stop on one of the backends."""
 REPEATED = [Stop(at_the_start, SIGINT), Stop(while_training, SIGKILL)]
 
 
@@ -222,18 +233,20 @@ LONG = pytest.mark.long
 @pytest.fixture(
     scope="module",
     params=[
-        ("auto", "sync", STOPS),
+        ("auto", "sync", TURNS),
+        pytest.param(("auto", "sync", STOPS), marks=LONG),
         pytest.param(("none", "sync", STOPS + REPEATED), marks=LONG),
         pytest.param(("complete_update", "vector_entry_point", STOPS + REPEATED), marks=LONG),
         pytest.param(("auto", "vector_entry_point", 5 * (STOPS + REPEATED)), marks=LONG),
     ],
-    ids=lambda each: f"{each[0]}-{each[1]}-{len(each[2])}",
+    ids=lambda each: f"{each[0]}-{each[1]}-{'turns' if each[2] is TURNS else len(each[2])}",
 )
 def stopped(
     request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Stopped:
     """A run that was stopped many times, and how each of its processes ended."""
     mode, vectorization, stops = request.param
+    stops = stops[backend] if stops is TURNS else stops
     own = [f"--framework.compile={mode}", f"--env_runners.vectorization_mode={vectorization}"]
     path = tmp_path_factory.mktemp("stopped") / "run"
     run, moments = Run(path, "--backend", backend, *SETTINGS, *own), random.Random(5)
@@ -257,7 +270,10 @@ def test_no_save_is_lost_that_was_acknowledged(stopped: Stopped) -> None:
 
 
 def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) -> None:
-    run, endings = stopped
+    assert_it_ends_as_one_that_was_never_stopped(*stopped)
+
+
+def assert_it_ends_as_one_that_was_never_stopped(run: Run, endings: list[Ending]) -> None:
     iterations = max(endings[-1].iteration + 3, ITERATIONS)
     straight = Run(run.path.with_name("straight"), *run.arguments)
     for each in (run, straight):
@@ -267,6 +283,16 @@ def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) ->
     assert run.rows == straight.rows
     assert len(run.rows) >= iterations
     assert run.files() == straight.files()
+
+
+def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
+    backend: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "run", "ppo", "--backend", backend, *SETTINGS, *MANY_AGENTS)
+    ending = stop(run, Stop(while_training, SIGKILL), random.Random(5))
+    assert ending.code == -SIGKILL
+    assert {"guesser", "mover"} <= set(load_checkpoint(run.last).state["learner"]["rl_module"])
+    assert_it_ends_as_one_that_was_never_stopped(run, [ending])
 
 
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])

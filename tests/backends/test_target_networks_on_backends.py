@@ -57,6 +57,19 @@ def own_module(backend):
                 return {Columns.VF_PREDS: self.vf(batch[Columns.OBS])[:, 0]}
 
         return Own
+    if backend == "jax":
+        from flax import nnx
+
+        from plugrad_jax import JaxRLModule
+
+        class OwnNnx(JaxRLModule):
+            def setup(self):
+                self.vf = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
+
+            def _forward(self, batch, **kwargs):
+                return {Columns.VF_PREDS: self.vf(batch[Columns.OBS])[:, 0]}
+
+        return OwnNnx
     tf = importlib.import_module("tensorflow")
     from plugrad_tf2 import Tf2RLModule
 

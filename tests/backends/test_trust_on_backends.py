@@ -4,9 +4,9 @@ import pytest
 
 from plugrad.importing.trusted_names import LEARNER, MODULE, reason_against
 
-MODULES = {"torch": "torch.nn:Linear", "tf2": "keras:Sequential"}
-FUNCTIONS = {"torch": "torch:load", "tf2": "keras.models:load_model"}
-OTHERS = {"torch": "torch.optim:SGD", "tf2": "keras.layers:Lambda"}
+MODULES = {"torch": "torch.nn:Linear", "tf2": "keras:Sequential", "jax": "flax.nnx:Linear"}
+FUNCTIONS = {"torch": "torch:load", "tf2": "keras.models:load_model", "jax": "flax.nnx:merge"}
+OTHERS = {"torch": "torch.optim:SGD", "tf2": "keras.layers:Lambda", "jax": "flax.nnx:Optimizer"}
 
 
 def test_a_file_may_name_modules_of_the_framework(backend: str) -> None:
@@ -19,6 +19,5 @@ def test_a_file_may_name_nothing_else_of_it(backend: str, names: dict[str, str])
 
 
 def test_a_file_may_name_an_installed_learner(backend: str) -> None:
-    package = {"torch": "plugrad_torch", "tf2": "plugrad_tf2"}[backend]
     assert reason_against("plugrad:Learner", LEARNER) is None
-    assert reason_against(f"{package}:Learner", LEARNER) is not None
+    assert reason_against(f"plugrad_{backend}:Learner", LEARNER) is not None

@@ -29,7 +29,14 @@ def tf2_model(inputs, outputs):
     return tf.keras.Sequential(layers)  # not built: it learns its inputs when it is adopted
 
 
-MODELS = {"torch": torch_model, "tf2": tf2_model}
+def jax_model(inputs, outputs):
+    from flax import nnx
+
+    rngs = nnx.Rngs(0)
+    return nnx.Sequential(nnx.Linear(inputs, 8, rngs=rngs), nnx.tanh, nnx.Linear(8, outputs, rngs=rngs))
+
+
+MODELS = {"torch": torch_model, "tf2": tf2_model, "jax": jax_model}
 
 
 def both_heads(backend, model):
@@ -43,6 +50,18 @@ def both_heads(backend, model):
                 self.body = model
 
             def forward(self, obs):
+                outputs = self.body(obs)
+                return outputs[:, :2], outputs[:, 2:]
+
+        return Both()
+    if backend == "jax":
+        from flax import nnx
+
+        class Both(nnx.Module):
+            def __init__(self):
+                self.body = model
+
+            def __call__(self, obs):
                 outputs = self.body(obs)
                 return outputs[:, :2], outputs[:, 2:]
 
@@ -140,6 +159,18 @@ def casting(backend, model, seen):
             def forward(self, obs):
                 seen.append(str(obs.dtype))
                 return self.model(obs.float())
+
+        return Casting()
+    if backend == "jax":
+        from flax import nnx
+
+        class Casting(nnx.Module):
+            def __init__(self):
+                self.model = model
+
+            def __call__(self, obs):
+                seen.append(str(obs.dtype))
+                return self.model(obs.astype("float32"))
 
         return Casting()
     import tensorflow as tf

@@ -34,6 +34,18 @@ def model_class(backend, change=lambda framework, inputs, values: (inputs, value
             def forward(self, obs):
                 return change(torch, *(head(obs) for head in self.heads))
 
+    elif backend == "jax":
+        import jax
+        from flax import nnx
+
+        class Net(nnx.Module):
+            def __init__(self):
+                rngs = nnx.Rngs(0)
+                self.policy, self.value = nnx.Linear(3, 2, rngs=rngs), nnx.Linear(3, 1, rngs=rngs)
+
+            def __call__(self, obs):
+                return change(jax.numpy, self.policy(obs), self.value(obs))
+
     else:
         import tensorflow as tf
 
@@ -96,7 +108,7 @@ WRONG = {
     ),
     "integers": (
         lambda f, inputs, values: (f.ones_like(inputs, dtype=f.int64), values),
-        rf"'action_dist_inputs' as int64 \[16, 2\]; expected {INPUTS}",
+        rf"'action_dist_inputs' as int\d\d \[16, 2\]; expected {INPUTS}",
     ),
     "nothing": (lambda f, inputs, values: None, rf"returned None; expected {COLUMNS}"),
     "three": (
@@ -190,7 +202,10 @@ def test_an_error_of_the_model_says_what_it_was_called_with(backend):
 
 def test_a_forward_pass_without_gradients_is_an_error(backend):
     def stopped(framework, inputs, values):
-        stop = getattr(framework, "stop_gradient", lambda x: x.detach())
+        if backend == "jax":
+            from jax.lax import stop_gradient as stop
+        else:
+            stop = getattr(framework, "stop_gradient", lambda x: x.detach())
         return stop(inputs), stop(values)
 
     learner = learner_of(backend, model_class(backend, stopped))
@@ -204,12 +219,12 @@ def test_a_forward_pass_without_gradients_is_an_error(backend):
 
 
 def frozen_class(backend):
-    return getattr(model_classes, {"torch": "TorchFrozen", "tf2": "Tf2Frozen"}[backend])
+    return getattr(model_classes, f"{backend.capitalize()}Frozen")
 
 
 def test_a_model_without_trained_parameters_is_refused_unless_it_is_not_to_be_trained(backend, tmp_path):
     with pytest.raises(
-        ConfigError, match=r"module 'default_policy' \((Torch|Tf2)Frozen\) has no parameters to train"
+        ConfigError, match=r"module 'default_policy' \((Torch|Tf2|Jax)Frozen\) has no parameters to train"
     ):
         learner_of(backend, frozen_class(backend))
     config = quick(ppo_config(backend)).multi_agent(
@@ -227,12 +242,17 @@ def test_parameters_of_another_precision_are_refused_by_name(backend):
     def make():
         if backend == "torch":
             return model_class(backend)().double()
+        if backend == "jax":  # which has no float64 where nobody switched it on
+            from flax import nnx
+
+            return nnx.Sequential(nnx.Linear(3, 2, param_dtype="bfloat16", rngs=nnx.Rngs(0)))
         import tensorflow as tf
 
         return tf.keras.Sequential([tf.keras.layers.Dense(2, dtype="float64")])
 
     with pytest.raises(
-        OptimizerError, match=r"parameter 'default_policy/model\..*' is float64: trained parameters"
+        OptimizerError,
+        match=r"parameter 'default_policy/model\..*' is (float64|bfloat16): trained parameters",
     ):
         learner_of(backend, make)
 
@@ -253,6 +273,13 @@ def test_layers_that_are_made_while_training_are_refused(backend):
                 if not hasattr(self, "late"):
                     self.late = torch.nn.Linear(3, 3)
                 return super().forward(self.late(obs))
+    elif backend == "jax":
+        from flax import nnx
+
+        class Late(cls):
+            def __call__(self, obs):
+                self.late = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+                return super().__call__(self.late(obs))
     else:
         import tensorflow as tf
 
@@ -267,7 +294,9 @@ def test_layers_that_are_made_while_training_are_refused(backend):
     learner = learner_of(backend, Late)
     for _ in range(2):
         words = (
-            r"\(Late\) has parameters that it had not when the learner was built.*: default_policy/model\."
+            "parameters, which no optimizer trains: model.late"  # copies of its layers compute there
+            if backend == "jax"
+            else r"\(Late\) has parameters that it had not when the learner was built.*: default_policy/model\."
         )
         with pytest.raises(ConfigError, match=words):
             learner.update(ppo_batch(16))
@@ -323,6 +352,13 @@ def test_a_module_with_a_constructor_of_its_own_gets_what_that_names(backend):
 
         def layers():
             return torch.nn.Linear(3, 2), torch.nn.Linear(3, 1)
+    elif backend == "jax":
+        from flax import nnx
+
+        from plugrad_jax import JaxRLModule as Base
+
+        def layers():
+            return nnx.Linear(3, 2, rngs=nnx.Rngs(0)), nnx.Linear(3, 1, rngs=nnx.Rngs(0))
     else:
         import tensorflow as tf
 

@@ -38,7 +38,7 @@ def seed(backend):
         import torch
 
         torch.manual_seed(0)
-    else:
+    elif backend == "tf2":  # models of JAX bring their seeds
         import tensorflow as tf
 
         tf.keras.utils.set_random_seed(0)
@@ -63,6 +63,8 @@ def test_a_model_learns_is_saved_and_acts(backend, page, name, tmp_path):
     model, env = page[name], TASKS[name]()
     config = page["config_of"](model, TASKS[name]).training(gamma=0.0, num_epochs=8)
     config = config.env_runners(num_envs_per_env_runner=32)
+    if backend == "jax":  # eager steps of JAX take a hundred times as long
+        config = config.framework(backend, compile="auto")
     if name == "Window":
         config, env = config.env_runners(frame_stack=4), gym.wrappers.FrameStackObservation(env, 4)
     algorithm = config.build_algo()

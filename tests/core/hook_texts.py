@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plugrad import Learner
+from plugrad import CONTRACT_VERSION, Learner
+from plugrad.contract import since_version
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
+from plugrad.hooks.backend_spec import Capability
 from plugrad.hooks.build_spec import AlgorithmBuildSpec
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.listener_spec import ListenerSpec
 from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, has_one_answer, implementations, specifications
 from plugrad.learner.learner import CORE
+from plugrad.ops import Ops
 
 PAGE = Path(__file__).parents[2] / "docs/hooks.md"
 COMMAND = "python tests/core/hook_texts.py"
@@ -30,6 +33,8 @@ SECTIONS: Mapping[str, tuple[type[Any], ...]] = {
     "Listener hooks": (ListenerSpec,),
 }
 """The page's sections, with the classes of each."""
+VERSIONS = "Contract versions"
+"""The section that says what each version brought."""
 PROSE = 120
 
 Specification = Callable[..., Any]
@@ -56,6 +61,9 @@ def page(present: str) -> str:
         title = part.partition("\n")[0]
         intro = re.split(r"^### ", part, flags=re.M)[0].rstrip()
         hooks = [section(*each) for each in specifications(SECTIONS.get(title, ())).items()]
+        if title == VERSIONS:
+            intro = re.split(r"^- Version ", part, flags=re.M)[0].rstrip()
+            hooks = ["\n".join(versions())]
         texts.append("\n\n".join([f"## {intro}", *hooks]) + "\n\n" if hooks else f"## {part}")
     return "".join(texts).rstrip() + "\n"
 
@@ -77,6 +85,22 @@ def section(hook: str, spec: Specification) -> str:
     return "\n\n".join(paragraphs)
 
 
+def versions() -> list[str]:
+    """What each version of the contract brought, the newest first."""
+    found: dict[int, list[str]] = {}
+    for name, version in since().items():
+        found.setdefault(version, []).append(f"{name.partition(' ')[0]} `{name.partition(' ')[2]}`")
+    newer = [_item(f"Version {n}: {', '.join(found.get(n, ()))}.") for n in range(CONTRACT_VERSION, 1, -1)]
+    return [*newer, "- Version 1: all others."]
+
+
+def since() -> dict[str, int]:
+    """`{"hook ops": version}` of all hooks, ops and capabilities."""
+    hooks = {f"hook {name}": since_version(spec) for name, spec in specifications().items()}
+    ops = {f"op {name}": since_version(op) for name, op in vars(Ops).items() if not name.startswith("_")}
+    return {**hooks, **ops, **{f"capability {each.name}": each.since for each in Capability}}
+
+
 def facts(hook: str, spec: Specification) -> str:
     """Who answers, and what may be done with the answer."""
     one = has_one_answer(spec)
@@ -88,6 +112,8 @@ def facts(hook: str, spec: Specification) -> str:
         f"Traced: {_yes(traced)}.",
         f"Can be wrapped: {_yes(wrappable)}.",
     ]
+    if since_version(spec) > 1:
+        words.append(f"Since contract version {since_version(spec)}.")
     return " ".join(["One answer." if one else "All are called.", *words])
 
 

@@ -121,6 +121,16 @@ def _settings(rng: random.Random) -> tuple[str, dict[str, Any]]:
             ("multi_agent", {"policies": [f"p{i}" for i in range(many)]}),
             ("learners", {"num_learners": rng.choice([10**4, 10**9, -1])}),
             ("env_runners", {"num_envs_per_env_runner": rng.choice([10**5, 10**9, 0])}),
+            ("env_runners", {"frame_stack": rng.choice([10**5, 10**9, 0])}),
+            ("env_runners", {"atari": {rng.choice(["screen_size", "noop_max", "frame_skip"]): 10**9}}),
+            (
+                "env_runners",
+                {
+                    "env_wrappers": rng.choice(
+                        [["os:system"], [["os:system", {"command": "true"}]], "x", [[]]]
+                    )
+                },
+            ),
             ("training", {"lr": rng.choice(["x", -1, [[0, 1]] * 1000, {"a": 1}])}),
             ("training", {"optimizer": rng.choice([{"type": "x"}, {"type": ["adam"]}, 7])}),
             ("training", {rng.choice(["unknown", "__class__", ""]): size}),

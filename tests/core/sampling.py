@@ -21,7 +21,15 @@ class Sampling:
     train_batch_size: int = 64
     normalize_observations: bool = False
     vectorization_mode: str = "sync"
-    frame_stack: int = 1
+    env_wrappers: tuple[Any, ...] = ()
+    frame_stack: int | None = None
+    atari: bool | dict[str, Any] = False
+    time_limit: int | None = None
+    normalize_rewards: bool = False
+    clip_rewards: bool | float | None = None
+    gamma: float = 0.99
+    timeout_s: float = 60
+    build_timeout_s: float = 60
 
 
 def make_runner(act=counting.policy, seed=0, **settings) -> EnvRunner:

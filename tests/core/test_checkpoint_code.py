@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from learning import ppo_batch, ppo_config
+from two_agents import AlikeLamps
 
-from plugrad import Learner, LearnerGroup
+from plugrad import Learner, LearnerGroup, RandomRLModule, RLModuleSpec, load_policy
 from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.cli import main
@@ -97,6 +98,25 @@ def test_an_algorithm_imports_nothing(saved: Path, tmp_path: Path, marker: Path,
     assert result.exit_code == 2
     assert "a checkpoint imports no code" in result.output
     assert not marker.exists()
+
+
+def test_opponents_that_act_at_random_are_the_cores_own(tmp_path: Path) -> None:
+    opponents = {"learner": None, "random": RLModuleSpec(module_class=RandomRLModule)}
+    config = ppo_config(hiddens=(2,)).environment(AlikeLamps, observation_space=None, action_space=None)
+    config = config.multi_agent(
+        policies=opponents,
+        agent_to_module={"guesser": "learner", "mover": "random"},
+        policies_to_train=["learner"],
+    )
+    algorithm = config.training(train_batch_size=16).env_runners(num_envs_per_env_runner=2).build_algo()
+    algorithm.save_to_path(tmp_path)
+    observation = algorithm.config.observation_space.sample()
+    action = algorithm.get_policy("learner").predict(observation)[0]
+    algorithm.stop()
+    again = Algorithm.from_checkpoint(tmp_path, env=AlikeLamps)
+    assert isinstance(again.learner_group.acting_learner.learner.module["random"], RandomRLModule)
+    again.stop()
+    assert load_policy(tmp_path, module_id="learner").predict(observation)[0] == action
 
 
 def test_a_function_with_arguments_is_not_called(saved: Path, tmp_path: Path, marker: Path) -> None:

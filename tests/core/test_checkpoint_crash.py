@@ -187,10 +187,10 @@ def test_a_file_in_the_place_of_the_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_and_no_lock_stays_open(tmp_path: Path) -> None:
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     for step in range(5):
         save_checkpoint(tmp_path / "c", state_of(step), metadata={})
         step_of(tmp_path / "c")
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what another test left may be closed meanwhile
     with open(tmp_path / "c.lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -134,4 +134,4 @@ def test_a_thousand_failing_loads_leave_no_descriptor(save: Path) -> None:
     for _ in range(1000):
         with pytest.raises(CheckpointError):
             load_checkpoint(save.parent)
-    assert os.listdir("/proc/self/fd") == before
+    assert set(os.listdir("/proc/self/fd")) <= set(before)  # what another test left may be closed meanwhile

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugrad.cli import main
-from plugrad.cli.doctor import Part, advice, part_line
+from plugrad.cli.doctor import Part, advice, framework_line, part_line
 from plugrad.cli.parity import two_backends
 from plugrad.config import SECTIONS
 from plugrad.errors import ConfigError
@@ -175,9 +175,8 @@ def test_help_and_listings_import_no_framework(arguments):
     code = f"""
 import sys
 from plugrad.cli import main
-from plugrad.cli.doctor import Part, advice, part_line
 main({arguments!r}, standalone_mode=False)
-found = {{"torch", "tensorflow", "keras", "ray", "matplotlib"}} & set(sys.modules)
+found = {{"torch", "tensorflow", "keras", "jax", "ray", "matplotlib"}} & set(sys.modules)
 sys.exit(f"imported {{found}}" if found else 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -185,28 +184,49 @@ sys.exit(f"imported {{found}}" if found else 0)
 
 
 def test_doctor_says_how_to_get_what_is_missing():
-    part = Part("no_such_framework", ("no-such-framework",), "torch", "backend torch")
-    assert part_line(part).endswith('missing     for backend torch: pip install "plugrad[torch]"')
+    part = Part("no_such_package", "plot", "plots")
+    assert part_line(part) == 'no_such_package  missing     for plots: pip install "plugrad[plot]"'
 
 
-def record(name, requires, installed):
-    return PluginRecord(name, "backend", "plugrad", "1.0", f"{name}:plugin", requires, installed)
+def record(name, requires, installed, install=()):
+    return PluginRecord(name, "backend", "plugrad", "1.0", f"{name}:plugin", requires, installed, install)
+
+
+def test_doctor_names_a_backends_framework_by_its_metadata():
+    here = record("mine", "click", True, ("plugrad-mine",))
+    assert framework_line(here) == f"click         {version('click'):<10}  for backend mine"
+    gone = record("mine", "minelib", False, ("plugrad-mine[mine]", "plugrad-mine[mine-cpu]"))
+    wanted = 'pip install "plugrad-mine[mine]" (or plugrad-mine[mine-cpu])'
+    assert framework_line(gone) == f"minelib       missing     for backend mine: {wanted}"
+
+
+NO_TORCH = record("torch", "torch", False, ("plugrad[torch]",))
+NO_TF2 = record("tf2", "tensorflow", False, ("plugrad[tf2]", "plugrad[tf2-cpu]"))
+INSTALL_TF2 = 'pip install "plugrad[tf2]" (or plugrad[tf2-cpu])'
 
 
 @pytest.mark.parametrize(
-    ("records", "first"),
+    ("records", "lines"),
     [
-        ([], 'pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train'),
-        ([record("torch", "torch", False), record("numpy", None, True)], 'pip install "plugrad[torch]"'),
         (
-            [record("torch", "torch", False), record("tf2", "tensorflow", True)],
-            "ppo CartPole-v1 --backend tf2",
+            [record("numpy", None, True), NO_TF2, NO_TORCH],
+            [
+                'pip install "plugrad[torch]", then: plugrad train',
+                f"{INSTALL_TF2}, then: plugrad train ppo CartPole-v1 --backend tf2",
+            ],
         ),
-        ([record("tf2", "tensorflow", True), record("torch", "torch", True)], "plugrad train"),
+        (
+            [NO_TORCH, record("mine", "minelib", True)],
+            ["plugrad train ppo CartPole-v1 --backend mine", "plugrad train --help     for every setting"],
+        ),
+        (
+            [record("tf2", "tensorflow", True), record("torch", "torch", True)],
+            ["plugrad train", "plugrad train --help     for every setting"],
+        ),
     ],
 )
-def test_doctor_advises_a_backend_that_is_there(records, first):
-    assert first in advice(records)[0]
+def test_doctor_advises_a_backend_that_is_there(records, lines):
+    assert advice(records) == lines
 
 
 TORCH, TF2 = record("torch", "torch", True), record("tf2", "tensorflow", True)
@@ -217,14 +237,16 @@ def test_parity_compares_two_frameworks_and_the_default_one_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("records", "who"),
+    ("records", "who", "command"),
     [
-        ([record("numpy", None, True)], "none"),
-        ([TORCH, record("tf2", "tensorflow", False), record("numpy", None, True)], "torch"),
+        ([record("numpy", None, True)], "none", "one that you write"),
+        ([TORCH, NO_TF2, record("numpy", None, True)], "torch", INSTALL_TF2),
+        ([NO_TF2, NO_TORCH], "none", 'pip install "plugrad[torch]"'),
     ],
 )
-def test_parity_says_what_it_needs(records, who):
-    with pytest.raises(ConfigError, match=f"and here is {who}: install another, .* or name two"):
+def test_parity_says_what_it_needs(records, who, command):
+    words = f"here is {who}: install another, such as {command}, or name two with --backends"
+    with pytest.raises(ConfigError, match=re.escape(words)):
         two_backends(records)
 
 

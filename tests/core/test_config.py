@@ -11,6 +11,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 
+import needs
 import numpy as np
 import pytest
 
@@ -41,6 +42,16 @@ def test_help_of_a_fluent_method_has_each_of_its_settings_with_its_default(secti
 
 def rule(agent_id):
     return "p0"
+
+
+def make_rule():
+    def inner(agent_id):
+        return "p0"
+
+    return inner
+
+
+made = make_rule()
 
 
 class Holder:
@@ -298,6 +309,31 @@ def test_classes_and_functions_are_kept_by_name_and_resolved_at_use():
     assert config.get_learner_class() is Holder.Inner
     assert config.resolve("agent_to_module") is rule
     assert config.resolve("learner_connector") is None
+
+
+def test_a_function_that_another_one_made_is_kept_by_the_name_of_its_variable():
+    assert made.__qualname__ == "make_rule.<locals>.inner"
+    config = DemoConfig().multi_agent(agent_to_module=made)
+    assert config.agent_to_module == f"{__name__}:made"
+    assert config.resolve("agent_to_module") is made
+
+
+def test_pettingzoos_functions_are_kept_by_the_name_of_their_package():
+    spread = needs.extra("mpe2.simple_spread_v3")
+    config = DemoConfig().environment(spread.parallel_env)
+    assert config.env == "mpe2.simple_spread_v3:parallel_env"
+
+
+@pytest.mark.parametrize("wrong", [3, ["a"], {"a": 1}])
+def test_agents_are_mapped_by_a_dict_or_a_function(wrong):
+    with pytest.raises(ConfigError, match=r"agent_to_module must be \{agent: module_id\}, a function"):
+        DemoConfig().multi_agent(agent_to_module=wrong)
+
+
+def test_agents_are_mapped_to_modules_that_there_are():
+    config = DemoConfig().multi_agent(policies=["p0", "p1"], agent_to_module={"a": "p0", "b": "p2"})
+    with pytest.raises(ConfigError, match="agent_to_module: no module 'p2' in policies"):
+        config.validate()
 
 
 def test_a_local_class_works_in_this_process():

@@ -106,7 +106,11 @@ def shown(page: str) -> list[tuple[str, str]]:
     return re.findall(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-STRANGERS = {"write-an-algorithm.md": "plugrad-reinforce", "write-a-backend.md": "plugrad-toy"}
+STRANGERS = {
+    "write-an-algorithm.md": "plugrad-reinforce",
+    "write-a-backend.md": "plugrad-toy",
+    "write-a-functional-backend.md": "plugrad-functional",
+}
 
 
 @pytest.mark.parametrize("page", STRANGERS)

@@ -67,7 +67,7 @@ FORMULAS = (
     "orthogonal",
     "TargetNetwork.update",
     # experience
-    "ObservationNormalizer.merge",
+    "RunningMoments.merge",
     "PrioritizedReplayBuffer",
     "SumTree",
 )

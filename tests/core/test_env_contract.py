@@ -1,6 +1,7 @@
 """An environment that breaks Gymnasium's contract: which one, what was expected, what was found, what to do."""
 
 import re
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from sampling import make_runner
 
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad.sampling.environments import make_vector_env
@@ -240,9 +242,10 @@ class Vectorised(VectorEnv):
     """Its rows are wrong in one way."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    wrong: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, num_envs, **wrong):
-        self.num_envs, self.wrong = num_envs, wrong
+    def __init__(self, num_envs):
+        self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = Good.observation_space, Good.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -269,9 +272,14 @@ class Vectorised(VectorEnv):
         ({"terminated": None}, "returned terminated None"),
         ({"truncated": np.zeros(3, bool)}, r"returned truncated .*\(3,\)"),
         ({"rewards": np.array([0.0, np.nan])}, "environment 1 of .*rewards hold NaN"),
+        ({"terminated": np.array([0, 2])}, r"returned terminated .*\[0, 2\]; expected: True and False"),
+        (
+            {"terminated": np.array([False, True])},
+            "environment 1 of .* ended an episode in the step after an end; .* that step only resets",
+        ),
     ],
 )
-def test_a_vectorised_environment_is_looked_at_too(wrong, words):
+def test_a_vectorised_environment_is_looked_at_too(wrong, words, monkeypatch):
     env_id = "plugrad-tests/Vectorised-v0"
     if env_id not in gym.registry:
         gym.register(env_id, entry_point=Good, vector_entry_point=Vectorised)
@@ -279,6 +287,55 @@ def test_a_vectorised_environment_is_looked_at_too(wrong, words):
     assert envs.reset()[0].shape == (2, 3)
     envs.step(np.zeros(2, np.int64))
     algorithm = algorithm_of(env_id, vectorization_mode="vector_entry_point")
-    algorithm.env_runner._envs.unwrapped.wrong = wrong
+    monkeypatch.setattr(Vectorised, "wrong", wrong)
     with pytest.raises(EnvContractError, match=words):
         algorithm.sample()
+
+
+class SameStep(Vectorised):
+    """Resets in the step in which an episode ends; the mode is named as Gymnasium's functions take it, too."""
+
+    metadata = {"autoreset_mode": "SameStep"}  # noqa: RUF012
+    infos: ClassVar[dict[str, Any]] = {}
+
+    def step(self, actions):
+        return *super().step(actions)[:-1], self.infos
+
+
+def of_last(*rows):
+    found = np.full(2, None)
+    for row in rows:
+        found[row] = np.ones(3, np.float32)
+    return {"final_obs": found, "_final_obs": np.array([row in rows for row in range(2)])}
+
+
+@pytest.mark.parametrize("infos", [{}, of_last(0), {"final_obs": of_last(1)["final_obs"]}])
+def test_a_vectorised_environment_that_ends_without_a_last_observation_is_refused(infos, monkeypatch):
+    runner = vectorised_runner(SameStep, monkeypatch, infos)
+    with pytest.raises(
+        EnvContractError, match=r"environment 1 of .* ended an episode without infos\['final_obs'\]"
+    ):
+        runner.sample(2)
+
+
+def test_flags_of_numbers_and_lists_are_flags(monkeypatch):
+    """As bools they can be negated: an episode that was cut off is bootstrapped from its last observation."""
+    runner = vectorised_runner(SameStep, monkeypatch, of_last(1))
+    cut = {"terminated": np.zeros(2, np.uint8), "truncated": [0.0, 1.0], "rewards": [1, 2]}
+    monkeypatch.setattr(SameStep, "wrong", cut)
+    (ended,) = [each for each in runner.sample(1) if each.is_done]
+    assert ended.truncated
+    assert not ended.terminated
+    assert ended.rewards.tolist() == [2]
+    assert ended.observations.tolist() == [[0] * 3, [1] * 3]
+
+
+def vectorised_runner(env, monkeypatch, infos):
+    env_id = f"plugrad-tests/{env.__name__}-v0"
+    if env_id not in gym.registry:
+        gym.register(env_id, entry_point=Good, vector_entry_point=env)
+    monkeypatch.setattr(env, "wrong", {"terminated": np.array([False, True])})
+    monkeypatch.setattr(env, "infos", infos)
+    act = {"actions": np.zeros(2, np.int64)}
+    settings = {"num_envs_per_env_runner": 2, "vectorization_mode": "vector_entry_point"}
+    return make_runner(lambda observations: act, env=env_id, **settings)

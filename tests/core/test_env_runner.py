@@ -208,7 +208,7 @@ def test_a_frozen_normaliser_scales_and_learns_nothing():
     frozen = trained.normalizer.frozen_copy()
     before = repr(frozen.get_state())
     runner = EnvRunner(config=Sampling(), act=counting.policy, seed=1, normalizer=frozen)
-    raw = make_runner(lambda rows: runner._policy(frozen.normalize(rows)), seed=1)
+    raw = make_runner(lambda rows: counting.policy(frozen.normalize(rows)), seed=1)
     for scaled, plain in zip(runner.sample(30), raw.sample(30), strict=True):
         np.testing.assert_array_equal(scaled.observations, frozen.normalize(plain.observations))
     assert repr(frozen.get_state()) == before

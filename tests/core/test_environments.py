@@ -73,7 +73,6 @@ def test_a_class_within_a_class_can_be_named():
         (".myenvs:Simple", {}, "'.myenvs' is not the name of a module"),
         (":Simple", {}, "'' is not the name of a module"),
         ("Arcade/Pong-v5", {}, "No imported package registers ids Arcade/.*'package:Arcade/Pong-v5'"),
-        ("ALE/Pong-v5", {}, "No imported package registers ids ALE/.*'ale_py:ALE/Pong-v5'"),
         (
             "gymnasium.envs.classic_control:CartPolEnv",
             {},
@@ -193,6 +192,7 @@ class Disabled(counting.CountingVectorEnv):
         (CartPoleEnv, "vector_entry_point", "needs a Gymnasium id, not CartPoleEnv"),
         ("gymnasium.envs.classic_control:CartPoleEnv", "vector_entry_point", "is a single environment"),
         ("plugrad-tests/Disabled-v0", "vector_entry_point", 'take vectorization_mode="sync"'),
+        ("CartPole-v1", "async", r"'async' makes no Gymnasium vector environment: use an env runner"),
         ("CartPole-v1", "synk", r"vectorization_mode='synk'; there is 'sync', .*Did you mean 'sync'\?"),
     ],
 )

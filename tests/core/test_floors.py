@@ -24,7 +24,14 @@ BESIDE, ABOVE = 8, 9
 NOT_COUNTED = ("moved", "templates")
 """Import paths of before; code of other distributions, which `plugrad new-plugin` copies."""
 MOST_LOOSE_FILES = 20
-BUILDS_ON = {"plugrad_bc": "plugrad_offline", "plugrad_offline": "plugrad_sac"}
+MOST_LINES = 400
+LONG_FILES = {CORE / "learner/learner.py"}
+"""One public class, whole."""
+BUILDS_ON = {
+    "plugrad_bc": "plugrad_offline",
+    "plugrad_offline": "plugrad_sac",
+    "plugrad_impala": "plugrad_ppo",
+}
 """Algorithms that are another one with a term more or less: `{package: the one whose exported names it may use}`."""
 Edges = dict[tuple[str, str], list[str]]
 """`{(room, room that it imports): ["file:line"]}`."""
@@ -221,3 +228,9 @@ def test_a_planted_circle_on_one_floor_is_found(tmp_path, code):
 def test_a_planted_arrow_upwards_is_found(tmp_path, code, room):
     edges = house(tmp_path, cellar=code)
     assert list(arrows_upwards(edges, floors(TABLE))) == [f"cellar -> {room}"]
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    files = {path for package in PACKAGES for path in package.rglob("*.py")} - LONG_FILES
+    assert len(files) > 300
+    assert [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES] == []

@@ -1,13 +1,16 @@
 """A hook is declared once, by its method or its specification: the reference is written from there."""
 
 import inspect
+from pathlib import Path
 
 import hook_texts
 import pytest
 
-from plugrad import Learner
+from plugrad import CONTRACT_VERSION, Learner
+from plugrad.contract import since, since_version
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import specifications
+from plugrad.hooks.markers import hookspec, learner_method
 
 METHODS = hook_methods(Learner)
 
@@ -40,3 +43,33 @@ def test_no_method_of_the_learner_repeats_what_a_specification_says():
     own = {name: vars(Learner)[name] for name in METHODS if name in vars(Learner)}
     assert own.keys() == {"apply_gradients"}
     assert own["apply_gradients"].__doc__ is None
+
+
+def test_what_came_later_is_marked():
+    """A hook, op or capability that is new is `@since(CONTRACT_VERSION)`; none of the first version is gone."""
+    first = Path(__file__).with_name("contract_1.txt").read_text().splitlines()
+    since = hook_texts.since()
+    assert sorted(name for name, version in since.items() if version == 1) == first
+    assert {*since.values()} <= {*range(1, CONTRACT_VERSION + 1)}
+    assert CONTRACT_VERSION in since.values(), "a version that brings nothing"
+
+
+def test_the_mark_of_a_method_is_that_of_its_hook():
+    class Spec:
+        @learner_method
+        @since(2)
+        def fly(self, height):
+            """Up."""
+
+        @learner_method
+        def walk(self):
+            """On."""
+
+        @hookspec
+        @since(3)
+        def landed(self):
+            """Down."""
+
+    found = {name: since_version(spec) for name, spec in specifications((Spec,)).items()}
+    assert found == {"fly": 2, "walk": 1, "landed": 3}
+    assert hook_texts.facts("landed", Spec.landed).endswith("Since contract version 3.")

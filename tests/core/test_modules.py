@@ -17,7 +17,9 @@ from hypothesis.stateful import (
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, flat, ppo_batch, ppo_config, with_modules
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, MultiRLModuleSpec, RLModuleSpec, hookimpl
+from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import (
+    BatchError,
     ConfigError,
     NotBuiltError,
     OptimizerError,
@@ -26,6 +28,7 @@ from plugrad.errors import (
 )
 from plugrad.learner.optimizer_registry import registration_of
 from plugrad.optimizers import make_optimizer
+from plugrad.rl_module.random_module import RandomRLModule
 
 SPEC = RLModuleSpec(observation_space=OBSERVATIONS, action_space=TWO_ACTIONS)
 OTHER = RLModuleSpec(
@@ -478,3 +481,38 @@ def test_which_modules_a_backend_trains_is_asked_once_and_again_when_modules_com
     learner.add_module(module_id="b", module_spec=RLModuleSpec())
     assert learner.questions == 3  # both modules, once each
     assert learner.trainable_module_ids == [DEFAULT_MODULE_ID, "b"]
+
+
+def one_step(module_id):
+    return SingleAgentEpisode(
+        observations=np.zeros((2, 3), np.float32),
+        actions=np.array([1]),
+        rewards=np.ones(1),
+        terminated=True,
+        extra_model_outputs={"action_logp": np.array([-0.7]), "action_dist_inputs": np.zeros((1, 2))},
+        module_id=module_id,
+    )
+
+
+@pytest.mark.parametrize("trained", [None, ["a"]])
+def test_episodes_of_an_opponent_that_computes_no_values_train_the_others(trained):
+    specs = MultiRLModuleSpec(rl_module_specs={"a": SPEC, "b": RLModuleSpec(module_class=RandomRLModule)})
+    config = ppo_config().rl_module(rl_module_spec=specs).multi_agent(policies_to_train=trained)
+    alone, both = config.build_learner(), config.build_learner()
+    expected = alone.update(episodes=[one_step("a")])
+    results = both.update(episodes=[one_step("b"), one_step("a")])
+    assert set(results) == {"a", ALL_MODULES}
+    assert results["a"]["total_loss"] == expected["a"]["total_loss"]
+    assert digest(both.get_weights()) == digest(alone.get_weights())
+
+
+def test_episodes_of_opponents_alone_are_nothing_to_train_on():
+    learner = with_modules(ppo_config(), "a", "b").multi_agent(policies_to_train=["a"]).build_learner()
+    with pytest.raises(BatchError, match=r"nothing to train: rows of b; policies_to_train=\['a'\]"):
+        learner.update(episodes=[one_step("b")])
+
+
+def test_episodes_of_a_module_that_is_not_there_are_refused_beside_others():
+    learner = with_modules(ppo_config(), "a", "b").multi_agent(policies_to_train=["a"]).build_learner()
+    with pytest.raises(UnknownModuleError, match="'c'"):
+        learner.update(episodes=[one_step("a"), one_step("c")])

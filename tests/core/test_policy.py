@@ -374,8 +374,12 @@ def test_an_unknown_module_is_named_with_those_that_there_are(tmp_path):
         algorithm.get_policy("p1")
 
 
+class OwnModule(plugrad.RandomRLModule):
+    """A class of the user's own."""
+
+
 def test_a_policy_is_loaded_whatever_classes_other_modules_environment_and_learner_have(tmp_path):
-    own = plugrad.RLModuleSpec(module_class=plugrad.RandomRLModule)
+    own = plugrad.RLModuleSpec(module_class=OwnModule)
     some = config().multi_agent(policies={"default_policy": plugrad.RLModuleSpec(), "opponent": own})
     some = some.learners(learner_class=plugrad.Learner, learner_connector=no_pieces)
     algorithm = some.build_algo()
@@ -384,7 +388,7 @@ def test_a_policy_is_loaded_whatever_classes_other_modules_environment_and_learn
     expected = algorithm.get_policy().predict(observation)[0]
     assert plugrad.load_policy(tmp_path).predict(observation)[0] == expected
     with pytest.raises(
-        ConfigError, match=r"'opponent' of this checkpoint is .*RandomRLModule.*plugrad\.load_policy"
+        ConfigError, match=r"'opponent' of this checkpoint is .*OwnModule.*plugrad\.load_policy"
     ):
         plugrad.load_policy(tmp_path, module_id="opponent")
     random = plugrad.RandomRLModule(

@@ -18,7 +18,7 @@ SNAPSHOT = Path(__file__).with_name("public_names.txt")
 REGENERATE = "python tests/core/test_public_names.py"
 STRANGERS = Path(__file__).parents[1] / "author"
 PLUGINS = Path(__file__).parents[2] / "plugins"
-OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc")
+OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc", "plugrad_impala")
 """Plugins of ours that import what a stranger's may import."""
 ROOMS = (
     "plugrad.batch",
@@ -30,6 +30,7 @@ ROOMS = (
     "plugrad.hooks.backend_helpers",
     "plugrad.hooks.backend_spec",
     "plugrad.layers",
+    "plugrad.learner",
     "plugrad.networks.encoders",
     "plugrad.networks.initializers",
     "plugrad.networks.layers",
@@ -43,6 +44,8 @@ ROOMS = (
     "plugrad.policy",
     "plugrad.replay",
     "plugrad.returns",
+    "plugrad.rng_streams",
+    "plugrad.sampling",
     "plugrad.schedules",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",

@@ -309,7 +309,44 @@ sys.modules.update(dict.fromkeys(["torch", "tensorflow"]))
 """
     assert site.run(code) == [
         ["MissingFrameworkError", "backend 'torch' needs torch: pip install \"plugrad[torch]\""],
-        ["MissingFrameworkError", "backend 'tf2' needs tensorflow: pip install \"plugrad[tf2]\""],
+        [
+            "MissingFrameworkError",
+            "backend 'tf2' needs tensorflow: pip install \"plugrad[tf2]\" (or plugrad[tf2-cpu])",
+        ],
+    ]
+
+
+def test_a_framework_may_be_a_plain_dependency(site):
+    """What plugrad has itself is no framework, and what only some systems need is not looked for."""
+    plain = ("plugrad", "NumPy>=2", 'windowslib; sys_platform == "win32"', "click", "minelib>=2")
+    site.install(
+        "plugrad-mine", plugins={("backends", "mine"): "mine"}, modules={"mine": "1 / 0"}, requires=plain
+    )
+    site.install("plugrad-toy", plugins={("backends", "toy"): "toy"}, requires=("plugrad", "numpy"))
+    site.install(
+        "plugrad-two", plugins={("backends", "two"): "two"}, requires=("pip", "nothere", "setuptools")
+    )
+    code = "{each.name: [each.requires, each.installed, each.install] for each in list_plugins()}"
+    found = site.run(code)
+    assert found["mine"] == ["minelib", False, ["plugrad-mine"]]
+    assert found["toy"] == [None, True, []]
+    assert found["two"] == ["nothere", False, ["plugrad-two"]]
+    words = "backend 'mine' needs minelib: pip install \"plugrad-mine\""
+    assert site.error("load_backend('mine')") == ["MissingFrameworkError", words]
+
+
+def test_a_framework_that_is_a_plain_dependency_counts_as_one(site):
+    """Doctor then says how to train with it, and not to install another one."""
+    site.install("minelib", plugins={}, modules={"minelib": ""})
+    site.install("plugrad-mine", plugins={("backends", "mine"): "mine"}, requires=("plugrad", "minelib"))
+    code = """
+from plugrad.cli.doctor import advice
+records = [each for each in list_plugins() if each.name in ("mine", "numpy")]
+[advice(records), [each.requires for each in records]]
+"""
+    assert site.run(code) == [
+        ["plugrad train ppo CartPole-v1 --backend mine", "plugrad train --help     for every setting"],
+        ["minelib", None],
     ]
 
 

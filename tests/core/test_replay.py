@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from learning import digest
 
 from plugrad import Columns, SingleAgentEpisode
-from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer, transitions
+from plugrad.replay import (
+    CircularBuffer,
+    NStepTransitions,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    transitions,
+)
 from plugrad.replay.sum_tree import SumTree
 
 SEEDS = st.integers(0, 2**16)
@@ -177,3 +183,63 @@ def test_the_last_value_of_a_leaf_counts(changes):
     tree[np.array([leaf for leaf, _ in changes])] = np.array([value for _, value in changes])
     np.testing.assert_array_equal(tree[np.arange(13)], expected)
     assert tree.total == pytest.approx(expected.sum())
+
+
+# --- the circular buffer ---
+
+
+@given(
+    num_batches=st.integers(1, 5),
+    turns=st.integers(1, 4),
+    plan=st.lists(st.booleans(), max_size=60),
+    seed=SEEDS,
+)
+def test_a_circular_buffer_hands_out_each_of_the_last_batches_a_few_times(num_batches, turns, plan, seed):
+    buffer = CircularBuffer[int](num_batches, turns, np.random.default_rng(seed))
+    left: dict[int, int] = {}  # turns of each batch, the oldest first
+    for n, adds in enumerate(plan):
+        if adds:
+            oldest = next(iter(left)) if len(left) == num_batches else None
+            assert buffer.add(n) == oldest
+            left.pop(oldest, None)
+            left[n] = turns
+        elif left:
+            found, new = buffer.sample(), [each for each in left if left[each] == turns]
+            assert found in left
+            assert not new or found == new[0], "a batch that nobody has learned from comes first"
+            left[found] -= 1
+            left = {each: number for each, number in left.items() if number}
+        assert len(buffer) == len(left)
+        assert buffer.is_full == (len(left) == num_batches)
+    if not left:
+        with pytest.raises(IndexError, match="add a batch first"):
+            buffer.sample()
+
+
+def test_a_circular_buffer_draws_each_turn_with_equal_probability():
+    counts = np.zeros(3)
+    for seed in range(600):
+        buffer = CircularBuffer[int](3, 3, np.random.default_rng(seed))
+        for n in range(3):
+            buffer.add(n)
+        first = [buffer.sample() for _ in range(3)]
+        assert first == [0, 1, 2]
+        counts[buffer.sample()] += 1
+    assert counts.min() > 150
+
+
+@given(seed=SEEDS, before=st.integers(0, 12))
+def test_a_circular_buffer_goes_on_from_its_state(seed, before):
+    buffers = [CircularBuffer[int](3, 4, np.random.default_rng(each)) for each in (seed, 7)]
+    for n in range(3):
+        buffers[0].add(n)
+    for _ in range(min(before, 11)):
+        buffers[0].sample()
+    buffers[1].set_state(buffers[0].get_state())
+    for _ in range(12 - min(before, 11)):
+        assert buffers[0].sample() == buffers[1].sample()
+    smaller = CircularBuffer[int](1, 4, np.random.default_rng(0))
+    buffers[0].add(8)
+    buffers[0].add(9)
+    smaller.set_state(buffers[0].get_state())
+    assert [smaller.sample() for _ in range(4)] == [9] * 4

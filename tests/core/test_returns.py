@@ -262,3 +262,24 @@ def test_arrays_of_other_shapes_are_refused(name, given, message):
 def test_fewer_than_one_step_is_refused():
     with pytest.raises(ConfigError, match="n=0: must be 1 or more"):
         n_step_returns(np.zeros(3), 0.9, 0)
+
+
+# --- one row of numbers, and columns of several environments ---
+
+
+@pytest.mark.parametrize("mean_length", [1, 4, 1000])
+def test_rows_of_many_or_of_long_episodes_give_the_bits_of_a_column_of_an_environment(mean_length):
+    rng = np.random.default_rng(mean_length)
+    names = ("rewards", "values", "next_values", "rhos")
+    rows = {name: rng.normal(size=3000).astype(np.float32) for name in names}
+    rows |= {name: rng.random(3000) < 0.5 / mean_length for name in ("terminateds", "truncateds")}
+    column = {name: values[:, None] for name, values in rows.items()}
+    for flat, deep in zip(vtrace(**rows, gamma=0.99), vtrace(**column, gamma=0.99), strict=True):
+        np.testing.assert_array_equal(flat, deep[:, 0])
+
+
+def test_infinite_rewards_stay_in_their_episode():
+    rewards = np.tile(np.array([1.0, np.inf, np.nan, 0.5], np.float32), 20)
+    ends = np.tile(np.array([True, True, True, True]), 20)
+    found = returns_to_go(rewards, 0.9, terminateds=ends)
+    np.testing.assert_array_equal(found, rewards)

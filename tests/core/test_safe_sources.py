@@ -46,6 +46,9 @@ NAMES = {
 
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 
+_PLAIN = {("group/worker_process.py", "cloudpickle"), ("sampling/async_envs/process.py", "cloudpickle")}
+"""Not needed there: calls and answers are pickled already."""
+
 REASONS = {
     ("plugrad/group/learner_actor.py", "pickle"): "between processes of one group: the driver's config",
     (
@@ -66,6 +69,18 @@ REASONS = {
         "plugrad/group/messages.py",
         "cloudpickle",
     ): "between processes of one group: exceptions of the user's code",
+    **{
+        (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
+        for file in (
+            "group/worker_main.py",
+            "group/worker_process.py",
+            "sampling/async_envs/envs.py",
+            "sampling/async_envs/process.py",
+            "sampling/async_envs/worker.py",
+        )
+        for name in ("pickle", "cloudpickle")
+        if (file, name) not in _PLAIN
+    },
 }
 """`(file, name)` that may be there, and why."""
 

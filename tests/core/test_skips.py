@@ -100,6 +100,7 @@ def test_what_an_environment_may_lack_skips_and_the_rest_is_as_ever(said: str) -
     assert "not installed: of_nobody" in said
 
 
-def test_where_every_extra_must_be_a_missing_one_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("demanded", ["1", "PIL of_nobody"])
+def test_where_an_extra_must_be_a_missing_one_fails(demanded: str, tmp_path: Path) -> None:
     (tmp_path / "test_extra.py").write_text('import needs\n\ndef test_it():\n    needs.extra("of_nobody")\n')
-    assert "ModuleNotFoundError: No module named 'of_nobody'" in run(tmp_path, PLUGRAD_TEST_EXTRAS="1")
+    assert "ModuleNotFoundError: No module named 'of_nobody'" in run(tmp_path, PLUGRAD_TEST_EXTRAS=demanded)

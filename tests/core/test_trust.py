@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import needs
 import pytest
 import tomli_w
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -24,6 +25,10 @@ ENV = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
 
 class Imported(CartPoleEnv):
     """An environment in a module that is imported already."""
+
+
+class Wrapped(gym.Wrapper):
+    """A wrapper in a module that is imported already."""
 
 
 class NoEnvironment:
@@ -46,9 +51,12 @@ def update_ended(learner: Learner) -> None:
 
 HERE = """
 from pathlib import Path
+from gymnasium import Wrapper
 from gymnasium.envs.classic_control import CartPoleEnv
 Path({marker!r}).touch()
 class Mine(CartPoleEnv):
+    pass
+class Wrapped(Wrapper):
     pass
 """
 
@@ -89,7 +97,15 @@ HOSTILE = {
     "a learner of another kind": ("learners", {"learner_class": f"{__name__}:NoEnvironment"}),
     "connectors": ("learners", {"learner_connector": f"{__name__}:make"}),
     "a module of another kind": ("rl_module", {"rl_module_spec": MODULE}),
+    "a wrapper of another kind": ("env_runners", {"env_wrappers": ["subprocess:Popen"]}),
+    "a function as a wrapper": ("env_runners", {"env_wrappers": [[f"{__name__}:make", {}]]}),
+    "a wrapper in the folder": ("env_runners", {"env_wrappers": ["here_only:Wrapped"]}),
+    "a wrapper that writes files": (
+        "env_runners",
+        {"env_wrappers": [["gymnasium.wrappers:RecordVideo", {"video_folder": "marker"}]]},
+    ),
     "a policy's module": ("multi_agent", {"policies": {"default_policy": MODULE}}),
+    "a function of agents": ("multi_agent", {"agent_to_module": f"{__name__}:make"}),
 }
 LISTENERS = {
     "a listener's file": ("plugins", {"plugin_names": ["here_only.py"]}),
@@ -149,6 +165,19 @@ def test_an_environment_of_an_installed_or_imported_package_needs_no_word(
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.parametrize("command", ["eval", "config"])
+@pytest.mark.parametrize(
+    "wrapper",
+    [["gymnasium.wrappers:ClipReward", {"min_reward": 0.5}], f"{__name__}:Wrapped"],
+)
+def test_a_wrapper_of_an_installed_or_imported_package_needs_no_word(
+    run: Path, wrapper: Any, command: str
+) -> None:
+    name_in(run, "env_runners", env_wrappers=[wrapper])
+    done = plugrad(*COMMANDS[command](run))
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("env", [f"{__name__}:make", "here_only:Mine"])
 def test_the_command_that_the_error_prints_works(run: Path, env: str, command: str) -> None:
@@ -191,7 +220,32 @@ def test_a_checkpoint_takes_the_environment_that_is_typed(run: Path) -> None:
         ("plugrad.rl_module.random_module:RandomRLModule", trusted_names.MODULE),
         ("plugrad.learner.learner:Learner", trusted_names.LEARNER),
         (f"{gym.Env.__module__}:Env", trusted_names.ENVIRONMENT),
+        ("pettingzoo.classic.connect_four_v3:env", trusted_names.ENVIRONMENT),
+        ("mpe2.simple_spread_v3:parallel_env", trusted_names.ENVIRONMENT),
     ],
 )
 def test_a_class_of_the_kind_that_a_setting_wants_may_be_named(name: str, kinds: tuple[str, ...]) -> None:
+    if name.split(".")[0] in ("pettingzoo", "mpe2"):
+        needs.extra(name.partition(":")[0])
     assert trusted_names.reason_against(name, kinds) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pettingzoo.utils.conversions:parallel_wrapper_fn",
+        "pettingzoo.classic.connect_four_v3:env.__call__",
+        "pettingzoo.test:api_test",
+    ],
+)
+def test_other_functions_of_pettingzoo_may_not_be_named(name: str) -> None:
+    needs.extra("pettingzoo.classic.connect_four_v3")
+    assert "no class derived from" in str(trusted_names.reason_against(name, trusted_names.ENVIRONMENT))
+
+
+def test_a_function_by_pettingzoos_names_elsewhere_may_not_be_named() -> None:
+    name = f"{__name__}:env"
+    assert "no class derived from" in str(trusted_names.reason_against(name, trusted_names.ENVIRONMENT))
+
+
+raw_env, env = Imported, make

@@ -76,7 +76,7 @@ def test_what_a_file_names_is_not_looked_up_in_the_current_folder(folder):
         ("./json.py:Simple", "another module 'json' first; give the file another name"),
         ("envs_here:Simpel", "'envs_here' has no 'Simpel'.* Did you mean 'Simple'"),
         ("nowhere_here:Simple", "'nowhere_here:Simple' cannot be imported"),
-        ("ALE/Pong-v5", "'ale_py:ALE/Pong-v5'"),
+        ("minigrid/Empty-v0", "'package:minigrid/Empty-v0'"),
     ],
 )
 def test_what_is_not_found_is_one_line_that_says_what_to_type(folder, named, words):

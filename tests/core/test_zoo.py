@@ -13,6 +13,7 @@ from plugrad.cli.tuned import all_tuned
 from plugrad.hooks.registry import get_algorithm
 
 ZOO = ROOT / "benchmarks/zoo"
+settings = script("zoo_settings")  # zoo_cells imports it
 intervals, cells = script("zoo_intervals"), script("zoo_cells")
 FILES = sorted(ZOO.glob("*-s[0-9]*.json"))
 
@@ -44,17 +45,55 @@ def test_runs_are_drawn_within_their_task():
     assert intervals.interval([[0.0] * 4, [1.0] * 4]) == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("name", [name for name, cell in cells.CELLS.items() if cell.is_tuned])
+@pytest.mark.parametrize(
+    "name", [name for name, cell in cells.CELLS.items() if cell.is_tuned and cell.algorithm == "sac"]
+)
 def test_tuned_settings_are_those_that_the_other_libraries_have(name):
     cell = cells.CELLS[name]
+    options = cell.options
     tuned = all_tuned(cell.algorithm, get_algorithm(cell.algorithm))[cell.env]
     training = tuned.settings["training"]
     assert tuned.stop_timesteps == cell.steps
-    assert training.get("lr") == cell.lr
-    assert tuned.config.tau == cell.tau
-    assert (
-        training["random_steps"] == training["num_steps_sampled_before_learning_starts"] == cell.random_steps
-    )
+    assert training.get("lr") == options.lr
+    assert tuned.config.tau == options.tau
+    random_steps = options.random_steps
+    assert training["random_steps"] == training["num_steps_sampled_before_learning_starts"] == random_steps
+
+
+@pytest.mark.parametrize("name", [name for name, cell in cells.CELLS.items() if cell.algorithm == "ppo"])
+def test_tuned_settings_of_ppo_are_those_that_stable_baselines3_has(name):
+    cell = cells.CELLS[name]
+    tuned = all_tuned("ppo", get_algorithm("ppo"))[cell.env]
+    assert cell.is_tuned
+    assert tuned.stop_timesteps >= cell.steps
+    assert tuned.settings == cell.options.as_config()
+
+
+def test_seconds_are_of_whole_updates_after_whole_updates():
+    for cell in cells.CELLS.values():
+        for steps, asked in ((cell.warm_up, cells.SECONDS_WARM_UP), (cell.timed_steps, cells.SECONDS_STEPS)):
+            assert asked <= steps < asked + cell.options.steps_per_update
+            assert steps % cell.options.steps_per_update == 0
+
+
+def test_seconds_above_the_environments_are_those_without_its_own(tmp_path):
+    for library, seconds in (("bare", 1.0), ("sb3", 5.0), ("tf2", 2.0)):
+        found = {
+            "cell": "ppo-Hopper-v5",
+            "library": library,
+            "steps": 1000,
+            "seconds": [seconds, 2 * seconds],
+        }
+        (tmp_path / f"ppo-Hopper-v5-{library}-seconds.json").write_text(json.dumps(found))
+    command = [sys.executable, str(ROOT / "benchmarks/zoo.py"), "--table", "--runs", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[2:6] for line in done.stdout.splitlines() if line.startswith("| ppo-Hopper-v5 ")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["bare", "1.50", "0.20", ""],
+        ["sb3", "7.50", "1.00", "1.00"],
+        ["tf2", "3.00", "0.40", "0.25"],
+    ]
 
 
 def test_a_run_that_has_its_file_is_not_repeated(tmp_path):
@@ -80,4 +119,4 @@ def test_a_file_says_what_was_run():
         assert [steps for steps, _ in found["curve"]] == list(points)
         assert np.isfinite(mean(found["returns"]))
         assert {"numpy", "gymnasium"} <= set(found["versions"])
-        assert "/" not in found.get("command", "")
+        assert " /" not in found.get("command", "")

@@ -26,6 +26,7 @@ def outputs(learner: Learner) -> Any:
     return learner.compute_actions(OBS, explore=False)[Columns.ACTION_DIST_INPUTS]
 
 
+@pytest.mark.cross_product
 @pytest.mark.parametrize(
     "mode", ["none", pytest.param("forward_train", marks=pytest.mark.long), "complete_update"]
 )

@@ -112,6 +112,10 @@ class OwnOptimizer(Learner):
             import torch
 
             optimizer = torch.optim.Adam(params, 0.01)
+        elif self.config.backend == "jax":
+            import optax
+
+            optimizer = optax.inject_hyperparams(optax.adam)(learning_rate=0.01)
         else:
             import tensorflow as tf
 
@@ -236,6 +240,10 @@ def without_state(lengths, seed):
     return {name: values for name, values in sequences(lengths, seed).items() if name != Columns.STATE_IN}
 
 
+COMPILED = {
+    "tf2": "complete_update: the whole update as one graph, XLA before and after the exchange",
+    "jax": "complete_update: the whole update as one XLA program",
+}
 ACCUMULATED = {
     "rows": lambda seed: {P: ppo_batch(63, seed=seed)},
     "sequences": lambda seed: {P: without_state(np.random.default_rng(seed).integers(1, 6, 16), seed)},
@@ -249,6 +257,8 @@ ACCUMULATED = {
         ("torch", "complete_update", "sequences"),
         pytest.param("tf2", "none", "sequences", marks=pytest.mark.long),
         ("tf2", "auto", "sequences"),
+        pytest.param("jax", "none", "rows", marks=pytest.mark.long),
+        ("jax", "auto", "sequences"),
     ],
 )
 def test_accumulated_and_compiled_steps_are_those_of_one_learner(
@@ -264,8 +274,7 @@ def test_accumulated_and_compiled_steps_are_those_of_one_learner(
             for found in group.update(batch, timesteps=CLOCK):
                 close(found, expected)
         (found, _) = group.foreach_learner(lambda learner: learner.update_mode)
-        compiled = "complete_update: the whole update as one graph, XLA before and after the exchange"
-        assert found.startswith(compiled if mode == "auto" else mode), found
+        assert found.startswith(COMPILED[backend] if mode == "auto" else mode), found
         assert largest_difference(group.get_weights(), one.get_weights()) < 1e-6
 
 
@@ -274,7 +283,7 @@ def test_accumulated_and_compiled_steps_are_those_of_one_learner(
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("backend", "mode"),
-    [("torch", "none"), ("torch", "complete_update"), ("tf2", "none"), ("tf2", "auto")],
+    [("torch", "none"), ("torch", "complete_update"), ("tf2", "none"), ("tf2", "auto"), ("jax", "auto")],
 )
 def test_one_step_on_sequences_is_the_same_in_any_number_of_parts_and_learners(
     cluster, backend: str, mode: str, size: int, accumulate: int
@@ -303,6 +312,7 @@ class AsksTheHost(Learner):
         return loss * tf.reshape(one, [])
 
 
+@pytest.mark.cross_product
 @pytest.mark.parametrize("why", ["XLA refuses it", "the size of the minibatches keeps changing"])
 def test_learners_on_tf2_that_leave_xla_go_on_as_one(cluster, why: str) -> None:
     needs.backend("tf2")

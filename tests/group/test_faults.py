@@ -51,8 +51,20 @@ def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
     assert state["streams"] == one.get_state("streams")["streams"]
 
 
-@pytest.mark.cross_product
-@pytest.mark.parametrize(("backend", "size", "kills"), [("torch", 2, 8), ("torch", 3, 6), ("tf2", 2, 6)])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("backend", "size", "kills"),
+    [
+        ("torch", 2, 3),
+        ("tf2", 2, 2),
+        ("jax", 2, 2),
+        pytest.param("torch", 2, 8, marks=LONG),
+        pytest.param("torch", 3, 6, marks=LONG),
+        pytest.param("tf2", 2, 6, marks=LONG),
+    ],
+)
 def test_killed_learners_are_replaced_and_no_update_is_lost_or_repeated(
     groups: Groups, backend: str, size: int, kills: int
 ) -> None:

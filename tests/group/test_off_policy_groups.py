@@ -13,7 +13,7 @@ from offline_papers import tiny as tiny_offline
 from plugrad import DEFAULT_MODULE_ID, Columns
 from plugrad.learner.snapshot import digest as digest_of
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product]
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product(part=5)]
 
 PARTS = ["rl_module", "targets", "optimizer"]
 SETTINGS = {"num_epochs": 2, "shuffle_batch_per_epoch": True, "minibatch_size": 9}

@@ -13,7 +13,15 @@ import pytest
 from groups import Groups, group_config
 from learning import digest, largest_difference, ppo_batch
 
-from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec, SingleAgentEpisode
+from plugrad import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    Learner,
+    LearnerGroup,
+    MultiAgentEpisode,
+    RLModuleSpec,
+    SingleAgentEpisode,
+)
 from plugrad.checkpoint import writer_lock
 from plugrad.errors import CheckpointError, CheckpointLockedError
 from plugrad.learner.snapshot import digest as digest_of
@@ -87,6 +95,9 @@ def test_episodes_are_connected_once_and_shared(pair: LearnerGroup, backend: str
     results = pair.update(episodes=episodes)
     assert [each[ALL_MODULES]["num_env_steps_trained"] for each in results] == [49, 49]
     assert largest_difference(pair.get_weights(), one.get_weights()) < 1e-6
+    together = MultiAgentEpisode(agent_episodes=dict(zip("ab", episodes, strict=True)))
+    results = pair.update(episodes=[together])
+    assert [each[ALL_MODULES]["num_env_steps_trained"] for each in results] == [30, 30]
 
 
 def test_the_loop_of_the_guide_to_async_updates(pair: LearnerGroup) -> None:

@@ -1,11 +1,13 @@
 """The lists in setup.cfg against the folders on disk."""
 
+import ast
 import configparser
 import os
 import re
-from importlib.metadata import distribution, version
+from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path
 
+import needs
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -109,8 +111,17 @@ def test_tox_tests_the_wheel_and_not_the_source_tree() -> None:
 def bounds() -> dict[str, str]:
     """Distribution -> the lowest version that setup.cfg declares, extras of frameworks and Ray included."""
     extras = options("options.extras_require")
-    declared = lines("\n".join([options("options")["install_requires"], extras["tf2-cpu"], extras["ray"]]))
+    tested = [options("options")["install_requires"], *(extras[name] for name in ("tf2-cpu", "jax", "ray"))]
+    declared = lines("\n".join(tested))
     return {name.strip(): lowest.strip() for name, lowest in (line.split(">=") for line in declared)}
+
+
+def test_extras_agree_on_one_distribution_of_pygame() -> None:
+    """Two of them install the same module: pip lets the second overwrite the first, and breaks both on removal."""
+    extras = lines("\n".join(options("options.extras_require").values()))
+    assert "pygame" not in {line.partition(">")[0].strip() for line in extras}
+    needs.extra("pygame")
+    assert packages_distributions()["pygame"] == ["pygame-ce"]
 
 
 def padded(version: str) -> str:
@@ -131,6 +142,20 @@ def test_the_lowest_versions_are_installed() -> None:
     assert {name: padded(version(name)) for name in bounds()} == {
         name: padded(lowest) for name, lowest in bounds().items()
     }
+
+
+def test_the_jax_backend_imports_only_what_the_pages_name() -> None:
+    """It is what a stranger could have written."""
+    pages = ("hooks", "write-a-backend", "write-a-functional-backend")
+    text = "\n".join((ROOT / f"docs/{page}.md").read_text() for page in pages)
+    files = (ROOT / "backends/plugrad_jax").glob("*.py")
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    found = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    names = {
+        each.name for node in found if str(node.module).split(".")[0] == "plugrad" for each in node.names
+    }
+    assert len(names) > 20
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", text)) == []
 
 
 def test_the_readme_says_how_the_tests_are_run() -> None:

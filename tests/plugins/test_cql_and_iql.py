@@ -19,7 +19,7 @@ from plugrad.replay import transitions as transitions_of
 from plugrad_offline import CQLConfig, IQLConfig, MARWILConfig
 
 P = DEFAULT_MODULE_ID
-PAIR = ("torch", "tf2")
+ALL = ("torch", "tf2", "jax")
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -126,24 +126,37 @@ def test_rows_that_do_not_count_change_nothing(kind):
 
 
 @cache
-def trained(kind: str, backend: str) -> Learner:
+def trained(kind: str, backend: str, activation: str) -> Learner:
     """320 gradient steps of Adam in one update."""
     settings = {"minibatch_size": 16, "num_epochs": 20, "shuffle_batch_per_epoch": True, "lr": 1e-3}
-    learner = tiny(kind, backend, compile="auto", hiddens=(32, 32), **settings).build_learner()
+    config = tiny(kind, backend, compile="auto", hiddens=(32, 32), **settings)
+    learner = config.rl_module(
+        model_config={**config.model_config, "fcnet_activation": activation}
+    ).build_learner()
     learner.update(transitions("sac", 256))
     return learner
 
 
-@needs.backends(*PAIR)
-@pytest.mark.parametrize("kind", ["iql", "cql"])
-def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
-    one, other = (trained(kind, backend) for backend in PAIR)
+@needs.backends(*ALL)
+@pytest.mark.parametrize(
+    ("kind", "activation"),
+    [
+        ("iql", "relu"),
+        ("cql", "relu"),
+        # With relu a unit of a critic has a row at its kink: torch differs by 8.6e-3 from torch off by a last digit.
+        pytest.param("cql lagrangian", "tanh", marks=pytest.mark.long),
+    ],
+)
+def test_after_320_gradient_steps_backends_agree_within_1e_5(kind, activation):
+    one, *others = (trained(kind, backend, activation) for backend in ALL)
     start = tiny(kind, "numpy", hiddens=(32, 32)).build_learner().get_weights()
     assert largest_difference(one.get_weights(), start) > 0.05
-    assert largest_difference(one.get_weights(), other.get_weights()) < 1e-5
-    assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
+    for other in others:
+        assert largest_difference(one.get_weights(), other.get_weights()) < 1e-5
+        assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
+@pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):
     found = []

@@ -3,6 +3,7 @@
 from functools import cache
 
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, largest_difference, ppo_batch
@@ -114,6 +115,20 @@ def test_every_backend_computes_the_same_within_1e_5(backend, variant, compile):
     assert largest_difference(one.get_weights(), other.get_weights()) < 1e-5
     assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
     assert results[P] == pytest.approx(expected[P], rel=1e-4, abs=1e-5)
+
+
+@needs.backends("torch", "tf2", "jax")
+def test_after_320_gradient_steps_backends_agree_within_1e_5():
+    settings = {"minibatch_size": 16, "num_epochs": 20, "shuffle_batch_per_epoch": True, "lr": 1e-3}
+    found = []
+    for backend in ("torch", "tf2", "jax"):
+        chosen = config(backend, compile="auto", dueling=True, **settings)
+        learner = chosen.rl_module(model_config={"fcnet_hiddens": [32, 32]}).build_learner()
+        start = learner.get_weights()
+        learner.update(batch(256))
+        found.append(learner.get_weights())
+        assert largest_difference(found[-1], start) > 0.05
+        assert largest_difference(found[-1], found[0]) < 1e-5
 
 
 def test_columns_that_would_broadcast_are_refused():

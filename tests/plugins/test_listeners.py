@@ -101,7 +101,7 @@ def test_the_noise_scale_is_the_ratio_of_the_rows_variance_to_the_squared_gradie
 
 
 def test_every_backend_measures_the_same_noise(backend):
-    """On tf2 in one XLA program."""
+    """On tf2 and jax in one XLA program."""
 
     def measured(name):
         config = ppo_config(name, lr=0.01, grad_clip=0.1)
@@ -136,6 +136,10 @@ def _native(backend, params):
         import torch
 
         return torch.optim.SGD(params, 0.01)
+    if backend == "jax":
+        import optax
+
+        return optax.inject_hyperparams(optax.sgd)(learning_rate=0.01)
     import tensorflow as tf
 
     return tf.keras.optimizers.SGD(0.01)

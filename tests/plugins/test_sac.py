@@ -18,7 +18,7 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad_sac import SACConfig, TD3Config, sac, td3
 
 P = DEFAULT_MODULE_ID
-PAIR = ("torch", "tf2")
+ALL = ("torch", "tf2", "jax")
 NETWORKS = {"actor": "pi", "critic": "qf", "alpha": "log_alpha"}
 SETTINGS = {
     "sac": {"gamma": 0.9},
@@ -178,14 +178,15 @@ def trained(kind: str, backend: str) -> Learner:
     return learner
 
 
-@needs.backends(*PAIR)
+@needs.backends(*ALL)
 @each_kind
 def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
-    one, other = (trained(kind, backend) for backend in PAIR)
+    one, *others = (trained(kind, backend) for backend in ALL)
     start = tiny(kind, "numpy", hiddens=(32, 32)).build_learner().get_weights()
     assert largest_difference(one.get_weights(), start) > 0.05
-    assert largest_difference(one.get_weights(), other.get_weights()) < 1e-5
-    assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
+    for other in others:
+        assert largest_difference(one.get_weights(), other.get_weights()) < 1e-5
+        assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
 @pytest.mark.cross_product
@@ -314,6 +315,7 @@ def run(kind: str, backend: str, **training):
     )
 
 
+@pytest.mark.cross_product("kind", "backend", part=2)
 @each_kind
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
 def test_a_resumed_run_equals_one_that_was_never_stopped(kind, replay, backend, tmp_path):
@@ -329,15 +331,15 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(kind, replay, backend, 
     assert digest(resumed._learner.get_state()) == digest(whole._learner.get_state())
 
 
-@needs.backends(*PAIR)
+@needs.backends(*ALL)
 @each_kind
-@pytest.mark.parametrize("source", PAIR)
-def test_a_run_crosses_to_the_other_framework_with_its_replay(kind, source, tmp_path):
+@pytest.mark.parametrize("source", ALL)
+def test_a_run_crosses_to_another_framework_with_its_replay(kind, source, tmp_path):
     first = run(kind, source).build_algo()
     for _ in range(5):
         first.train()
     first.save_to_path(tmp_path)
-    other = PAIR[source == "torch"]
+    other = {"torch": "jax", "jax": "tf2", "tf2": "torch"}[source]
     stayed, crossed = (
         Algorithm.from_checkpoint(tmp_path, backend=backend, env=Reach) for backend in (source, other)
     )

@@ -122,7 +122,7 @@ def test_the_suite_fails_and_says_why(said: str, backend: str, name: str) -> Non
 
 
 def test_a_number_that_a_program_freezes_is_found_where_losses_are_traced(said: str, backend: str) -> None:
-    """Always on tf2; torch's mode "none" is eager, and right."""
+    """Always on tf2; mode "none" of the others is eager, and right."""
     words = r"update 2, .*; before, they were equal: does a Python number change, which a traced loss sees only once\?"
     assert is_named(said, "frozen", words) == (backend == "tf2"), said
 

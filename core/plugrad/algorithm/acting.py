@@ -1,27 +1,36 @@
-"""What an Algorithm does with its policy: sample, evaluate, record."""
+"""What an Algorithm does with its policies: sample, evaluate, record."""
 
 from collections.abc import Mapping
 from contextlib import closing
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
 
+from plugrad.config.module_specs import spaces_of
+from plugrad.episodes import Episode, episodes_by_module
+from plugrad.errors import ConfigError
 from plugrad.group.acting import ActingLearner
 from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner
-from plugrad.learner.acting import env_module_id, make_policy
-from plugrad.learner.connectors import initial_state
+from plugrad.learner.acting import make_policy, only_module_id
+from plugrad.learner.module_policies import AnyEnvRunner, ModulePolicies, acting_module_ids
+from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rng_streams import stream
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.environments import get_env_observation_space, reward_threshold
+from plugrad.sampling.environments import (
+    get_env_observation_spaces,
+    is_multi_agent,
+)
 from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.recurrent_state import PolicyFunction
+from plugrad.sampling.named_envs import reward_threshold
+from plugrad.sampling.settings import evaluation_settings
+from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.whole_episodes import sample_episodes
-from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 
 class ActingAlgorithm:
@@ -33,58 +42,72 @@ class ActingAlgorithm:
     """
 
     config: Any
-    env_runner: EnvRunner | RemoteEnvRunners | None
+    env_runner: AnyEnvRunner | RemoteEnvRunners | None
     _acting: ActingLearner
-    _evaluator: EnvRunner | None
+    _evaluator: AnyEnvRunner | None
 
     @property
     def _learner(self) -> Learner:
         return self._acting.learner
 
-    def _make_training_env_runner(self) -> EnvRunner | RemoteEnvRunners:
+    def _make_training_env_runner(self) -> AnyEnvRunner | RemoteEnvRunners:
         if not self.config.num_env_runners:
-            return self._make_env_runner(partial(self._act, explore=True), self.config.seed)
-        return RemoteEnvRunners(self.config, lambda: self._acting.get_weights(self._module_id))
-
-    @property
-    def _module_id(self) -> ModuleID:
-        return env_module_id(self._learner.module)
-
-    @cached_property
-    def _env_observation_space(self) -> gym.Space[Any] | None:
-        """The space of one observation as the environment gives it; None without an environment."""
-        if isinstance(self.env_runner, EnvRunner):
-            return self.env_runner.env_observation_space
-        if self.config.env is None:
-            return None
-        config = self.config
-        return get_env_observation_space(config.env, config.env_config, frame_stack=config.frame_stack)
-
-    @property
-    def _normalizer(self) -> ObservationNormalizer | None:
-        return None if self.env_runner is None else self.env_runner.normalizer
-
-    def _make_env_runner(self, act: PolicyFunction, seed: int | None = None, **changes: Any) -> EnvRunner:
-        config = self.config.env_runners(**changes) if changes else self.config
-        module_id = self._module_id
-        state = initial_state(self._learner.module[module_id])
-        normalizer = None
-        if (
-            config.normalize_observations
-        ):  # an older checkpoint's module reads rows of which all is normalised
-            normalizer = ObservationNormalizer.of_space(config.observation_space)
-        return EnvRunner(
-            config=config,
-            act=act,
-            initial_state=state,
-            seed=seed,
-            normalizer=normalizer,
-            module_id=module_id,
+            return self._make_env_runner(ModulePolicies(self._acting.get_synced), seed=self.config.seed)
+        acting = self._acting
+        return RemoteEnvRunners(
+            self.config,
+            lambda: acting.get_weights(*self._acting_module_ids),
+            lambda: acting.version,
+            self._make_normalizers(self.config),
         )
 
-    def _act(self, observations: Array, state: Any = None, **settings: Any) -> Mapping[str, Any]:
-        learner = self._acting.get_synced()
-        return learner.compute_actions(observations, module_id=self._module_id, state=state, **settings)
+    @cached_property
+    def _is_multi_agent(self) -> bool:
+        return is_multi_agent(self.config)
+
+    @property
+    def _acting_module_ids(self) -> list[ModuleID]:
+        """The modules that may act in the environment."""
+        return acting_module_ids(self.config, self._learner.module)
+
+    def _env_observation_space(self, module_id: ModuleID) -> gym.Space[Any] | None:
+        """The space of one observation of a module as the environment gives it; None without an environment."""
+        spaces = self._env_observation_spaces
+        if self._is_multi_agent:
+            return spaces.get(module_id)
+        return next(iter(spaces.values()), None)
+
+    @cached_property
+    def _env_observation_spaces(self) -> Mapping[ModuleID, gym.Space[Any]]:
+        config = self.config
+        if config.env is None:
+            return {}
+        if self._is_multi_agent:
+            return get_env_observation_spaces(config)
+        if isinstance(self.env_runner, EnvRunner):
+            space = self.env_runner.env_observation_space
+        else:
+            space = get_env_spaces(config).observations
+        return dict.fromkeys(self._acting_module_ids, space)
+
+    @property
+    def _normalizers(self) -> Mapping[ModuleID, ObservationNormalizer]:
+        return {} if self.env_runner is None else self.env_runner.normalizers
+
+    def _make_env_runner(
+        self, policies: ModulePolicies, *, seed: int | None = None, **changes: Any
+    ) -> AnyEnvRunner:
+        config = self.config.env_runners(**changes) if changes else self.config
+        return policies.make_env_runner(config, seed=seed, normalizers=self._make_normalizers(config))
+
+    def _make_normalizers(self, config: Any) -> dict[ModuleID, ObservationNormalizer]:
+        if not config.normalize_observations:
+            return {}
+        # Of the module's own space: an older checkpoint's module reads rows of which all is normalised.
+        return {
+            module_id: ObservationNormalizer.of_space(spaces_of(config, module_id)[0])
+            for module_id in self._acting_module_ids
+        }
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """The policy of a module: from observations of the environment to actions that its `step` takes.
@@ -98,11 +121,17 @@ class ActingAlgorithm:
         Raises:
             UnknownModuleError: there is no such module.
         """
+        module_id = only_module_id(self._learner.module, module_id)
+        normalizers = (
+            self._normalizers
+            if self._is_multi_agent
+            else dict.fromkeys([module_id], next(iter(self._normalizers.values()), None))
+        )
         return make_policy(
             self._acting.get_synced,
             module_id,
-            env_observation_space=self._env_observation_space,
-            normalizer=self._normalizer,
+            env_observation_space=self._env_observation_space(module_id),
+            normalizer=normalizers.get(module_id),
         )
 
     @property
@@ -121,15 +150,23 @@ class ActingAlgorithm:
 
         Returns:
             `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` in steps and
-            `num_episodes`.
+            `num_episodes`. With many agents a return is the sum over all of them, and beside it there are
+            `agent_episode_returns_mean/<agent>` and `module_episode_returns_mean/<module>`, means over the episodes in
+            which these took part.
 
         Raises:
             ConfigError: the config names no environment.
         """
         if self._evaluator is None:
-            self._evaluator = self._make_env_runner(partial(self._act, explore=False))
-        if self._normalizer is not None:
-            self._evaluator.normalizer = self._normalizer.frozen_copy()
+            self._evaluator = self._make_env_runner(
+                ModulePolicies(self._acting.get_synced, explore=False), **evaluation_settings(self.config)
+            )
+        if not isinstance(self._evaluator, EnvRunner):  # modules and their agents may have changed
+            self._evaluator.config = self.config.env_runners(**evaluation_settings(self.config))
+        if self._normalizers:
+            self._evaluator.normalizers = {
+                module_id: each.frozen_copy() for module_id, each in self._normalizers.items()
+            }
         number = num_episodes or self.config.evaluation_num_episodes
         found = evaluate(self._evaluator, num_episodes=number, seed=self._env_seed("evaluation", seed))
         return {
@@ -138,43 +175,82 @@ class ActingAlgorithm:
             "episode_return_max": max(found.returns),
             "episode_len_mean": sum(found.lengths) / number,
             "num_episodes": number,
+            **{name: sum(each) / len(each) for name, each in found.returns_by_name.items()},
         }
 
-    def record(self, num_episodes: int, *, seed: int | None = None, explore: bool = False) -> EpisodeData:
-        """Record whole episodes of the policy, for `plugrad.offline.save_episodes`.
+    def record(
+        self,
+        num_episodes: int,
+        *,
+        seed: int | None = None,
+        explore: bool = False,
+        module_id: ModuleID = DEFAULT_MODULE_ID,
+    ) -> EpisodeData:
+        """Record whole episodes of a policy, for `plugrad.offline.save_episodes`.
 
         Observations are the environment's own, also where the policy sees them normalized. Neither training nor
         evaluation plays these episodes.
 
         Args:
-            num_episodes: episodes, >= 1.
+            num_episodes: episodes of the environment, >= 1.
             seed: the same seed and policy give the same episodes. None: the config's seed.
             explore: act with exploration, as in training.
+            module_id: with many agents, the module whose agents' episodes are wanted; each is one recorded episode. The
+                default also means the only module.
 
         Returns:
             The episodes and the spaces of the environment.
 
         Raises:
+            ConfigError: the config names no environment, or the module played in none of the episodes.
+            UnknownModuleError: there is no such module.
+        """
+        module_id = only_module_id(self._learner.module, module_id)
+        _ = self._learner.module[module_id]
+        runner, episodes = self._play(num_episodes, seed=seed, explore=explore)
+        own = episodes_by_module(episodes).get(module_id)
+        if not own:
+            raise ConfigError(
+                f"no agent of module {module_id!r} played in {num_episodes} episodes: name a module that "
+                f"agent_to_module chooses, of {', '.join(self._learner.module)}",
+                module_id=module_id,
+            )
+        spaces: dict[str, Any] = {"action_space": self._learner.module[module_id].action_space}
+        if isinstance(runner, EnvRunner):
+            spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
+        else:
+            spaces["observation_space"] = model_space(self._env_observation_spaces[module_id])
+        return EpisodeData(episodes=own, **spaces)
+
+    def play(self, num_episodes: int, *, seed: int | None = None, explore: bool = False) -> list[Episode]:
+        """Play whole episodes, as `record` does.
+
+        Args:
+            num_episodes: episodes of the environment, >= 1.
+            seed: as in `record`.
+            explore: as in `record`.
+
+        Returns:
+            The episodes, those of all agents together.
+
+        Raises:
             ConfigError: the config names no environment.
         """
+        return self._play(num_episodes, seed=seed, explore=explore)[1]
+
+    def _play(
+        self, num_episodes: int, *, seed: int | None, explore: bool
+    ) -> tuple[AnyEnvRunner, list[Episode]]:
         env_seed = self._env_seed("recording", seed)
-        # Actions have a stream of their own: recording changes nothing that training draws.
-        rng = stream(env_seed, "actions") if explore else None
-        act: PolicyFunction = partial(self._act, explore=explore, rng=rng)
-        if self._normalizer is not None:
-            act = partial(_normalized, act, self._normalizer)
-        with closing(self._make_env_runner(act, normalize_observations=False)) as runner:
-            episodes = sample_episodes(runner, num_episodes=num_episodes, seed=env_seed)
-        spaces = {"observation_space": runner.observation_space, "action_space": runner.action_space}
-        return EpisodeData(episodes=episodes, **spaces)
+        # Actions have streams of their own: recording changes nothing that training draws.
+        policies = ModulePolicies(
+            self._acting.get_synced, explore=explore, seed=env_seed, normalizers=self._normalizers
+        )
+        changes = {**evaluation_settings(self.config), "normalize_observations": False}
+        with closing(self._make_env_runner(policies, **changes)) as runner:
+            return runner, list(sample_episodes(runner, num_episodes=num_episodes, seed=env_seed))
 
     def _env_seed(self, purpose: str, seed: int | None) -> int:
         """The seed of the environments for one purpose, made of the given seed or the config's."""
         chosen = self.config.seed if seed is None else seed
         return int(stream(chosen, "environments", purpose).integers(2**63))
-
-
-def _normalized(
-    act: PolicyFunction, normalizer: ObservationNormalizer, obs: Array, *state: Any, **mask: Array
-) -> Any:
-    return act(normalizer.normalize(obs), *state, **mask)

@@ -9,7 +9,8 @@ from operator import index
 from time import perf_counter
 from typing import Any, Literal, overload
 
-from plugrad.algorithm.acting import ActingAlgorithm
+from plugrad.algorithm.modules import ChangingAlgorithm
+from plugrad.algorithm.sample_requests import RequestingAlgorithm
 from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError, RestoreMismatchError
@@ -18,10 +19,10 @@ from plugrad.learner import checkpointing
 from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
+from plugrad.learner.module_policies import AnyEnvRunner
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
-from plugrad.sampling.env_runner import EnvRunner
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER
 
@@ -30,7 +31,7 @@ PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_it
 """Of the state in a checkpoint."""
 
 
-class Algorithm(ActingAlgorithm):
+class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     """Samples experience and trains on it, one iteration per `train()`.
 
         algorithm = PPOConfig().environment("CartPole-v1").build_algo()
@@ -58,14 +59,16 @@ class Algorithm(ActingAlgorithm):
         self.stop_reason: str | None = None
         self.learner_group = LearnerGroup(config=self.config)
         self._acting = self.learner_group.acting_learner
+        training: type[Training] = self._learner._provide("get_training_class")
+        training.check_config(self.config)
         self.env_runner = None if config.is_offline else self._make_training_env_runner()
-        self._evaluator: EnvRunner | None = None
+        self._evaluator: AnyEnvRunner | None = None
         self._recorder: EpisodeRecorder | None = None
         if config.output is not None:
             self.record_training(config.output)
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
-        self._training: Training = self._learner._provide("get_training_class")(self)
+        self._training = training(self)
 
     def train(self) -> Results:
         """Run one iteration: the algorithm's training step, and evaluation every `evaluation_interval` iterations.
@@ -86,6 +89,7 @@ class Algorithm(ActingAlgorithm):
         if self.env_runner is not None:
             results.update(flatten(self.env_runner.get_metrics(), "env_runners"))
         results.update(flatten(learned, "learners"))
+        results.update(self._training.get_metrics())
         results.update(flatten(self._seconds, "time"))
         interval = self.config.evaluation_interval
         if interval and self.config.env is not None and self.iteration % interval == 0:
@@ -170,12 +174,17 @@ class Algorithm(ActingAlgorithm):
             path: a directory; episodes that are in it already stay.
 
         Raises:
-            ConfigError: the config `is_offline`, or `normalize_observations` is set.
+            ConfigError: the config `is_offline`, `normalize_observations` is set, or the environment has many agents.
         """
         config = self.config
         if self.env_runner is None:
             raise ConfigError(
                 f"output={path!r}: {type(config).__name__} is offline: it samples nothing to record"
+            )
+        if self._is_multi_agent:
+            raise ConfigError(
+                f"output={path!r}: training of many agents is not recorded: record one module of the trained policies, "
+                "by plugrad record --module or Algorithm.record(module_id=)"
             )
         if config.normalize_observations:
             raise ConfigError(
@@ -225,10 +234,15 @@ class Algorithm(ActingAlgorithm):
 
     def _metadata(self) -> dict[str, Any]:
         metadata = checkpointing.metadata_of(self._learner, self.config, kind="algorithm")
-        space = self._env_observation_space
         with suppress(ConfigError):  # a class of the user's own: `load_policy` takes flat observations then
-            if space is not None:
-                metadata[checkpointing.ENV_OBSERVATION_SPACE] = encode(space, "observations")
+            spaces = {
+                module_id: encode(space, "observations")
+                for module_id, space in self._env_observation_spaces.items()
+            }
+            if self._is_multi_agent:
+                metadata[checkpointing.ENV_OBSERVATION_SPACES] = spaces
+            elif spaces:
+                metadata[checkpointing.ENV_OBSERVATION_SPACE] = next(iter(spaces.values()))
         return metadata
 
     def restore_from_path(
@@ -286,7 +300,13 @@ class Algorithm(ActingAlgorithm):
 
     @classmethod
     def from_checkpoint(
-        cls, path: checkpointing.StrPath, *, backend: str | None = None, env: Any = None
+        cls,
+        path: checkpointing.StrPath,
+        *,
+        backend: str | None = None,
+        env: Any = None,
+        agent_to_module: Any = None,
+        env_wrappers: Any = None,
     ) -> "Algorithm":
         """Build an algorithm with the config and the state of a checkpoint.
 
@@ -294,6 +314,8 @@ class Algorithm(ActingAlgorithm):
             path: a checkpoint directory, of which the newest save is read, or one of its saves.
             backend: another backend than the checkpoint's, such as "tf2" for one of torch.
             env: the environment, where the checkpoint's is no Gymnasium id: a checkpoint imports no code.
+            agent_to_module: which agents use which modules, where the checkpoint's is a function.
+            env_wrappers: the wrappers of the environment, where the checkpoint's are not Gymnasium's own.
 
         Returns:
             The algorithm.
@@ -302,9 +324,10 @@ class Algorithm(ActingAlgorithm):
             CheckpointError: there is no checkpoint, or it is damaged.
             ConfigError: its settings name code, which you must give.
         """
-        given = [] if env is None else ["env"]
+        instead = {"env": env, "agent_to_module": agent_to_module, "env_wrappers": env_wrappers}
+        given = {name: value for name, value in instead.items() if value is not None}
         with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
-            algorithm = cls(config if env is None else config.environment(env))
+            algorithm = cls(config.changed(**given))
         algorithm.restore_from_path(path)
         return algorithm
 

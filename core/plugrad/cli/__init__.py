@@ -8,6 +8,7 @@ import os
 import click
 
 from plugrad.cli.algorithms import algorithms
+from plugrad.cli.certify import certify
 from plugrad.cli.doctor import doctor
 from plugrad.cli.eval import evaluate
 from plugrad.cli.exits import debug_option
@@ -46,6 +47,7 @@ for command in (
     plugins,
     new_plugin,
     parity,
+    certify,
     doctor,
 ):
     main.add_command(command)

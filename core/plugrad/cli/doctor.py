@@ -3,31 +3,33 @@
 import os
 import platform
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 
 import click
 
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.exits import debug_option
 from plugrad.hooks.registry import PluginRecord, list_plugins
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+_OF_THREADS = "_THREADS"
+"""How variables end by which libraries choose their numbers of threads."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An optional package.
+    """An optional package that is no framework.
 
     Attributes:
-        module: the module's name.
-        distributions: the distributions that may install it.
+        module: the module's name, and that of its distribution.
         extra: the extra of plugrad that installs it.
         use: what it is for.
     """
 
     module: str
-    distributions: tuple[str, ...]
     extra: str
     use: str
 
@@ -36,21 +38,15 @@ class Part:
         """Whether it can be imported, without importing it."""
         return find_spec(self.module) is not None
 
-    @property
-    def version(self) -> str | None:
-        """The version of its distribution; None if it is missing."""
-        if not self.installed:
-            return None
-        return next((found for name in self.distributions if (found := _version(name))), "unknown version")
-
 
 PARTS = (
-    Part("torch", ("torch",), "torch", "backend torch"),
-    Part("tensorflow", ("tensorflow", "tensorflow-cpu"), "tf2-cpu", "backend tf2"),
-    Part("ray", ("ray",), "ray", "remote learners"),
-    Part("matplotlib", ("matplotlib",), "plot", "plugrad plot"),
-    Part("onnx", ("onnx",), "onnx", "ONNX models of policies"),
-    Part("tensorboardX", ("tensorboardX",), "tensorboard", "plugrad train --tensorboard"),
+    Part("ray", "ray", "remote learners"),
+    Part("matplotlib", "plot", "plugrad plot"),
+    Part("onnx", "onnx", "ONNX models of policies"),
+    Part("tensorboardX", "tensorboard", "plugrad train --tensorboard"),
+    Part("ale_py", "atari", "Atari games"),
+    Part("pettingzoo", "pettingzoo", "environments of many agents"),
+    Part("envpool", "envpool", "environments that step in C++"),
 )
 
 
@@ -61,6 +57,7 @@ def doctor() -> None:
     records = list_plugins()
     for title, lines in (
         ("this machine", _machine()),
+        ("frameworks", [framework_line(record) for record in records if _has_framework(record)]),
         ("optional packages", [part_line(part) for part in PARTS]),
         ("plugins", [_plugin_line(record) for record in records]),
         ("what to type", advice(records)),
@@ -71,7 +68,7 @@ def doctor() -> None:
 
 
 def _machine() -> list[str]:
-    threads = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    threads = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.endswith(_OF_THREADS)]
     return [
         f"plugrad     {version('plugrad')}",
         f"Python      {platform.python_version()} ({sys.executable})",
@@ -87,11 +84,34 @@ def _usable_cpus() -> int:
     return len(bound(0)) if bound else os.cpu_count() or 1
 
 
+def _has_framework(record: PluginRecord) -> bool:
+    return record.kind == "backend" and record.requires is not None
+
+
+def framework_line(record: PluginRecord) -> str:
+    """One line for a backend: the framework's name and version; if it is missing the commands that install it."""
+    use = f"backend {record.name}"
+    if record.requires is None or not record.installed:
+        return _missing(record.requires or "", use, record.command)
+    return _found(record.requires, use)
+
+
 def part_line(part: Part) -> str:
-    """One line: name, version and use; for a missing package the command that installs it."""
-    if part.version is None:
-        return f'{part.module:<12}  missing     for {part.use}: pip install "plugrad[{part.extra}]"'
-    return f"{part.module:<12}  {part.version:<10}  for {part.use}"
+    """One line for a package: its name and version, or the command that installs it."""
+    found = part.installed
+    return (
+        _found(part.module, part.use)
+        if found
+        else _missing(part.module, part.use, f'pip install "plugrad[{part.extra}]"')
+    )
+
+
+def _found(name: str, use: str) -> str:
+    return f"{name:<12}  {_version(name):<10}  for {use}"
+
+
+def _missing(name: str, use: str, command: str) -> str:
+    return f"{name:<12}  missing     for {use}: {command}"
 
 
 def _plugin_line(record: PluginRecord) -> str:
@@ -99,20 +119,30 @@ def _plugin_line(record: PluginRecord) -> str:
     return f"{record.kind:<10} {record.name:<12} {record.distribution} {record.version}{missing}"
 
 
-def advice(records: list[PluginRecord]) -> list[str]:
+def advice(records: Sequence[PluginRecord]) -> list[str]:
     """The commands to type next, with these plugins installed."""
-    backends = [record for record in records if record.kind == "backend"]
     # A backend that needs no framework is for comparison, not for training.
-    ready = [record.name for record in backends if record.requires and record.installed]
+    backends = default_first(filter(_has_framework, records))
+    ready = [_train(each.name) for each in backends if each.installed]
     if not ready:
-        return ['pip install "plugrad[torch]"     (or plugrad[tf2-cpu]), then: plugrad train']
-    backend = "torch" if "torch" in ready else ready[0]
-    option = "" if backend == "torch" else f" ppo CartPole-v1 --backend {backend}"
-    return [f"plugrad train{option}", "plugrad train --help     for every setting"]
+        return [f"{each.command}, then: {_train(each.name)}" for each in backends]
+    return [ready[0], "plugrad train --help     for every setting"]
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
+def _train(backend: str) -> str:
+    is_default = backend == AlgorithmConfig().backend
+    return "plugrad train" if is_default else f"plugrad train ppo CartPole-v1 --backend {backend}"
+
+
+def default_first(records: Iterable[PluginRecord]) -> list[PluginRecord]:
+    """Backends with that of a config which names none in front, the others as they were."""
+    default = AlgorithmConfig().backend
+    return sorted(records, key=lambda record: record.name != default)
+
+
+def _version(name: str) -> str:
+    """Of a distribution, or of the first that brings a module of the name."""
+    with suppress(PackageNotFoundError):
+        return version(name)
+    owners = packages_distributions().get(name)
+    return version(owners[0]) if owners else "unknown version"

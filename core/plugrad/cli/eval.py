@@ -57,5 +57,9 @@ def evaluate(
     low, high = result["episode_return_min"], result["episode_return_max"]
     mean, number = result["episode_return_mean"], result["num_episodes"]
     click.echo(f"mean return {mean:.1f} over {number} episodes (from {low:.1f} to {high:.1f})")
+    for name, value in result.items():
+        kind, slash, who = name.partition("/")
+        if slash:  # agent_episode_returns_mean/<agent>, module_episode_returns_mean/<module>
+            click.echo(f"mean return of {kind.partition('_')[0]} {who}: {value:.1f}")
     click.echo(f"mean length {result['episode_len_mean']:.1f}")
     click.echo(f"checkpoint: {path}")

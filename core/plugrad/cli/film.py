@@ -12,7 +12,10 @@ import gymnasium as gym
 from plugrad.cli.trained import episodes_of
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError, MissingFrameworkError
-from plugrad.sampling.environments import EnvSource, create_env
+from plugrad.sampling.environments import create_env
+from plugrad.sampling.multi_agent.env_faces import has_many_agents
+from plugrad.sampling.named_envs import make_named
+from plugrad.sampling.settings import EnvSource
 from plugrad.types import Array
 
 SUFFIXES = (".gif", ".webp", ".png")
@@ -39,28 +42,31 @@ def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trus
     if find_spec("PIL") is None:
         raise MissingFrameworkError('a film needs pillow: pip install "plugrad[video]"')
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame wants a screen even where it opens no window
-    film = Film()
+    film = Film(episodes)
     recorded = episodes_of(run, film.make_env, episodes, seed=seed, trust=trust)
-    shown = sum(len(episode) + 1 for episode in recorded)
-    write_animation(film.frames[:shown], film.frames_per_second, out)
+    write_animation(film.frames, film.frames_per_second, out)
     mean = sum(episode.get_return() for episode in recorded) / episodes
-    click.echo(f"episodes: {episodes}, frames: {shown}, mean return {mean:.1f}")
+    click.echo(f"episodes: {episodes}, frames: {len(film.frames)}, mean return {mean:.1f}")
     click.echo(f"{out}")
 
 
 class Film:
     """Makes environments and keeps the frames that they render.
 
+    Args:
+        max_episodes: what begins later is not filmed.
+
     Attributes:
         frames: uint8 [height, width, 3] each, in order.
         frames_per_second: as the environment's metadata say.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_episodes: int) -> None:
+        self.max_episodes = max_episodes
         self.frames: list[Array] = []
         self.frames_per_second = FRAMES_PER_SECOND
 
-    def make_env(self, source: EnvSource, **env_config: Any) -> gym.Env[Any, Any]:
+    def make_env(self, source: EnvSource, **env_config: Any) -> Any:
         """An environment whose `reset` and `step` add their frame to `frames`.
 
         Args:
@@ -68,33 +74,89 @@ class Film:
             **env_config: what it is made with.
 
         Returns:
-            The environment.
+            The environment, with one agent or with many.
         """
-        env = create_env(source, {**env_config, "render_mode": "rgb_array"})
-        self.frames_per_second = env.metadata.get("render_fps", FRAMES_PER_SECOND)
-        return _Filmed(env, self.frames)
+        env = create_rendered_env(source, {**env_config, "render_mode": "rgb_array"})
+        metadata = getattr(env, "metadata", None) or {}
+        self.frames_per_second = metadata.get("render_fps", FRAMES_PER_SECOND)
+        return _FilmedAgents(env, self) if has_many_agents(env) else _Filmed(env, self)
+
+    def add_frame(self, env: Any, num_episodes: int) -> None:
+        """Keep what an environment shows now.
+
+        Args:
+            env: the environment.
+            num_episodes: that have begun in it.
+
+        Raises:
+            ConfigError: it renders no frame.
+        """
+        if num_episodes > self.max_episodes:
+            return
+        frame: Any = env.render()
+        if frame is None:
+            name = getattr(env, "unwrapped", env)
+            raise ConfigError(f"{name} renders no frames with render_mode='rgb_array'")
+        self.frames.append(frame)
 
 
 class _Filmed(gym.Wrapper[Any, Any, Any, Any]):
-    def __init__(self, env: gym.Env[Any, Any], frames: list[Array]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], film: Film) -> None:
         super().__init__(env)
-        self._frames = frames
+        self._film = film
+        self._num_episodes = 0
 
     def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
         found = super().reset(**settings)
-        self._add_frame()
+        self._num_episodes += 1
+        self._film.add_frame(self, self._num_episodes)
         return found
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         found = super().step(action)
-        self._add_frame()
+        self._film.add_frame(self, self._num_episodes)
         return found
 
-    def _add_frame(self) -> None:
-        frame: Any = self.render()
-        if frame is None:
-            raise ConfigError(f"{self.unwrapped} renders no frames with render_mode='rgb_array'")
-        self._frames.append(frame)
+
+class _FilmedAgents:
+    """As `_Filmed`, for the interfaces to many agents."""
+
+    def __init__(self, env: Any, film: Film) -> None:
+        self._env, self._film = env, film
+        self._num_episodes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, **settings: Any) -> Any:
+        found = self._env.reset(**settings)
+        self._num_episodes += 1
+        self._film.add_frame(self._env, self._num_episodes)
+        return found
+
+    def step(self, actions: Any) -> Any:
+        found = self._env.step(actions)
+        self._film.add_frame(self._env, self._num_episodes)
+        return found
+
+
+def create_rendered_env(source: EnvSource, env_config: Mapping[str, Any]) -> Any:
+    """Make an environment with one agent or with many.
+
+    Args:
+        source: as a config has it.
+        env_config: keyword arguments, `render_mode` among them.
+
+    Returns:
+        The environment as it is.
+
+    Raises:
+        ConfigError: it cannot be made, or it is no environment.
+    """
+    env = make_named(source, dict(env_config), gym.make)
+    if has_many_agents(env):
+        return env
+    return env if isinstance(env, gym.Env) else create_env(source, env_config)
 
 
 def write_animation(frames: Sequence[Array], frames_per_second: float, target: Path) -> None:

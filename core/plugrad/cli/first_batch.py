@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.batch import Batch, by_module
 from plugrad.offline import save_episodes
-from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling import make_env_runner
+from plugrad.sampling.settings import evaluation_settings
 from plugrad.sampling.whole_episodes import sample_episodes
 
 NUM_EPISODES = 20
@@ -60,7 +61,8 @@ def _recorder(config: AlgorithmConfig) -> type[Any]:
 
 def _recorded(config: AlgorithmConfig, folder: str) -> str:
     learner = config.build_learner()
-    runner = EnvRunner(config=config, act=learner.compute_actions, seed=config.seed)
+    played = config.env_runners(**evaluation_settings(config))
+    runner = make_env_runner(config=played, act=learner.compute_actions, seed=config.seed)
     try:
         episodes = sample_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed)
     finally:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli.doctor import default_first
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.first_batch import first_batch
 from plugrad.cli.options import apply_settings
@@ -100,12 +101,13 @@ def two_backends(records: Sequence[PluginRecord]) -> tuple[str, str]:
     Raises:
         ConfigError: there are not two.
     """
-    ready = [each.name for each in records if each.kind == "backend" and each.requires and each.installed]
-    ready.sort(key=lambda name: name != AlgorithmConfig().backend)
+    backends = default_first(each for each in records if each.kind == "backend" and each.requires)
+    ready = [each.name for each in backends if each.installed]
     if len(ready) < 2:
+        more = [each.command for each in backends if not each.installed]
         raise ConfigError(
             f"parity compares two backends, and here is {', '.join(ready) or 'none'}: install another, such as "
-            'pip install "plugrad[tf2-cpu]", or name two with --backends'
+            f"{more[0] if more else 'one that you write'}, or name two with --backends"
         )
     return ready[0], ready[1]
 

@@ -26,38 +26,25 @@ _RELATIVE = (GRADIENTS, APPLIED)
 
 
 class Observer:
-    """A listener that records what an uncompiled step computes.
+    """A listener that records the gradients of an uncompiled step.
+
+    It has nothing inside of a loss: under autograd a backend need not give values.
 
     Attributes:
-        stages: of the last step.
+        gradients: of the last step, by stage.
     """
 
     def __init__(self) -> None:
-        self.stages: Stages = {}
-
-    def _record(self, learner: LearnerProtocol, stage: str, tensors: Mapping[str, Any]) -> None:
-        # The first of a step: finite differences compute the loss many times.
-        if stage not in self.stages:
-            self.stages[stage] = learner._convert_to_numpy(_by_path(tensors))
-
-    @hookimpl(wrapper=True)
-    def compute_losses(
-        self, learner: LearnerProtocol, fwd_out: Mapping[str, Any]
-    ) -> Generator[None, Any, Any]:
-        """Record the outputs of the networks and the losses. See `LearnerSpec.compute_losses`."""
-        losses = yield
-        self._record(learner, FORWARD, fwd_out)
-        self._record(learner, LOSSES, losses)
-        return losses
+        self.gradients: Stages = {}
 
     @hookimpl(wrapper=True)
     def postprocess_gradients(
         self, learner: LearnerProtocol, gradients_dict: Mapping[str, Any]
     ) -> Generator[None, Any, Any]:
         """Record the gradients before and after all postprocessing. See `LearnerSpec.postprocess_gradients`."""
-        self._record(learner, GRADIENTS, gradients_dict)
+        before = _arrays(learner, gradients_dict)
         gradients = yield
-        self._record(learner, APPLIED, gradients)
+        self.gradients = {GRADIENTS: before, APPLIED: _arrays(learner, gradients)}
         return gradients
 
 
@@ -139,9 +126,14 @@ def _stages(config: Any, batch: Batch, rows: int, num_steps: int) -> Iterator[St
     learner.build()
     yield {PARAMETERS: _by_path(learner.get_weights())}
     for n in range(num_steps):
-        observer.stages = {}
-        learner._update(_minibatch(learner, batch, n * rows, rows))
-        yield {**observer.stages, PARAMETERS: _by_path(learner.get_weights())}
+        fwd_out, losses, _ = learner._update(_minibatch(learner, batch, n * rows, rows))
+        computed = {FORWARD: _arrays(learner, fwd_out), LOSSES: _arrays(learner, losses)}
+        yield {**computed, **observer.gradients, PARAMETERS: _by_path(learner.get_weights())}
+
+
+def _arrays(learner: LearnerProtocol, tensors: Mapping[str, Any]) -> dict[str, Array]:
+    arrays: dict[str, Array] = learner._convert_to_numpy(_by_path(tensors))
+    return arrays
 
 
 def _by_path(tree: Mapping[str, Any]) -> dict[str, Any]:

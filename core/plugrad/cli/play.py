@@ -4,33 +4,25 @@ from pathlib import Path
 from typing import Any
 
 import click
-import gymnasium as gym
 
 from plugrad.cli.exits import debug_option
-from plugrad.cli.film import SUFFIXES, film_episodes
-from plugrad.cli.trained import episodes_of, run_options
+from plugrad.cli.film import SUFFIXES, create_rendered_env, film_episodes
+from plugrad.cli.trained import episodes_of, watch_options
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
-from plugrad.sampling.environments import EnvSource, create_env
+from plugrad.sampling.settings import EnvSource
 
 HUMAN = "human"
 
 
 @click.command(short_help="Watch a trained policy act.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--episodes", type=click.IntRange(1), metavar="N", default=1, help="Number of episodes.  [default: 1]"
-)
+@watch_options
 @click.option(
     "--video",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.gif",
     help=f"Film it instead of opening a window: {', '.join(SUFFIXES)}.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the environment; default: the run's."
-)
-@run_options
 @debug_option
 def play(
     run: Path, episodes: int, video: Path | None, seed: int | None, env: str | None, trust: bool
@@ -48,7 +40,7 @@ def play(
         click.echo(f"return {episode.get_return():.1f} in {len(episode)} steps")
 
 
-def make_shown_env(source: EnvSource, **env_config: Any) -> gym.Env[Any, Any]:
+def make_shown_env(source: EnvSource, **env_config: Any) -> Any:
     """An environment that shows itself in a window.
 
     Args:
@@ -61,10 +53,12 @@ def make_shown_env(source: EnvSource, **env_config: Any) -> gym.Env[Any, Any]:
     Raises:
         ConfigError: it has no window.
     """
-    env = create_env(source, {**env_config, "render_mode": HUMAN})
-    if env.render_mode != HUMAN:
-        known = ", ".join(env.metadata.get("render_modes") or ()) or "none"
+    env = create_rendered_env(source, {**env_config, "render_mode": HUMAN})
+    if getattr(env, "render_mode", None) != HUMAN:
+        metadata = getattr(env, "metadata", None) or {}
+        known = ", ".join(metadata.get("render_modes") or ()) or "none"
         raise ConfigError(
-            f"{env.unwrapped} has no render mode {HUMAN!r}; it has: {known}. Film it: plugrad play RUN --video FILE.gif"
+            f"{getattr(env, 'unwrapped', env)} has no render mode {HUMAN!r}; it has: {known}. Film it: "
+            "plugrad play RUN --video FILE.gif"
         )
     return env

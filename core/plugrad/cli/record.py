@@ -1,6 +1,8 @@
 """`plugrad record`: episodes of a trained policy, or of its further training, as data for offline algorithms."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,7 +10,8 @@ from plugrad.algorithm import Algorithm
 from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
-from plugrad.offline import save_episodes
+from plugrad.offline import EpisodeData, save_episodes
+from plugrad.types import DEFAULT_MODULE_ID
 
 
 @click.command(short_help="Write episodes of a trained policy as training data.")
@@ -33,6 +36,13 @@ from plugrad.offline import save_episodes
     help="Train on for N environment steps, and write what training samples instead.",
 )
 @click.option("--explore", is_flag=True, help="Act as while training, not greedily.")
+@click.option(
+    "--module",
+    "module_id",
+    metavar="ID",
+    default=DEFAULT_MODULE_ID,
+    help="With many agents: whose agents' episodes; default: the only module's.",
+)
 @click.option("--backend", metavar="NAME", help="Another backend than the run was trained with.")
 @run_options
 @debug_option
@@ -43,6 +53,7 @@ def record(
     seed: int | None,
     timesteps: int | None,
     explore: bool,
+    module_id: str,
     backend: str | None,
     env: str | None,
     trust: bool,
@@ -60,31 +71,24 @@ def record(
         if timesteps is not None:
             _record_training(algorithm, timesteps, directory)
         else:
-            _record_policy(algorithm, path, directory, episodes, seed=seed, explore=explore)
+            data = algorithm.record(episodes, seed=seed, explore=explore, module_id=module_id)
+            _save(data, directory, {"checkpoint": str(path), "explore": explore})
     finally:
         algorithm.stop()
     click.echo(f"episodes: {directory}")
 
 
-def _record_policy(
-    algorithm: Algorithm,
-    checkpoint: Path,
-    directory: Path,
-    episodes: int,
-    *,
-    seed: int | None,
-    explore: bool,
-) -> None:
-    data = algorithm.record(episodes, seed=seed, explore=explore)
+def _save(data: EpisodeData, directory: Path, about: Mapping[str, Any]) -> None:
     save_episodes(
         directory,
         data.episodes,
         observation_space=data.observation_space,
         action_space=data.action_space,
-        about={"checkpoint": str(checkpoint), "explore": explore},
+        about=about,
     )
-    mean = sum(episode.get_return() for episode in data.episodes) / episodes
-    click.echo(f"{episodes} episodes, {sum(map(len, data.episodes))} steps, mean return {mean:.1f}")
+    number = len(data.episodes)
+    mean = sum(episode.get_return() for episode in data.episodes) / number
+    click.echo(f"{number} episodes, {sum(map(len, data.episodes))} steps, mean return {mean:.1f}")
 
 
 def _record_training(algorithm: Algorithm, timesteps: int, directory: Path) -> None:

@@ -13,10 +13,18 @@ from typing import Any
 import click
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.cli.options import SettingOption, given_settings, setting_options, write_sections
+from plugrad.cli.options import (
+    SettingOption,
+    given_settings,
+    parse_value,
+    setting_options,
+    toml_literal,
+    write_sections,
+)
 from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
 from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.config.named_code import wrapper_names
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm, use_plugin
@@ -24,6 +32,7 @@ from plugrad.importing.names import is_local_plugin
 
 DEFAULT_ALGORITHM = "ppo"
 _CHOICE = "plugrad.algorithm"
+_WRAPPERS = "env_wrappers"
 
 
 @dataclass(frozen=True)
@@ -61,11 +70,28 @@ class AlgorithmChoice:
         settings = given_settings(self.options, arguments)
         importable = [option.info.name for option in self.options if option.info.importable]
         settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}
+        if _WRAPPERS in settings:
+            settings[_WRAPPERS] = _look_for_wrappers(settings[_WRAPPERS], self.config_class)
         return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
         """The listeners among the values of `--plugin`, as a config names them."""
         return tuple(whole_name(text) for text in plugins if text not in self.local_plugins)
+
+
+def _look_for_wrappers(text: str, config_class: type[AlgorithmConfig]) -> str:
+    """The typed list of wrappers; their modules are looked up in the current folder too."""
+    typed = parse_value(config_class.fields()[_WRAPPERS], text)
+    if not isinstance(typed, list):
+        return text
+    found = {name: look_in_current_folder(name) for name in wrapper_names(typed)}
+    return toml_literal([_renamed(each, found) for each in typed], quote=True)
+
+
+def _renamed(wrapper: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(wrapper, list):
+        return [_renamed(wrapper[0], names), *wrapper[1:]] if wrapper else wrapper
+    return names.get(wrapper, wrapper)
 
 
 class SettingsCommand(click.Command):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import Goals
@@ -36,7 +37,11 @@ from plugrad.learner.expected_weights import expect_weights
     "installed.",
 )
 @trust_option
-@click.option("--backend", metavar="NAME", help="torch, tf2, ...  [default: torch]")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help=f"One that plugrad plugins lists.  [default: {AlgorithmConfig().backend}]",
+)
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of everything random.  [default: 0]")
 @click.option("--stop-reward", type=float, metavar="R", help="Stop at this mean return over 20 episodes.")
 @click.option(

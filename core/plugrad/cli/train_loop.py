@@ -71,6 +71,7 @@ class TrainLoop:
     def __post_init__(self) -> None:
         self.output_is_gone = False
         self._refused: set[str] = set()
+        self._config = self.algorithm.config
         self._unwritten_since: float | None = None
         rows = self.run.metrics.rows
         self._resumed = Progress.of(rows[-1]) if rows else None
@@ -156,6 +157,9 @@ class TrainLoop:
         return perf_counter() - self._saved >= SAVE_EVERY_S
 
     def _save(self) -> None:
+        if self.algorithm.config is not self._config:  # a listener added or removed modules
+            self._config = self.algorithm.config
+            self.run.write_config(self._config)
         self.algorithm.save_to_path(str(self.run.last))
         self._saved, self._saved_iteration = perf_counter(), self.algorithm.iteration
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import gymnasium as gym
 
 from plugrad.algorithm import Algorithm
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.cli.typed_names import look_in_current_folder
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.episodes import Episode
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
@@ -54,8 +53,8 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
 
 
 def episodes_of(
-    run: Path, make: Callable[..., gym.Env[Any, Any]], episodes: int, *, seed: int | None, trust: Trust
-) -> Sequence[SingleAgentEpisode]:
+    run: Path, make: Callable[..., Any], episodes: int, *, seed: int | None, trust: Trust
+) -> Sequence[Episode]:
     """Let a run's policy act greedily for whole episodes.
 
     Args:
@@ -70,9 +69,10 @@ def episodes_of(
     """
     algorithm, _ = open_trained(run, None, trust)
     source = algorithm.config.env
-    algorithm.config = algorithm.config.changed(env=partial(make, source), num_envs_per_env_runner=1)
+    changes = {"num_envs_per_env_runner": 1, "vectorization_mode": "sync"}
+    algorithm.config = algorithm.config.changed(env=partial(make, source), **changes)
     try:
-        return algorithm.record(episodes, seed=seed).episodes
+        return algorithm.play(episodes, seed=seed)
     finally:
         algorithm.stop()
 
@@ -90,6 +90,18 @@ def run_options(command: Any) -> Any:
         help="The environment, where the run names a function or what is not installed; default: the run's.",
     )
     return env(trust_option(plugin_option(command)))
+
+
+def watch_options(command: Any) -> Any:
+    """Add RUN, `--episodes`, `--seed` and the `run_options` to a command that shows episodes."""
+    run = click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+    episodes = click.option(
+        "--episodes", type=click.IntRange(1), metavar="N", default=1, help="Number of episodes.  [default: 1]"
+    )
+    seed = click.option(
+        "--seed", type=click.IntRange(0), metavar="N", help="Seed of the environment; default: the run's."
+    )
+    return run(episodes(seed(run_options(command))))
 
 
 def plugin_option(command: Any) -> Any:

@@ -6,15 +6,12 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.cli.film import SUFFIXES, film_episodes
-from plugrad.cli.trained import run_options
+from plugrad.cli.trained import watch_options
 from plugrad.cli.trust import Trust
 
 
 @click.command(short_help="Film episodes of a trained policy.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--episodes", type=click.IntRange(1), metavar="N", default=1, help="Number of episodes.  [default: 1]"
-)
+@watch_options
 @click.option(
     "--out",
     "-o",
@@ -22,10 +19,6 @@ from plugrad.cli.trust import Trust
     metavar="FILE.gif",
     help=f"The picture: {', '.join(SUFFIXES)}.  [default: RUN/video.gif]",
 )
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the environment; default: the run's."
-)
-@run_options
 @debug_option
 def video(run: Path, episodes: int, out: Path | None, seed: int | None, env: str | None, trust: bool) -> None:
     """Film whole episodes in which RUN's policy acts greedily.

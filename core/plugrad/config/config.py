@@ -1,7 +1,8 @@
 """`Config`: the settings that every algorithm has, section by section, each with the fluent method that sets it.
 
-`plugrad.algorithm_config.AlgorithmConfig` adds what can be built from a config. Settings are changed and written in
-`fluent`, checked in `checks` and `rules`, and spelled in `serialize`.
+`plugrad.algorithm_config.AlgorithmConfig` adds what can be built from a config. The settings of experience are in
+`sampling_settings`. Settings are changed and written in `fluent`, checked in `checks` and `rules`, and spelled in
+`serialize`.
 """
 
 from collections.abc import Mapping
@@ -9,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from plugrad.config.fields import field
-from plugrad.config.fluent import UNSET, FluentConfig, given
+from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
-from plugrad.config.rules import check_consistency, check_module_ids, check_names, check_overrides
+from plugrad.config.rules import check_consistency, check_names, check_overrides
+from plugrad.config.sampling_settings import SamplingSettings
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(FluentConfig):
+class Config(SamplingSettings):
     """Settings of a Learner, a LearnerGroup or an Algorithm.
 
     A config is frozen and equal by value. Each fluent method returns a new config, so calls can be chained:
@@ -37,30 +39,6 @@ class Config(FluentConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_overrides(self)
-
-    env: Any = field(None, section="environment", importable=True)
-    observation_space: Any = field(None, section="environment")
-    action_space: Any = field(None, section="environment")
-    env_config: dict[str, Any] = field({}, section="environment")
-
-    def environment(self, env: Any = UNSET, **settings: Any) -> Self:
-        """Set the environment, or the spaces of data that comes from elsewhere.
-
-        Args:
-            env (str, class or function): a Gymnasium id, "package.module:Env-v0", a class or function that makes the
-                environment, or its name "package.module:Class". None: no environment. Default: `None`.
-            observation_space (gymnasium.Space): space of one observation. None: that of `env`. Default: `None`.
-            action_space (gymnasium.Space): space of one action. None: that of `env`. Default: `None`.
-            env_config (dict): keyword arguments of the environment. Default: `{}`.
-            **settings: the last three.
-
-        Returns:
-            A changed copy.
-
-        Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
-        """
-        return self._change("environment", given(settings, env=env))
 
     backend: str = field("torch", section="framework")
     compile: str = field(
@@ -208,107 +186,6 @@ class Config(FluentConfig):
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
         return self._change("rl_module", settings)
-
-    policies: Any = field(None, section="multi_agent")
-    agent_to_module: Any = field(None, section="multi_agent")
-    policies_to_train: list[str] | None = field(None, section="multi_agent", check=check_module_ids)
-
-    def multi_agent(self, **settings: Any) -> Self:
-        """Set which agents use which modules, and which modules learn.
-
-        Args:
-            policies (list or dict): module ids, or {module_id: its RLModuleSpec, or None for the common one}. None: one
-                module. Default: `None`.
-            agent_to_module (dict or function): {agent: module_id}, a function of the agent, or its name
-                "package.module:name". Default: `None`.
-            policies_to_train (list): ids of the modules that learn. None: all. Default: `None`.
-            **settings: all of these.
-
-        Returns:
-            A changed copy.
-
-        Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
-        """
-        return self._change("multi_agent", settings)
-
-    num_env_runners: int = field(0, section="env_runners", minimum=0)
-    num_envs_per_env_runner: int = field(8, section="env_runners", minimum=1)
-    rollout_fragment_length: int | None = field(None, section="env_runners", minimum=1)
-    vectorization_mode: str = field("sync", section="env_runners", choices=("sync", "vector_entry_point"))
-    normalize_observations: bool = field(False, section="env_runners")
-    frame_stack: int = field(1, section="env_runners", minimum=1)
-
-    def env_runners(self, **settings: Any) -> Self:
-        """Set how experience is sampled.
-
-        Args:
-            num_env_runners (int): 0 samples in this process; n starts n Ray actors, each with its own environments.
-                Default: `0`.
-            num_envs_per_env_runner (int): environments per env runner, which step together. Default: `8`.
-            rollout_fragment_length (int): steps of each environment per sample. None: `train_batch_size` divided among
-                all environments, rounded up. Default: `None`.
-            vectorization_mode (str): "sync" steps single environments in turn; "vector_entry_point" uses the
-                environment's own vectorized version. Default: `"sync"`.
-            normalize_observations (bool): scale observations by their running mean and standard deviation.
-                Default: `False`.
-            frame_stack (int): how many of the last frames are one observation, as Gymnasium's `FrameStackObservation`
-                has them. Each array of the observation space gets a first axis of this length. Default: `1`.
-            **settings: all of these.
-
-        Returns:
-            A changed copy.
-
-        Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
-        """
-        return self._change("env_runners", settings)
-
-    output: str | None = field(None, section="offline_data")
-    output_max_rows_per_file: int = field(10_000, section="offline_data", minimum=1)
-    output_max_rows: int | None = field(None, section="offline_data", minimum=1)
-
-    def offline_data(self, **settings: Any) -> Self:
-        """Set which recorded episodes an offline algorithm learns from, and where sampled ones are recorded.
-
-        Offline algorithms (`plugrad.OfflineConfig`) also have `input_` (str or list): a directory of recorded episodes,
-        "minari:<data set id>", or a list of these.
-
-        Args:
-            output (str): a directory to which each whole episode that training samples is written, as data for offline
-                algorithms. Episodes that are in it already stay there. None: nothing is written. Default: `None`.
-            output_max_rows_per_file (int): environment steps that one part of that data set has at most, except that
-                an episode is never divided. They are in memory until they are written. Default: `10000`.
-            output_max_rows (int): environment steps that are written in all, until one more episode would be too much.
-                None: no limit. Default: `None`.
-            **settings: all of these, and the algorithm's own.
-
-        Returns:
-            A changed copy.
-
-        Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
-        """
-        return self._change("offline_data", settings)
-
-    evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
-    evaluation_num_episodes: int = field(20, section="evaluation", minimum=1)
-
-    def evaluation(self, **settings: Any) -> Self:
-        """Set when the policy is evaluated, without exploration.
-
-        Args:
-            evaluation_interval (int): iterations from one evaluation to the next. None: no evaluation. Default: `None`.
-            evaluation_num_episodes (int): episodes per evaluation. Default: `20`.
-            **settings: all of these.
-
-        Returns:
-            A changed copy.
-
-        Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
-        """
-        return self._change("evaluation", settings)
 
     min_sample_timesteps_per_iteration: int = field(0, section="reporting", minimum=0)
 

@@ -10,6 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 SECTIONS: Mapping[str, str] = types.MappingProxyType(
@@ -101,16 +102,27 @@ def field(default: Any, **declared: Any) -> Any:
 
 
 def config_fields(cls: type[Any]) -> Mapping[str, FieldInfo]:
-    """The settings of a config class by name, in order of declaration."""
+    """The settings of a config class by name: section by section, then those that algorithms add."""
     return _read_fields(typing.cast(Any, cls))
 
 
 @functools.cache
 def _read_fields(cls: Any) -> Mapping[str, FieldInfo]:
     hints = _type_hints(cls)
-    return types.MappingProxyType(
-        {f.name: _field_info(cls, f, hints.get(f.name, Any)) for f in dataclasses.fields(cls)}
-    )
+    infos = [_field_info(cls, f, hints.get(f.name, Any)) for f in dataclasses.fields(cls)]
+    return types.MappingProxyType({info.name: info for info in sorted(infos, key=partial(_place, cls))})
+
+
+def _place(cls: type, info: FieldInfo) -> int:
+    """The place of a setting among others: that of its section, if it was declared beside the section's method."""
+    declaring = next(base for base in reversed(cls.__mro__) if info.name in _declared(base))
+    sections = list(SECTIONS)
+    return sections.index(info.section) if info.section in vars(declaring) else len(sections)
+
+
+def _declared(cls: type) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = cls.__dict__.get("__dataclass_fields__", {})
+    return found
 
 
 def _field_info(cls: type, declared: "dataclasses.Field[Any]", hint: Any) -> FieldInfo:
@@ -143,7 +155,7 @@ def _default_factory(declared: "dataclasses.Field[Any]") -> Callable[[], Any]:
 def _inherited_metadata(cls: type, name: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        fields = base.__dict__.get("__dataclass_fields__", {})
+        fields = _declared(base)
         merged.update(fields[name].metadata if name in fields else {})
     return merged
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plugrad.importing.names import is_local_plugin
-from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, reason_against
+from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, WRAPPER, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
 _KINDS = {"env": ENVIRONMENT, "learner_class": LEARNER}
+_WRAPPERS = "env_wrappers"
 _MODULE_SETTINGS = ("rl_module_spec", "policies")
 _LISTENERS = "plugin_names"
 
@@ -32,6 +33,8 @@ def named_code(config: Any) -> Iterator[NamedCode]:
         value = getattr(config, setting)
         if info.importable and isinstance(value, str):
             yield NamedCode(setting, value, _KINDS.get(setting, NOTHING))
+    for name in wrapper_names(getattr(config, _WRAPPERS)):
+        yield NamedCode(_WRAPPERS, name, WRAPPER)
     for setting in _MODULE_SETTINGS:
         for name in _module_classes(getattr(config, setting)):
             yield NamedCode(setting, name, MODULE)
@@ -39,6 +42,14 @@ def named_code(config: Any) -> Iterator[NamedCode]:
         if is_local_plugin(name):
             yield NamedCode(_LISTENERS, name, NOTHING)
     yield from _in_overrides(config)
+
+
+def wrapper_names(wrappers: Any) -> Iterator[str]:
+    """The names of classes among the values of `env_wrappers`."""
+    for each in wrappers if isinstance(wrappers, list) else ():
+        name = each[0] if isinstance(each, list) and each else each
+        if isinstance(name, str):
+            yield name
 
 
 def untrusted(config: Any) -> Iterator[tuple[NamedCode, str]]:

@@ -7,6 +7,7 @@ from plugrad.config.checks import checked
 from plugrad.config.fields import FieldInfo, config_fields
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.names import importable_name
 
 
 def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
@@ -35,6 +36,32 @@ def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
     return value
 
 
+def check_agent_to_module(info: FieldInfo, value: Any) -> Any:
+    """Check which agents use which modules.
+
+    Args:
+        info: the setting.
+        value: what the caller gave.
+
+    Returns:
+        A dict, or a function as its name where it has one.
+
+    Raises:
+        ConfigError: the value is none of these, or a value of the dict is no text.
+    """
+    if isinstance(value, str):
+        return value
+    if callable(value):
+        return importable_name(value) or value
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+        raise ConfigError(
+            f"{info.name} must be {{agent: module_id}}, a function (agent_id) or (agent_id, episode) that returns a "
+            f'module id, or its name "package.module:name"; got {value!r}',
+            field=info.name,
+        )
+    return dict(value)
+
+
 def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
     """Check a list of listeners' names.
 
@@ -53,6 +80,38 @@ def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
             f"{info.name} takes names, got {value!r}; pass objects as Learner(plugins=[...])", field=info.name
         )
     return tuple(value)
+
+
+def check_env_wrappers(info: FieldInfo, value: Any) -> list[Any]:
+    """Check a list of wrappers.
+
+    Args:
+        info: the setting.
+        value: what the caller gave.
+
+    Returns:
+        The list; a class that can be imported by a name is that name.
+
+    Raises:
+        ConfigError: something in it is no class, no name, and no pair of such a one and keyword arguments.
+    """
+    if not isinstance(value, list):
+        raise ConfigError(f"{info.name} must be a list, got {value!r}", field=info.name)
+    return [_env_wrapper(info, each) for each in value]
+
+
+def _env_wrapper(info: FieldInfo, value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], Mapping):
+        return [_env_wrapper(info, value[0]), dict(value[1])]
+    if callable(value):
+        return importable_name(value) or value
+    if not isinstance(value, str) or ":" not in value:
+        raise ConfigError(
+            f'{info.name}: expected a class, its name "package.module:Wrapper", or [name, {{keyword: value}}], '
+            f"got {value!r}",
+            field=info.name,
+        )
+    return value
 
 
 def check_overrides(config: Any) -> None:
@@ -87,15 +146,23 @@ def check_consistency(config: Any) -> None:
     """Check settings that depend on each other.
 
     Raises:
-        ConfigError: one space is given without the other, or `policies_to_train` names an unknown module.
+        ConfigError: one space is given without the other, or `policies_to_train` or `agent_to_module` names an unknown
+            module.
     """
     if (config.observation_space is None) != (config.action_space is None):
         given = "action_space" if config.observation_space is None else "observation_space"
         raise ConfigError(f"environment: {given} is given without the other space; give both or none")
-    if config.policies is None or config.policies_to_train is None:
-        return
-    for module_id in config.policies_to_train:
-        if module_id not in config.policies:
-            hint = did_you_mean(module_id, config.policies)
-            known = ", ".join(config.policies)
-            raise ConfigError(f"policies_to_train: no module {module_id!r} in policies ({known}).{hint}")
+    for setting, module_ids in _named_modules(config).items():
+        for module_id in module_ids:
+            if config.policies is not None and module_id not in config.policies:
+                hint = did_you_mean(module_id, config.policies)
+                known = ", ".join(config.policies)
+                raise ConfigError(f"{setting}: no module {module_id!r} in policies ({known}).{hint}")
+
+
+def _named_modules(config: Any) -> dict[str, list[str]]:
+    agents = config.agent_to_module
+    return {
+        "policies_to_train": config.policies_to_train or [],
+        "agent_to_module": list(agents.values()) if isinstance(agents, Mapping) else [],
+    }

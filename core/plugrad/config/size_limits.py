@@ -18,8 +18,16 @@ MAX_VALUES: Final = 50_000
 """The most single values in all settings together, without those of spaces."""
 MAX_SPACE_BYTES: Final = 2**24
 """The most bytes of one bound (low or high) of all spaces together, unless the checkpoint's arrays have more."""
-MAX_NUMBERS: Final = {"num_learners": 256, "num_env_runners": 256, "num_envs_per_env_runner": 1024}
-"""The most processes and environments that are made on a file's word."""
+MAX_NUMBERS: Final = {
+    "num_learners": 256,
+    "num_env_runners": 256,
+    "num_envs_per_env_runner": 1024,
+    "frame_stack": 256,
+    "screen_size": 1024,
+    "noop_max": 10_000,
+    "frame_skip": 10_000,
+}
+"""The most processes, environments, frames, pixels and steps of games that are made on a file's word."""
 
 _BOUNDS: Final = ("low", "high", "nvec", "start")
 """Arguments of spaces whose numbers are not counted."""

@@ -50,7 +50,7 @@ class Categorical(Distribution):
         """The Gumbel-max trick: Maddison, Tarlow and Minka 2014, arXiv:1411.0030, section 2."""
         logits = np.asarray(self.logits)
         noise = (rng or np.random.default_rng()).gumbel(size=logits.shape)
-        return np.asarray(np.argmax(logits + noise, axis=-1))
+        return np.asarray((logits + noise).argmax(axis=-1))
 
     def mode(self) -> Tensor:
         return self.ops.argmax(self.logits, axis=-1)

@@ -59,7 +59,8 @@ class Distribution(ABC):
         Returns:
             The subclass; the same one for equal arguments.
         """
-        return _bound(cls, ops, tuple(attributes.items()))
+        is_bound = not attributes and getattr(cls, "ops", None) is ops
+        return cls if is_bound else _bound(cls, ops, tuple(attributes.items()))
 
     @classmethod
     def from_logits(cls, logits: Tensor) -> Self:

@@ -48,18 +48,23 @@ class ActingLearner:
             self._sync()
         return self.learner
 
-    def get_weights(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> tuple[int, dict[str, Any]]:
-        """The parts of the present state that decide how one module acts.
+    @property
+    def version(self) -> int:
+        """See `LearnerGroup.weights_version`."""
+        return self._learners.version
+
+    def get_weights(self, *module_ids: ModuleID) -> tuple[int, dict[str, Any]]:
+        """The parts of the present state that decide how modules act.
 
         Args:
-            module_id: the module.
+            *module_ids: the modules; none: the default one.
 
         Returns:
             `(version, state)`, the latter for `Learner.set_state`.
         """
         learner = self.get_synced()
         state = learner.get_state(ACTING_COMPONENTS)
-        wanted = (module_id, ALL_MODULES)
+        wanted = (*(module_ids or (DEFAULT_MODULE_ID,)), ALL_MODULES)
         part = {
             component: {name: each for name, each in state[component].items() if name in wanted}
             for component in ACTING_COMPONENTS

@@ -1,36 +1,18 @@
-"""Actors in Ray: started, called all at once with a timeout, and killed whatever state they are in."""
+"""Actors in Ray: started, called, and killed whatever state they are in."""
 
 import os
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from textwrap import shorten
 from time import monotonic, sleep
 from typing import Any
 
 from plugrad.group import raylet
+from plugrad.group.answers import LostActor
 
 CONTROL = "control"
 """Concurrency group of calls that run beside the one that an actor is busy with."""
-
-
-@dataclass(frozen=True)
-class LostActor:
-    """An actor that did not answer.
-
-    Args:
-        rank: its rank.
-        died: whether it is dead; else it did not answer in time.
-        reason: what happened.
-    """
-
-    rank: int
-    died: bool
-    reason: str
-
-    def __str__(self) -> str:
-        return f"learner {self.rank} {self.reason}"
 
 
 class Actor:
@@ -172,88 +154,30 @@ def start_actors(
     return [Actor(ray, remote.options(**settings).remote(*each)) for each in arguments]
 
 
-def gather(
-    ray: Any,
-    refs: Mapping[int, Any],
-    timeout_s: float,
-    on_lost: Callable[[LostActor], None] | None = None,
-    waited_s: float = 0.0,
-) -> dict[int, Any]:
-    """Wait for the answers of actors.
+class RayCalls:
+    """Answers of Ray's actors, for `gather`.
 
     Args:
         ray: the module.
-        refs: `{rank: reference}`.
-        timeout_s: seconds for all of them together.
-        on_lost: called as soon as one is found dead, while others are still waited for.
-        waited_s: seconds that were waited before, for the reason of a `LostActor`.
-
-    Returns:
-        By rank the answer; a `LostActor` for an actor that died or did not answer, an exception for one of Ray's.
     """
-    ranks = {ref: rank for rank, ref in refs.items()}
-    found: dict[int, Any] = {}
-    deadline = monotonic() + timeout_s
-    while len(found) < len(refs):
-        waiting = [ref for rank, ref in refs.items() if rank not in found]
-        done, _ = ray.wait(waiting, num_returns=1, timeout=max(0.0, deadline - monotonic()))
-        if not done:
-            silent = f"did not answer in {waited_s + timeout_s:g} s"
-            found |= {ranks[ref]: LostActor(ranks[ref], False, silent) for ref in waiting}
-        for ref in done:
-            found[ranks[ref]] = _get(ray, ranks[ref], ref)
-            if on_lost is not None and isinstance(found[ranks[ref]], LostActor):
-                on_lost(found[ranks[ref]])
-    return dict(sorted(found.items()))
 
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
 
-def gather_with_pings(
-    ray: Any,
-    actors: Mapping[int, Actor],
-    refs: Mapping[int, Any],
-    timeout_s: float,
-    ping_timeout_s: float,
-    on_lost: Callable[[LostActor], None] | None = None,
-    waited_s: float = 0.0,
-) -> dict[int, Any]:
-    """`gather` the answers of actors that may take long, to compile for example, but must answer pings meanwhile.
+    def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
+        """See `Calls`."""
+        done: Sequence[Any] = self._ray.wait(list(refs), num_returns=1, timeout=timeout_s)[0]
+        return done
 
-    Args:
-        ray: the module.
-        actors: by rank.
-        refs: `{rank: reference}`.
-        timeout_s: seconds for all of them together.
-        ping_timeout_s: seconds after which an actor that has not answered a ping is lost.
-        on_lost: as in `gather`.
-        waited_s: as in `gather`.
-
-    Returns:
-        As `gather`.
-    """
-    if timeout_s <= ping_timeout_s:
-        return gather(ray, refs, timeout_s, on_lost, waited_s)
-    pings = {rank: actors[rank].ping() for rank in refs}
-    found = gather(ray, refs, ping_timeout_s, on_lost, waited_s)
-    silent = {rank for rank, each in found.items() if isinstance(each, LostActor) and not each.died}
-    pongs = gather(ray, {rank: pings[rank] for rank in silent}, 0.0)
-    busy = {rank: refs[rank] for rank in silent if not isinstance(pongs[rank], LostActor)}
-    for rank in silent - busy.keys():
-        if on_lost is not None:
-            on_lost(found[rank])
-    if not busy:
-        return found
-    left_s, waited_s = timeout_s - ping_timeout_s, waited_s + ping_timeout_s
-    return found | gather_with_pings(ray, actors, busy, left_s, ping_timeout_s, on_lost, waited_s)
-
-
-def _get(ray: Any, rank: int, ref: Any) -> Any:
-    raylet.check(ray)
-    try:
-        return ray.get(ref)
-    except ray.exceptions.RayTaskError as error:
-        return error.cause if isinstance(error.cause, Exception) else error
-    except ray.exceptions.RayError as error:
-        return LostActor(rank, True, f"died ({type(error).__name__}: {_shorten(error)})")
+    def get(self, rank: int, ref: Any) -> Any:
+        """See `Calls`."""
+        raylet.check(self._ray)
+        try:
+            return self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            return error.cause if isinstance(error.cause, Exception) else error
+        except self._ray.exceptions.RayError as error:
+            return LostActor(rank, True, f"died ({type(error).__name__}: {_shorten(error)})")
 
 
 def _shorten(error: Exception) -> str:

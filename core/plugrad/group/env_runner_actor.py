@@ -3,36 +3,49 @@
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
+from threading import Condition
 from typing import Any, NamedTuple
 
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.config.module_specs import spaces_of
+from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.group.learner_actor import prepare_process
 from plugrad.learner import build_learner
-from plugrad.learner.acting import env_module_id
-from plugrad.learner.connectors import initial_state
+from plugrad.learner.module_policies import ModulePolicies, acting_module_ids
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.types import Array
+from plugrad.sampling.learner_rewards import RewardNormalizer
+from plugrad.sampling.sample import Sample
+from plugrad.types import ModuleID
 
 
-class Sample(NamedTuple):
-    """What one env runner sampled.
+class Answer(NamedTuple):
+    """A sample, and what the driver needs for its metrics and statistics.
 
     Args:
-        episodes: whole ones and chunks.
+        sample: the episodes; their ids begin with the rank.
         num_episodes: how many of them finished.
         finished: `(return, length)` of the last of these.
-        statistics: state of an `ObservationNormalizer` that saw the new observations; None without normalisation.
+        statistics: of what was sampled, by name: "observations/<module_id>", "rewards"; empty without normalisation.
+        returns_by_name: of agents and modules; empty with one agent.
+        steps_by_name: the same.
     """
 
-    episodes: list[SingleAgentEpisode]
+    sample: Sample
     num_episodes: int
     finished: list[tuple[float, int]]
-    statistics: Mapping[str, Any] | None
+    statistics: Mapping[str, Any]
+    returns_by_name: Mapping[str, list[float]]
+    steps_by_name: Mapping[str, int]
+
+
+def observations_of(module_id: ModuleID) -> str:
+    """The name of the statistics of one module's observations."""
+    return f"observations/{module_id}"
 
 
 class EnvRunnerActor:
-    """An `EnvRunner` whose policy is a learner that is never trained.
+    """An env runner whose policies are the modules of a learner that is never trained.
 
     Args:
         rank: its rank among the env runners.
@@ -43,58 +56,95 @@ class EnvRunnerActor:
         prepare_process(search_path, num_threads=1)
         self._rank = rank
         self._version = -1
+        self._newest: tuple[int, Mapping[str, Any]] = (-1, {})
+        self._has_arrived = Condition()
 
     def build(self, pickled_config: bytes) -> None:
         """Build policy and environments of a config that has this runner's own seed."""
         config = pickle.loads(pickled_config)
         self._learner = build_learner(config)
-        self._module_id = env_module_id(self._learner.module)
-        self._runner = EnvRunner(
-            config=config,
-            act=self._act,
-            initial_state=initial_state(self._learner.module[self._module_id]),
-            seed=config.seed,
-            module_id=self._module_id,
-        )
-        self._normalizer: _SharedNormalizer | None = None
-        if self._runner.normalizer is not None:
-            self._normalizer = _SharedNormalizer.of_space(config.observation_space)
-            self._runner.normalizer = self._normalizer
+        self._normalizers = self._make_normalizers(config)
+        policies = ModulePolicies(lambda: self._learner)
+        self._runner = policies.make_env_runner(config, seed=config.seed, normalizers=self._normalizers)
+        self._reward_normalizer: _SharedRewardNormalizer | None = None
+        if isinstance(self._runner, EnvRunner) and self._runner.reward_normalizer is not None:
+            self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
 
-    def _act(self, observations: Array, state: Any = None, **mask: Any) -> Mapping[str, Any]:
-        return self._learner.compute_actions(observations, module_id=self._module_id, state=state, **mask)
+    def _make_normalizers(self, config: Any) -> "dict[ModuleID, _SharedNormalizer]":
+        if not config.normalize_observations:
+            return {}
+        return {
+            module_id: _SharedNormalizer.of_space(spaces_of(config, module_id)[0])
+            for module_id in acting_module_ids(config, self._learner.module)
+        }
+
+    def set_config(self, pickled_config: bytes) -> None:
+        """Follow modules of environments with many agents that came or went; what stays goes on as it is."""
+        config = pickle.loads(pickled_config)
+        streams = self._learner.streams
+        self._learner = build_learner(config)
+        self._learner.streams = {
+            name: each for name, each in streams.items() if name.split("/")[0] in self._learner.module
+        }
+        self._normalizers = self._make_normalizers(config) | {
+            module_id: each
+            for module_id, each in self._normalizers.items()
+            if module_id in self._learner.module
+        }
+        self._runner.config = config
+        self._runner.normalizers = self._normalizers
+        self._version = -1
+
+    @property
+    def _statistics(self) -> dict[str, SharedMoments]:
+        named: dict[str, SharedMoments] = {
+            observations_of(module_id): each for module_id, each in self._normalizers.items()
+        }
+        return named if self._reward_normalizer is None else {**named, "rewards": self._reward_normalizer}
+
+    def set_weights(self, version: int, weights: Mapping[str, Any]) -> None:
+        """Take newer weights, while a sample is made too; the next one uses them.
+
+        Args:
+            version: of the weights; those of an older version than the newest are ignored.
+            weights: of `ActingLearner.get_weights`.
+        """
+        with self._has_arrived:
+            if version > self._newest[0]:
+                self._newest = version, weights
+            self._has_arrived.notify_all()
 
     def sample(
-        self,
-        num_steps_per_env: int | None,
-        random_actions: bool,
-        version: int,
-        weights: Mapping[str, Any],
-        statistics: Any,
-    ) -> Sample:
-        """Sample with the weights and statistics of the driver.
+        self, num_steps_per_env: int | None, random_actions: bool, version: int, statistics: Mapping[str, Any]
+    ) -> Answer:
+        """Sample with the newest weights that have arrived, and statistics of the driver.
 
         Args:
             num_steps_per_env: as in `EnvRunner.sample`.
             random_actions: as in `EnvRunner.sample`.
-            version: of the weights; they are loaded if it differs from the last one.
-            weights: of `ActingLearner.get_weights`.
-            statistics: of the observations of all runners until now, or None.
+            version: the oldest that may act; it is waited for.
+            statistics: of all runners until now, by name as in `Answer`.
 
         Returns:
-            What was sampled; the ids of episodes begin with the rank.
+            What was sampled.
         """
+        with self._has_arrived:
+            self._has_arrived.wait_for(lambda: self._newest[0] >= version)
+            version, weights = self._newest
         if version != self._version:
             self._learner.set_state(weights)
             self._version = version
-        if self._normalizer is not None:
-            self._normalizer.sync(statistics)
+        for name, each in self._statistics.items():
+            each.sync(statistics.get(name))
+        before = self._runner.total_steps
         episodes = self._runner.sample(num_steps_per_env, random_actions=random_actions)
-        return Sample(
-            [replace(each, id_=f"{self._rank}-{each.id_}") for each in episodes],
-            sum(each.is_done for each in episodes),
+        named = [_named(each, self._rank) for each in episodes]
+        return Answer(
+            Sample(self._rank, version, named, self._runner.total_steps - before),
+            int(self._runner.get_metrics()["num_episodes"]),
             self._runner.finished_episodes,
-            None if self._normalizer is None else self._normalizer.new.get_state(),
+            {name: each.new.get_state() for name, each in self._statistics.items()},
+            *(({}, {}) if isinstance(self._runner, EnvRunner) else self._runner.counts_by_name),
         )
 
     def get_state(self) -> dict[str, Any]:
@@ -111,15 +161,25 @@ class EnvRunnerActor:
         """See `EnvRunner.truncate`."""
         self._runner.truncate()
 
+    def close(self) -> None:
+        """See `EnvRunner.close`."""
+        self._runner.close()
 
-class _SharedNormalizer(ObservationNormalizer):
-    """Normalises by the statistics of all runners; `new` has those of what this one saw since `sync`."""
 
-    def sync(self, statistics: Mapping[str, Any] | None) -> None:
-        if statistics is not None:
-            self.set_state(statistics)
-        self.new = ObservationNormalizer(self._shape, only=self._only)
+def _named(episode: Episode, rank: int) -> Episode:
+    """An episode whose id, and that of each of its agents' episodes, begins with a rank."""
+    id_ = f"{rank}-{episode.id_}"
+    if isinstance(episode, SingleAgentEpisode):
+        return replace(episode, id_=id_)
+    agents = {
+        agent: replace(each, id_=f"{rank}-{each.id_}") for agent, each in episode.agent_episodes.items()
+    }
+    return replace(episode, id_=id_, agent_episodes=agents)
 
-    def update(self, observations: Array) -> None:
-        super().update(observations)
-        self.new.update(observations)
+
+class _SharedNormalizer(SharedMoments, ObservationNormalizer):
+    """Scales observations by the statistics of all runners."""
+
+
+class _SharedRewardNormalizer(SharedMoments, RewardNormalizer):
+    """Scales rewards by the statistics of all runners."""

@@ -1,41 +1,54 @@
-"""`RemoteEnvRunners`: env runners in Ray actors, with the interface of one `EnvRunner`.
+"""`RemoteEnvRunners`: env runners in processes of their own, with the interface of one `EnvRunner`.
 
-They sample at the same time, each its share of the batch. New weights are put into Ray's store once for all. A runner
-that dies is replaced and begins new episodes.
+They sample at the same time, each its share of the batch. New weights are sent once per version. A runner that dies or
+hangs is replaced and begins new episodes; what it had not answered was never sampled, as far as anybody counts.
 """
 
 import logging
-import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from time import monotonic
 from typing import Any
 
 from plugrad.config import Config
-from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import PlugradError
-from plugrad.group.actors import Actor, LostActor, gather, gather_with_pings, kill_all, start_actors
-from plugrad.group.env_runner_actor import EnvRunnerActor
-from plugrad.group.ray_start import get_ray, num_cpus_to_reserve
-from plugrad.group.raylet import put
+from plugrad.group.answers import LostActor, gather, gather_with_pings
+from plugrad.group.env_runner_actor import Answer, observations_of
+from plugrad.group.env_runner_workers import Worker, make_workers
+from plugrad.group.sample_requests import SampleRequests
+from plugrad.group.sample_state import answer_of_state, state_of_answer
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.running_moments import RunningMoments
 from plugrad.rng_streams import stream
-from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.environments import is_multi_agent
+from plugrad.sampling.learner_rewards import RewardNormalizer
+from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
+from plugrad.sampling.sample import Sample
+from plugrad.types import ModuleID
 
 log = logging.getLogger("plugrad")
+_OF_MODULES = ("policies", "rl_module_spec", "agent_to_module")
+"""The settings of which env runners must know when they change."""
 Weights = Callable[[], tuple[int, Mapping[str, Any]]]
-
-SHUTDOWN_S = 3.0
 
 
 class RemoteEnvRunners:
-    """`config.num_env_runners` env runners in Ray actors.
+    """`config.num_env_runners` env runners in processes of this machine or in Ray actors.
+
+    `sample` waits for all. `submit` and `collect` do not: each runner has at most
+    `config.max_requests_in_flight_per_env_runner` samples under way, and goes on while the caller does something else.
+    A runner whose samples nobody collects waits. A sample counts when it is collected.
 
     Args:
         config: with spaces, an environment and a seed.
         weights: `() -> (version, state)` of the present policy: `ActingLearner.get_weights`.
+        version: `() -> version` of the present policy, which costs nothing.
+        normalizers: `{module_id: statistics}` of the modules that act; empty without `normalize_observations`.
 
     Attributes:
-        normalizer: statistics of the observations of all runners, or None.
-        config: a restored run may have other settings of training.
+        normalizers: of the observations of all runners.
+        reward_normalizer: those of their rewards, or None.
 
     Raises:
         MissingFrameworkError: Ray is not installed.
@@ -43,17 +56,28 @@ class RemoteEnvRunners:
         Exception: what building a runner raised.
     """
 
-    def __init__(self, config: Config, weights: Weights) -> None:
-        self.config = config
-        self.normalizer: ObservationNormalizer | None = None
-        if config.normalize_observations:
-            self.normalizer = ObservationNormalizer.of_space(config.observation_space)
-        self._metrics = EpisodeMetrics(0)
-        self._weights = weights
+    def __init__(
+        self,
+        config: Config,
+        weights: Weights,
+        version: Callable[[], int],
+        normalizers: Mapping[ModuleID, ObservationNormalizer],
+    ) -> None:
+        self._config = config
+        self._is_multi_agent = is_multi_agent(config)
+        self.normalizers = dict(normalizers)
+        scales_rewards = config.normalize_rewards and not self._is_multi_agent
+        self.reward_normalizer = RewardNormalizer() if scales_rewards else None
+        self._metrics = MultiAgentMetrics()
+        self._begins_count = True
+        self._get_weights, self._get_version = weights, version
         self._sent: tuple[int, Any] = (-1, None)
-        self._ray = get_ray(f"num_env_runners={config.num_env_runners}")
         self._restarts = 0
-        self._actors: dict[int, Actor] = {}
+        self._ready: deque[Answer] = deque()
+        self._restored: list[Mapping[str, Any]] = []
+        self._actors: dict[int, Worker] = {}
+        self._workers = make_workers(config)
+        self._requests = SampleRequests(self._workers.calls, config.timeout_s, config.build_timeout_s)
         try:
             self._start(range(config.num_env_runners))
         except BaseException:
@@ -61,14 +85,41 @@ class RemoteEnvRunners:
             raise
 
     @property
+    def config(self) -> Config:
+        """The settings; a restored run may have others of training, and modules of many agents come and go."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        before, self._config = self._config, config
+        changed = any(getattr(config, name) != getattr(before, name) for name in _OF_MODULES)
+        if self._is_multi_agent and changed:
+            self._receive_all()  # they are of the modules of before
+            refs = {
+                rank: each.call("set_config", self._pickled_config(rank))
+                for rank, each in self._actors.items()
+            }
+            self._gather_all(refs)
+
+    @property
+    def normalizer(self) -> ObservationNormalizer | None:
+        """The statistics of the observations of environments with one agent, or None."""
+        return next(iter(self.normalizers.values()), None)
+
+    @property
+    def _statistics(self) -> dict[str, RunningMoments]:
+        named: dict[str, RunningMoments] = {
+            observations_of(module_id): each for module_id, each in self.normalizers.items()
+        }
+        return named if self.reward_normalizer is None else {**named, "rewards": self.reward_normalizer}
+
+    @property
     def total_steps(self) -> int:
         """See `EnvRunner.total_steps`."""
-        return self._metrics.total_steps
+        return self._metrics.episodes.total_steps
 
-    def sample(
-        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
-    ) -> list[SingleAgentEpisode]:
-        """Sample with all runners at the same time.
+    def sample(self, num_steps_per_env: int | None = None, *, random_actions: bool = False) -> list[Any]:
+        """Sample with all runners at the same time, by the present weights.
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: each runner's share of a batch.
@@ -81,38 +132,170 @@ class RemoteEnvRunners:
             PlugradError: runners were lost, and more of them than `max_restarts`.
             Exception: what a runner raised.
         """
-        version, weights = self._weights()
-        if version != self._sent[0]:
-            self._sent = version, put(self._ray, weights)
-        statistics = None if self.normalizer is None else self.normalizer.get_state()
-        episodes: list[SingleAgentEpisode] = []
+        arguments = self._arguments(num_steps_per_env, random_actions)
         self._metrics.begin_sample()
-        arguments = num_steps_per_env, random_actions, *self._sent, statistics
-        for sample in self._call_all("sample", *arguments):
-            episodes += sample.episodes
-            self._metrics.merge(sum(map(len, sample.episodes)), sample.num_episodes, sample.finished)
-            if self.normalizer is not None:
-                self.normalizer.merge(**sample.statistics)
-        return episodes
+        answers = self._call_all("sample", *arguments)
+        return [episode for answer in answers for episode in self._count(answer).episodes]
+
+    # --- samples that are not waited for -----------------------------------------------------------------------
+
+    @property
+    def num_in_flight(self) -> int:
+        """Samples that were requested and not collected yet."""
+        return len(self._requests) + len(self._ready) + len(self._restored)
+
+    def submit(
+        self,
+        num_steps_per_env: int | None = None,
+        *,
+        random_actions: bool = False,
+        max_in_flight: int | None = None,
+    ) -> int:
+        """Request samples of every runner that may have more of them under way; send the present weights to all.
+
+        A runner acts with the newest weights that have arrived when it begins a sample.
+
+        Args:
+            num_steps_per_env: as in `sample`.
+            random_actions: as in `sample`.
+            max_in_flight: samples under way of each runner; None: `max_requests_in_flight_per_env_runner`.
+
+        Returns:
+            How many samples were requested.
+        """
+        self._take_restored()
+        arguments = self._arguments(num_steps_per_env, random_actions)
+        before = len(self._requests)
+        ready = [answer.sample.rank for answer in self._ready]
+        limit = max_in_flight or self.config.max_requests_in_flight_per_env_runner
+        for rank in self._actors:
+            while self._requests.of(rank) + ready.count(rank) < limit:
+                self._request(rank, arguments)
+        return len(self._requests) - before
+
+    def collect(self, timeout_s: float | None = None, *, max_samples: int | None = None) -> list[Sample]:
+        """Take samples that are ready, and wait for the first.
+
+        Args:
+            timeout_s: seconds to wait; None: until there is one.
+            max_samples: how many to take at most; None: all.
+
+        Returns:
+            Samples in the order in which they came; none if there was none in time, or nothing was requested.
+
+        Raises:
+            PlugradError: runners were lost, and more of them than `max_restarts`.
+            Exception: what a runner raised.
+        """
+        self._take_restored()
+        if not self._ready:
+            self._receive(inf if timeout_s is None else timeout_s)
+        limit = inf if max_samples is None else max_samples
+        while len(self._ready) < limit and self._receive(0.0):
+            pass
+        if self._begins_count and self._ready:
+            self._metrics.begin_sample()
+            self._begins_count = False
+        return [self._count(self._ready.popleft()) for _ in range(int(min(limit, len(self._ready))))]
+
+    def collect_all(self) -> list[Sample]:
+        """Wait for all samples that were requested; returns them in the order of ranks."""
+        self._receive_all()
+        self._begins_count = True  # as each `sample` does
+        return sorted(self.collect(0.0), key=lambda sample: sample.rank)
+
+    def _arguments(self, num_steps_per_env: int | None, random_actions: bool) -> tuple[Any, ...]:
+        """Arguments of `EnvRunnerActor.sample`, after newer weights were sent."""
+        if self._get_version() != self._sent[0]:
+            version, weights = self._get_weights()
+            self._sent = version, self._workers.put(weights)
+            for actor in self._actors.values():
+                actor.call("set_weights", *self._sent, control=True)
+        statistics = {name: each.get_state() for name, each in self._statistics.items()}
+        return num_steps_per_env, random_actions, self._sent[0], statistics
+
+    def _request(self, rank: int, arguments: tuple[Any, ...]) -> None:
+        self._last_arguments = arguments
+        self._requests.add(rank, self._actors[rank].call("sample", *arguments))
+
+    def _receive(self, timeout_s: float) -> bool:
+        """Wait for one answer; returns whether there was one."""
+        deadline = monotonic() + timeout_s
+        while found := self._requests.wait(self._actors, max(0.0, deadline - monotonic())):
+            rank, answer = found
+            if not isinstance(answer, LostActor):
+                _raise_first_error({rank: answer})
+                self._ready.append(answer)
+                return True
+            self._replace([answer])
+        return False
+
+    def _receive_all(self) -> None:
+        while len(self._requests):
+            self._receive(inf)
+
+    def _take_restored(self) -> None:
+        """Make samples of a checkpoint ready, once the learners are restored, too: then their age is known."""
+        version, restored = self._get_version(), self._restored
+        self._ready.extendleft(answer_of_state(each, version) for each in reversed(restored))
+        self._restored = []
+
+    def _count(self, answer: Answer) -> Sample:
+        self._metrics.episodes.merge(answer.sample.num_env_steps, answer.num_episodes, answer.finished)
+        self._metrics.merge_by_name(answer.returns_by_name, answer.steps_by_name)
+        for name, each in self._statistics.items():
+            if name in answer.statistics:  # else of a module that came since
+                each.merge(**answer.statistics[name])
+        return answer.sample
+
+    # --- metrics and state --------------------------------------------------------------------------------------
 
     def get_metrics(self) -> dict[str, float]:
-        """See `EnvRunner.get_metrics`; means are over the episodes of all runners."""
+        """See `EnvRunner.get_metrics`; means are over the episodes of all runners.
+
+        Counts are of the last `sample` or `collect_all`, or of what was collected since the last call.
+        """
+        self._begins_count = True
         return self._metrics.get_metrics()
 
     def get_state(self) -> dict[str, Any]:
-        """The state for `set_state`; an `EnvRunner` takes it too, and begins new episodes."""
+        """The state for `set_state`; an `EnvRunner` takes it too, and begins new episodes.
+
+        Samples under way are waited for and are part of it; they can still be collected afterwards.
+        """
+        self._receive_all()
         return {
             **self._metrics.get_state(),
-            "normalizer": self.normalizer.get_state() if self.normalizer else None,
+            **self._normalizer_states(),
+            "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
             "running": None,
             "runners": {str(rank): state for rank, state in enumerate(self._call_all("get_state"))},
+            "ready": [state_of_answer(each, self._get_version()) for each in self._ready] + self._restored,
         }
+
+    def _normalizer_states(self) -> dict[str, Any]:
+        """As an env runner in this process has them, with one agent or with many."""
+        states = {module_id: each.get_state() for module_id, each in self.normalizers.items()}
+        if self._is_multi_agent:
+            return {"normalizers": states}
+        return {"normalizer": next(iter(states.values()), None)}
+
+    def _normalizer_states_in(self, state: Mapping[str, Any]) -> Mapping[ModuleID, Any]:
+        if self._is_multi_agent:
+            states: Mapping[ModuleID, Any] = state["normalizers"]
+            return {module_id: each for module_id, each in states.items() if module_id in self.normalizers}
+        found = state["normalizer"]
+        return {} if found is None else dict.fromkeys(self.normalizers, found)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of `get_state`; new episodes begin if it is of another number of runners."""
+        self._receive_all()
         self._metrics.set_state(state)
-        if self.normalizer is not None and state["normalizer"] is not None:
-            self.normalizer.set_state(state["normalizer"])
+        for module_id, each in self._normalizer_states_in(state).items():
+            self.normalizers[module_id].set_state(each)
+        if self.reward_normalizer is not None and state.get("reward_normalizer") is not None:
+            self.reward_normalizer.set_state(state["reward_normalizer"])
+        self._ready, self._restored = deque(), list(state.get("ready", []))
         runners = state.get("runners", {})
         if set(runners) == {str(rank) for rank in self._actors}:
             self._gather_all(
@@ -125,24 +308,28 @@ class RemoteEnvRunners:
 
     def close(self) -> None:
         """End the processes; calling it again does nothing."""
-        kill_all(self._actors.values(), SHUTDOWN_S)
-        self._actors = {}
+        actors, self._actors = self._actors, {}
+        for rank in actors:
+            self._requests.remove(rank)
+        self._workers.stop(actors.values())
+
+    # --- processes ----------------------------------------------------------------------------------------------
 
     def _start(self, ranks: Iterable[int]) -> None:
-        arguments = [(rank, sys.path) for rank in ranks]
-        options = {"num_cpus": num_cpus_to_reserve(self._ray, 1)}
-        started = start_actors(self._ray, EnvRunnerActor, arguments, options)
-        new = {rank: actor for (rank, _), actor in zip(arguments, started, strict=True)}
+        new = self._workers.start(ranks)
         self._actors |= new
-        locations = self._gather_all({rank: actor.locate() for rank, actor in new.items()})
-        for rank, location in locations.items():
-            new[rank].location = location
         self._gather_all(
             {rank: actor.call("build", self._pickled_config(rank)) for rank, actor in new.items()}
         )
+        self._send_weights(new)
+
+    def _send_weights(self, actors: Mapping[int, Worker]) -> None:
+        """Send the weights that all have to some that may not have them."""
+        for actor in actors.values() if self._sent[0] >= 0 else ():
+            actor.call("set_weights", *self._sent, control=True)
 
     def _pickled_config(self, rank: int) -> bytes:
-        import cloudpickle  # Ray brings it
+        import cloudpickle
 
         names = ("env_runner", str(self._restarts), str(rank))  # a replacement does not repeat its episodes
         assert self.config.seed is not None
@@ -158,7 +345,7 @@ class RemoteEnvRunners:
                 rank: each.call(method, *args) for rank, each in self._actors.items() if rank not in found
             }
             timeout_s, ping_timeout_s = self.config.build_timeout_s, self.config.timeout_s
-            new = gather_with_pings(self._ray, self._actors, refs, timeout_s, ping_timeout_s)
+            new = gather_with_pings(self._workers.calls, self._actors, refs, timeout_s, ping_timeout_s)
             found |= {rank: each for rank, each in new.items() if not isinstance(each, LostActor)}
             if lost := [each for each in new.values() if isinstance(each, LostActor)]:
                 self._replace(lost)
@@ -167,7 +354,7 @@ class RemoteEnvRunners:
 
     def _gather_all(self, refs: Mapping[int, Any]) -> dict[int, Any]:
         """The answers by rank; a lost runner is an error."""
-        found = gather(self._ray, refs, self.config.build_timeout_s)
+        found = gather(self._workers.calls, refs, self.config.build_timeout_s)
         _raise_first_error(found)
         for each in found.values():
             if isinstance(each, LostActor):
@@ -175,7 +362,9 @@ class RemoteEnvRunners:
         return found
 
     def _replace(self, lost: list[LostActor]) -> None:
+        """Start runners anew, and repeat the requests that the lost ones had not answered."""
         self._restarts += len(lost)
+        numbers = {each.rank: self._requests.remove(each.rank) for each in lost}
         for each in lost:
             log.warning("env runner %d %s; it is replaced and begins new episodes", each.rank, each.reason)
             self._actors.pop(each.rank).kill()
@@ -185,6 +374,10 @@ class RemoteEnvRunners:
                 rank=lost[0].rank,
             )
         self._start([each.rank for each in lost])
+        self._actors = dict(sorted(self._actors.items()))
+        for rank, number in numbers.items():
+            for _ in range(number):
+                self._request(rank, self._last_arguments)
 
 
 def _raise_first_error(found: Mapping[int, Any]) -> None:

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plugrad.batch import MultiAgentBatch
 from plugrad.collective import Address, Collective, host, join
+from plugrad.episodes import num_env_steps
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.learner import Learner, build_learner
 from plugrad.learner.snapshot import digest
@@ -137,11 +139,11 @@ class LearnerActor:
 
         return self._reply(call)
 
-    def run_connectors(self, args: tuple[Any]) -> tuple[Reply, tuple[Any]]:
+    def run_connectors(self, args: tuple[Any]) -> tuple[Reply, tuple[MultiAgentBatch]]:
         """Run the learner connectors on episodes, once for all learners; returns a reply and `(batch,)`."""
         columns: dict[str, Any] = {}
         reply = self._reply(lambda: columns.update(self._built_learner().run_connectors(*args)))
-        return reply, (columns,)
+        return reply, (MultiAgentBatch(columns, num_env_steps(args[0])),)
 
     def abort(self, reason: str) -> None:
         """Stop waiting for other learners; called from another thread."""
@@ -154,7 +156,7 @@ class LearnerActor:
 
     def get_sync_state(self) -> Any:
         """Everything that makes another learner equal to this one: pickled config, state, last committed change."""
-        import cloudpickle  # Ray brings it
+        import cloudpickle
 
         learner = self._built_learner()
         return cloudpickle.dumps(learner.config), learner.get_state(), self._committed

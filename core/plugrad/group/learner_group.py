@@ -374,7 +374,8 @@ class LearnerGroup(Adaptable):
             CheckpointError: it cannot be read.
             RestoreMismatchError: its state does not fit its config.
         """
-        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=["env"]) as config:
+        given = ["env", "agent_to_module"]
+        with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
             group = cls(config=config)

@@ -112,7 +112,7 @@ def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
 
 
 def _pickle(error: Exception) -> bytes | None:
-    import cloudpickle  # Ray brings it
+    import cloudpickle
 
     try:
         pickled: bytes = cloudpickle.dumps(error)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from plugrad.config import Config
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
-from plugrad.group.actors import LostActor
+from plugrad.group.answers import LostActor
 from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, raise_failures
 from plugrad.group.ray_start import get_ray

@@ -13,7 +13,8 @@ from plugrad.collective import SHARED_MEMORY, SOCKETS
 from plugrad.collective.shared_memory import shared_file_path
 from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError
-from plugrad.group.actors import Actor, LostActor, gather, gather_with_pings, kill_all, start_actors
+from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.group.answers import LostActor, gather, gather_with_pings
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.ray_start import num_cpus_to_reserve
@@ -40,6 +41,7 @@ class WorkerGroup:
         self.config = config
         self.is_connected = False
         self.digest = ""
+        self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
         self._unsynced: set[int] = set()
 
@@ -136,7 +138,7 @@ class WorkerGroup:
     def _gather(self, refs: Mapping[int, Any], timeout_s: float) -> dict[int, Any]:
         ping_timeout_s = self.config.timeout_s + GRACE_S
         return gather_with_pings(
-            self.ray,
+            self._calls,
             self._actors,
             refs,
             timeout_s + GRACE_S,
@@ -178,14 +180,14 @@ class WorkerGroup:
         new = dict(zip(ranks, started, strict=True))
         self._unsynced |= set(ranks if self._actors else ())
         self._actors |= new
-        locations = gather(self.ray, {rank: new[rank].locate() for rank in ranks}, config.build_timeout_s)
+        locations = gather(self._calls, {rank: new[rank].locate() for rank in ranks}, config.build_timeout_s)
         lost = [each for each in locations.values() if isinstance(each, LostActor)]
         located = [rank for rank in ranks if not isinstance(locations[rank], LostActor)]
         for rank in located:
             new[rank].location = locations[rank]
         refs = {rank: new[rank].call("build", cloudpickle.dumps(config)) for rank in located}
         # without pings: while a framework is imported no other thread can answer
-        replies, others = self._split(gather(self.ray, refs, config.build_timeout_s))
+        replies, others = self._split(gather(self._calls, refs, config.build_timeout_s))
         raise_failures(replies)
         return lost + others
 

@@ -80,7 +80,9 @@ class AlgorithmSpec(HookCaller, Protocol):
     ) -> Tensor:
         """Compute the loss of one module on one minibatch. Traced.
 
-        Report values with `learner.register_metric(module_id, name, tensor)`.
+        Report values with `learner.register_metric(module_id, name, tensor)`. Branch on which columns there are, and on
+        shapes, as you like. Random numbers are columns (`get_noise_columns`). A loss trains an actor and not the critic
+        that values its actions if the critic computes with `stop_gradient` of its weights.
 
         Args:
             module_id: of the module.

@@ -111,8 +111,8 @@ def check_float32(refs: Sequence[ParamRef], params: Sequence[Any]) -> None:
         dtype = getattr(param.dtype, "name", str(param.dtype).rpartition(".")[2])
         if dtype != "float32":
             raise OptimizerError(
-                f"parameter {ref!r} is {dtype}: trained parameters are float32. Make the model in float32 (in torch "
-                "model.float()), or freeze the parameter"
+                f"parameter {ref!r} is {dtype}: trained parameters are float32. Make the model in float32, or "
+                "freeze the parameter"
             )
 
 
@@ -128,7 +128,7 @@ def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
     modules = ", ".join(map(repr, losses))
     return LossError(
         f"no gradient reaches a parameter from the loss of {modules}: this update would train nothing. Look for "
-        "torch.no_grad, detach or stop_gradient in the model's forward pass and in the loss",
+        "no_grad, detach or stop_gradient in the model's forward pass and in the loss",
         module_id=next(iter(losses), None),
         expected="a loss that depends on trained parameters",
         found="one that depends on none",

@@ -41,7 +41,8 @@ class BackendSpec(HookCaller, Protocol):
             trainable: whether gradients may be taken by it.
 
         Returns:
-            The variable (`plugrad.ops.Variable`).
+            The variable, with `read`, `assign`, `snapshot` and `numpy` as `plugrad.ops.Variable` describes them.
+            `assign` also takes what `snapshot` gave.
 
         Example:
             @hookimpl
@@ -165,10 +166,10 @@ class BackendSpec(HookCaller, Protocol):
         """Convert numpy arrays to tensors on the learner's device.
 
         Args:
-            batch: a (nested) dict of arrays; float64 becomes float32.
+            batch: a (nested) dict of arrays or tensors. float64 becomes float32; int64 may become int32.
 
         Returns:
-            The same dict with tensors.
+            The same with tensors. As in all that hooks give, keys may come in another order.
 
         Example:
             @hookimpl
@@ -181,11 +182,13 @@ class BackendSpec(HookCaller, Protocol):
     def _convert_to_numpy(self, tensors: Any) -> Any:
         """Convert tensors to numpy copies. It is the only way back.
 
+        Not asked while a loss is differentiated or a program traced: tensors may have no values there.
+
         Args:
-            tensors: a tensor, or a (nested) dict or list of tensors.
+            tensors: a tensor, or a (nested) dict, list or tuple of tensors.
 
         Returns:
-            The same with arrays.
+            The same with arrays. Keys may come in another order, and a tuple as a list.
 
         Example:
             @hookimpl
@@ -225,18 +228,26 @@ class BackendSpec(HookCaller, Protocol):
         """Make the fastest program that the framework can of the core's step on a minibatch.
 
         Args:
-            step: `step(minibatch) -> {metric: scalar}` with `minibatch = {module_id: mapping of columns}`, such as
-                `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes.
-            variables: all of the learner's.
-            mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`.
+            step: `step(minibatch) -> {metric: float32 scalar}` with `minibatch = {module_id: mapping of columns}`, such
+                as `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes. Each call takes a
+                gradient step, or traces one; all calls give metrics of the same names.
+            variables: all of the learner's that a step reads or assigns, each once: flat parameters, slots, learning
+                rates, coefficients, target networks, buffers. Weights that no optimizer steps are not among them: when
+                they are set, the core asks for a new program.
+            mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`. With `"none"` a
+                framework that has eager autograd steps eagerly, so that a loss may ask for values, as by `float(loss)`.
 
         Returns:
-            The program; it says in `mode` and `reason` what really runs and why.
+            The program; it says in `mode` and `reason` what really runs and why. Whatever it was asked for, it computes
+            what `"none"` computes.
 
         Example:
             class Loop(Program):
                 def run(self, columns, indices, num_steps):
-                    batches = [{m: Rows(m, columns[m], indices[m][n]) for m in columns} for n in range(num_steps)]
+                    batches = [
+                        {m: Rows(m, columns[m], partial(mine.take, indices=rows[n])) for m, rows in indices.items()}
+                        for n in range(num_steps)
+                    ]
                     return means([self.step(batch) for batch in batches])
 
 

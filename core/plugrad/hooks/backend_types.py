@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+from plugrad.config import Config
+from plugrad.contract import CONTRACT_VERSION, OLDEST_CONTRACT
 from plugrad.errors import PluginError, did_you_mean
+from plugrad.ops import Ops
 from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 log = logging.getLogger("plugrad")
@@ -16,11 +19,26 @@ class Capability(StrEnum):
     """Declared in `BackendInfo.capabilities`; `plugrad.testing.backend_suite` proves each that is.
 
     A member equals its string: `"xla" in info.capabilities`. `Capability(name)` takes either, and the name in lower
-    case.
+    case. Behind the string stands the version of the contract that brought it, if that is not 1.
+
+    Attributes:
+        since: that version.
 
     Raises:
         PluginError: a capability is unknown; the message names the closest.
     """
+
+    since: int
+
+    def __new__(cls, text: str, since: int = 1) -> Self:
+        """A member: its string, and the version of the contract that brought it."""
+        member = str.__new__(cls, text)
+        member._value_, member.since = text, since
+        return member
+
+    CHANGED_LOSSES = "changed_losses", 2
+    """`compute_gradients` differentiates what a caller made of the losses that `compute_losses` returned, such as
+    `{module_id: 2 * loss}`. Without it that is a `LossError`, which says to change the loss where it is computed."""
 
     COMPLETE_UPDATE = "complete_update"
     """`compile="complete_update"` makes one program of an update, or of each of its steps: every op, gradient and step
@@ -28,6 +46,10 @@ class Capability(StrEnum):
 
     EXACT_KINKS = "exact_kinks"
     """Gradients at kinks and ties (of `abs`, `relu`, `maximum`, `clip`, ...) are those that `plugrad.ops` says."""
+
+    FLOAT64 = "float64", 2
+    """Ops keep float64, `asarray` and `cast` give it, and gradients may be taken in it. Training is float32 everywhere:
+    a backend without it computes in float32 throughout."""
 
     FUSED_STEP = "fused_step"
     """The backend steps optimizers in an `apply_gradients` of its own, to the same numbers as the core's."""
@@ -56,6 +78,10 @@ class Capability(StrEnum):
         raise PluginError(f"no capability {name!r}: there are {', '.join(cls)}.{hint}")
 
 
+Condition = Callable[[Ops, Config], bool | str]
+"""`condition(ops, config)`: True where a capability is to be had, else why not: `has_compiler() or "no compiler"`."""
+
+
 @dataclass(frozen=True)
 class BackendInfo:
     """What a backend says of itself.
@@ -64,19 +90,70 @@ class BackendInfo:
         name: the entry point's name.
         version: version of the framework.
         devices: devices that it sees, such as `("cpu", "cuda:0")`.
-        capabilities: what it can do beyond the required hooks: members of `Capability`, or their strings.
+        capabilities: what it can do beyond the required hooks: members of `Capability`, or their strings. A mapping
+            `{capability: condition}` says that some are not to be had on every device or with every config; a
+            condition is True or a `Condition`.
+        packages: what belongs to the framework beside the distributions that the backend requires, such as
+            `("keras",)`. Where an error names a line, it is none of theirs.
+        contract_version: the `plugrad.CONTRACT_VERSION` that it was written for.
+
+    Attributes:
+        conditions: those of `capabilities` that are no plain True.
 
     Raises:
-        PluginError: a capability is unknown.
+        PluginError: a capability is unknown, or plugrad does not have that version of the contract.
     """
 
     name: str
     version: str
     devices: tuple[str, ...] = ("cpu",)
-    capabilities: Collection[str] = frozenset()
+    capabilities: Collection[str] | Mapping[str, Condition | bool] = frozenset()
+    packages: Collection[str] = ()
+    contract_version: int = 1
+    conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "capabilities", frozenset(map(Capability, self.capabilities)))
+        declared: Mapping[str, Any] = (
+            self.capabilities
+            if isinstance(self.capabilities, Mapping)
+            else dict.fromkeys(self.capabilities, True)
+        )
+        given = {
+            Capability(name): condition for name, condition in declared.items() if condition is not False
+        }
+        object.__setattr__(self, "capabilities", frozenset(given))
+        conditions = {each: condition for each, condition in given.items() if condition is not True}
+        object.__setattr__(self, "conditions", conditions)
+        self._check_contract()
+
+    def _check_contract(self) -> None:
+        version = self.contract_version
+        if OLDEST_CONTRACT <= version <= CONTRACT_VERSION:
+            return
+        wanted = "plugrad" if version > CONTRACT_VERSION else f"backend {self.name!r}"
+        raise PluginError(
+            f"backend {self.name!r} is written for version {version} of the contract, and this plugrad has "
+            f"{OLDEST_CONTRACT} to {CONTRACT_VERSION}: install a newer version of {wanted}"
+        )
+
+    def why_not(self, capability: Capability | str, ops: Ops, config: Config) -> str:
+        """Why a learner does not have a capability.
+
+        Args:
+            capability: a member, or its string.
+            ops: of the learner.
+            config: of the learner.
+
+        Returns:
+            The reason in words; "" if it has it.
+        """
+        asked = Capability(capability)
+        if asked not in self.capabilities:
+            return f"backend {self.name!r} does not declare {str(asked)!r}"
+        answer = self.conditions[asked](ops, config) if asked in self.conditions else True
+        if answer and not isinstance(answer, str):
+            return ""
+        return f"backend {self.name!r} has no {str(asked)!r} here: {answer or 'it does not say why'}"
 
 
 Shape = tuple[int | None, ...]
@@ -137,12 +214,14 @@ class Program:
         """Run `num_steps` minibatches; may change `mode` and `reason`, if it has to fall back.
 
         Args:
-            columns: `{module_id: {column: tensor [rows, ...]}}`.
-            indices: `{module_id: int32 [num_steps, minibatch size]}`, rows of each minibatch; with `static_shapes`
-                both may have more rows than count.
-            num_steps: how many minibatches.
+            columns: `{module_id: {column: tensor [rows, ...]}}`, of `convert_batch_type`. Ids that begin with a line
+                feed are the core's own: they are columns and indices like others.
+            indices: `{module_id: int32 tensor [num_steps, minibatch size]}`, of `convert_batch_type`: the rows of each
+                minibatch. With `static_shapes` columns and indices may have more rows than count; what they are filled
+                with are numbers of rows, too.
+            num_steps: how many minibatches, a Python int.
 
         Returns:
-            `{metric name: float32 scalar tensor}`, means over the minibatches.
+            `{metric name: float32 scalar}`, means over the minibatches, as tensors or arrays.
         """
         raise NotImplementedError

@@ -18,7 +18,7 @@ class BackendBuildSpec:
     def backend_info(self) -> BackendInfo:
         """Who the backend is: name, version of the framework, devices and capabilities.
 
-        Asked when a learner is built and by `plugrad doctor`.
+        Asked when a learner is built, before anything else. `plugrad doctor` reads metadata only.
 
         Returns:
             The description. Its first device is what `device="auto"` chooses.
@@ -48,18 +48,19 @@ class BackendBuildSpec:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def watch_operations(self, learner: LearnerProtocol) -> AbstractContextManager[list[Operation]]:
+    def watch_operations(self, learner: LearnerProtocol) -> AbstractContextManager[list[Operation]] | None:
         """Note the operations of a block of tensor code. Traced.
 
         Called around the first losses of each program, to find tensors that broadcast where one number per row was
-        meant. The default notes calls of `learner.ops` and the results of arithmetic (`a - b`) that are given to them;
-        code that is the framework's own throughout is not seen by it.
+        meant. Default: the core computes the first losses once more beforehand, with tensors in wrappers. It notes
+        operators, methods of tensors and `learner.ops`, and not what functions of the framework itself make of each
+        other's results.
 
         Args:
             learner: the learner, in a step.
 
         Returns:
-            A context manager that yields a list, which is complete when the block is over.
+            A context manager that yields a list, which is complete when the block is over. None: the default.
 
         Example:
             @hookimpl
@@ -130,9 +131,11 @@ class AlgorithmBuildSpec:
 
         Default: `OnPolicyTraining`, which samples a batch and updates once. The class is made with the Algorithm, whose
         `sample()`, `update()`, `env_runner`, `learner_group` and `config` it uses. However it changes the learners,
-        through `update()` or by the `learner_group` itself, the next `sample()` acts with the new weights. What it
-        keeps from one iteration to the next, such as a replay buffer, goes through its `get_state` and `set_state` into
-        the Algorithm's checkpoints.
+        through `update()` or by the `learner_group` itself, the next `sample()` acts with the new weights. It need not
+        wait: `request_samples()` and `collect_samples()` let env runner processes go on during an update, and
+        `update(async_update=True)` lets remote learners go on. `plugrad.training.AsynchronousTraining` does both. What
+        a training keeps from one iteration to the next, such as a replay buffer, goes through its `get_state` and
+        `set_state` into the Algorithm's checkpoints.
 
         Returns:
             A subclass of `plugrad.training.Training`.

@@ -21,7 +21,7 @@ def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribu
     seen: set[str] = set()
     found = []
     for owner in distributions():
-        name = re.sub(r"[-_.]+", "-", owner.name or "").lower()
+        name = _normalised(owner.name or "")
         if name in seen:  # the same distribution further down the path is shadowed by this one
             continue
         seen.add(name)
@@ -37,21 +37,39 @@ def name_and_version(owner: Distribution) -> tuple[str, str]:
 
 
 @cache
-def requirement(owner: Distribution, extra: str) -> str | None:
-    """The first distribution that an extra requires.
+def needed(owner: Distribution, plugin: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The distributions that a plugin needs beside plugrad, and what installs them.
+
+    They are those of its owner's extra of the plugin's name; without such an extra the owner's dependencies, except
+    those that plugrad has itself.
 
     Args:
-        owner: the distribution that has the extra.
-        extra: the extra's name.
+        owner: the distribution that brings the plugin.
+        plugin: the entry point's name.
 
     Returns:
-        The required distribution's name, or None if there is no such extra.
+        Their names, and what to give to `pip install`: `("plugrad[tf2]", "plugrad[tf2-cpu]")` with the variants
+        `<plugin>-...` of the extra.
     """
-    marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    for each in owner.requires or ():
-        if marked.search(each):
-            return re.split(r"[^A-Za-z0-9_.-]", each, maxsplit=1)[0]
-    return None
+    if of_extra := _requirements(owner, plugin):
+        extras = owner.metadata.get_all("Provides-Extra") or []
+        variants = sorted(each for each in extras if each.startswith(f"{plugin}-"))
+        return of_extra, tuple(f"{owner.name}[{extra}]" for extra in (plugin, *variants))
+    known = {"plugrad", *map(_normalised, _requirements(distribution("plugrad")))}
+    plain = tuple(each for each in _requirements(owner) if _normalised(each) not in known)
+    return plain, (owner.name,) if plain else ()
+
+
+def _requirements(owner: Distribution, extra: str | None = None) -> tuple[str, ...]:
+    """What an extra requires, or what is required without any condition."""
+    lines = [each.partition(";") for each in owner.requires or ()]
+    marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra or "")}['"]""")
+    wanted = [line for line, _, marker in lines if (marked.search(marker) if extra else not marker)]
+    return tuple(re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0] for line in wanted)
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def is_installed(name: str) -> bool:

@@ -58,12 +58,18 @@ class GradientSpec(HookCaller, Protocol):
     ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
         """Call `loss_fn` under the framework's autograd, then `learner.compute_gradients`. Traced.
 
+        A functional backend makes a pure function of `loss_fn`. Beside its result it leaves metrics behind, which
+        `learner.metrics.step()` gives, and new values in `learner.buffers`: both have to leave that function, too.
+
         Args:
             variables: the flat parameters to differentiate by, one for each optimizer that steps now.
             loss_fn: `() -> (losses, aux)`; while it runs, modules must compute with what the backend differentiates by.
+                `losses` is `{module_id: scalar}`. `aux` is a nested dict, list or tuple of tensors and of None, numbers
+                and strings. It may be called more than once.
 
         Returns:
-            `(losses, aux, gradients)` with what `compute_gradients` returned.
+            `(losses, aux, gradients)` with what `compute_gradients` returned. The tensors are those of the caller:
+            outside of `loss_fn` they have values, or are of the program that is traced.
 
         Example:
             @hookimpl
@@ -78,8 +84,9 @@ class GradientSpec(HookCaller, Protocol):
     def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
         """Differentiate the sum of the losses by every registered parameter. Traced.
 
-        On torch and tf2 an override may give `super()` what it made of the losses, such as `2 * loss`; a backend that
-        knows gradients of the losses themselves only raises an error then.
+        Where the backend declares `Capability.CHANGED_LOSSES`, an override may give `super()` what it made of the
+        losses, such as `2 * loss`. A functional backend knows gradients of the losses themselves only, and raises an
+        error that says so. Losses that are changed in `compute_losses` are portable.
 
         Args:
             loss_per_module: `{module_id: scalar}`.
@@ -87,6 +94,9 @@ class GradientSpec(HookCaller, Protocol):
 
         Returns:
             `{parameter ref: gradient}`, shapes as of the parameters.
+
+        Raises:
+            LossError: the backend has no gradients of these losses.
 
         Example:
             @hookimpl

@@ -20,7 +20,7 @@ from plugrad.batch import Batch
 from plugrad.collective import Collective
 from plugrad.gradients import FlatVariable, Layout
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
-from plugrad.hooks.backend_spec import BackendSpec
+from plugrad.hooks.backend_spec import BackendSpec, Capability
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.metrics import Metrics
@@ -198,6 +198,9 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         Raises:
             UnknownModuleError: there is no such module.
         """
+
+    def supports(self, capability: Capability | str) -> bool:
+        """Whether the backend has a capability, on this device and with this config."""
 
     def stream(self, *names: str) -> np.random.Generator:
         """This learner's own random generator of these names; part of its state."""

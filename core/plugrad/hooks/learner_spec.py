@@ -91,6 +91,9 @@ class LearnerSpec(HookCaller, Protocol):
     def apply_gradients(self, gradients_dict: Gradients) -> None:
         """Step the optimizers of which there are gradients. A backend may answer with a fused step. Traced.
 
+        What a wrapper assigns here, such as `learner.targets[module_id].update(tau=0.005)`, it assigns in every
+        gradient step, in compiled programs, too.
+
         Args:
             gradients_dict: `{parameter ref: gradient}`. A parameter that is left out, or None, counts as zero beside
                 others of its optimizer; an optimizer without any is not stepped.
@@ -160,7 +163,8 @@ class LearnerSpec(HookCaller, Protocol):
             optimizer_name: unique within the module.
             optimizer: of `plugrad.optimizers`, or the framework's own where the backend declares
                 `Capability.FRAMEWORK_OPTIMIZERS`: a `torch.optim.Optimizer` over exactly `params`, a Keras optimizer
-                not yet built.
+                not yet built, `optax.inject_hyperparams(optax.adam)(learning_rate=0.001)` or another of optax whose
+                rate can be set.
             params: a list of the framework's parameters, from `get_parameters`.
             lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
             every: step only in each `every`-th gradient step (a delayed policy); the gradients of the others are not

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import pluggy
 
+from plugrad.contract import since, since_version
+
 PROJECT = "plugrad"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -18,7 +20,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def learner_method(method: Method) -> Method:
     """Declare a hook by the Learner's method that asks it. The hook is named as the method, without leading underscore.
 
-    An implementation takes the learner first, then the method's arguments; `**kwargs` as one dict.
+    `@since(2)` stands below it, if a later version of the contract brought the hook. An implementation takes the
+    learner first, then the method's arguments; `**kwargs` as one dict.
     """
     vars(method)["specification"] = _specification(method)
     return method
@@ -32,4 +35,4 @@ def _specification(method: Callable[..., Any]) -> Callable[..., Any]:
     code = (lambda: None).__code__.replace(co_argcount=len(names), co_nlocals=len(names), co_varnames=names)
     specification = FunctionType(code, {}, method.__name__)
     specification.__qualname__, specification.__doc__ = method.__qualname__, method.__doc__
-    return hookspec(firstresult=True)(specification)
+    return hookspec(firstresult=True)(since(since_version(method))(specification))

@@ -7,7 +7,7 @@ distribution and does not disturb the others.
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distribution
 from typing import Any
@@ -21,7 +21,7 @@ from plugrad.errors import (
     PlugradError,
     did_you_mean,
 )
-from plugrad.hooks.entry_points import GROUPS, entries, is_installed, name_and_version, requirement
+from plugrad.hooks.entry_points import GROUPS, entries, is_installed, name_and_version, needed
 from plugrad.hooks.local_plugins import load_local_plugin
 from plugrad.hooks.manager import Plugin, implementations
 from plugrad.importing.names import is_local_plugin
@@ -42,8 +42,11 @@ class PluginRecord:
         distribution: who brings it.
         version: of the distribution.
         value: the entry point, `package:object`.
-        requires: the distribution that its owner's extra of the same name asks for, such as "tensorflow", or None.
-        installed: whether that distribution, or a module of its name, can be found.
+        requires: the distribution that it needs beside plugrad, such as "tensorflow", or None: of its owner's extra of
+            the same name, else of its owner's dependencies; of several one that is missing.
+        installed: whether all of them, or modules of their names, can be found.
+        install: what `pip install` gets, if something is missing, the first or another: `("plugrad[tf2]",
+            "plugrad[tf2-cpu]")`.
     """
 
     name: str
@@ -53,6 +56,25 @@ class PluginRecord:
     value: str
     requires: str | None
     installed: bool
+    install: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What to type to install what it needs, one or another: `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`."""
+        return install_command(self.install)
+
+
+def install_command(names: Sequence[str]) -> str:
+    """What to type to install one of several distributions.
+
+    Args:
+        names: what `pip install` gets, the first or another; at least one.
+
+    Returns:
+        Such as `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`.
+    """
+    first, *others = names
+    return f'pip install "{first}"' + "".join(f" (or {each})" for each in others)
 
 
 def list_plugins() -> list[PluginRecord]:
@@ -283,9 +305,8 @@ def _import(entry: EntryPoint, record: PluginRecord) -> Any:
 
 
 def _missing_framework(record: PluginRecord) -> MissingFrameworkError:
-    install = f'pip install "{record.distribution}[{record.name}]"'
     return MissingFrameworkError(
-        f"{record.kind} {record.name!r} needs {record.requires}: {install}", requires=record.requires
+        f"{record.kind} {record.name!r} needs {record.requires}: {record.command}", requires=record.requires
     )
 
 
@@ -305,6 +326,9 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
 
 
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    requires = requirement(owner, entry.name)
-    installed = requires is None or is_installed(requires)
-    return PluginRecord(entry.name, kind, *name_and_version(owner), entry.value, requires, installed)
+    names, install = needed(owner, entry.name)
+    missing = [each for each in names if not is_installed(each)]
+    requires = next(iter((*missing, *names)), None)
+    return PluginRecord(
+        entry.name, kind, *name_and_version(owner), entry.value, requires, not missing, install
+    )

@@ -25,10 +25,11 @@ def import_installed(name: str) -> ModuleType | None:
     if name in sys.modules:
         return sys.modules[name]
     with _without_current_folder():
-        return importlib.import_module(name) if _is_installed(name) else None
+        return importlib.import_module(name) if is_installed(name) else None
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Whether a module belongs to an installed package. It is not imported."""
     parts = name.split(".")
     if not all(part.isidentifier() and not part.startswith("__") for part in parts):
         return False

@@ -6,10 +6,12 @@ used, never while a file is read.
 
 import importlib
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.installed_modules import is_installed
 
 _WHERE_PYTHON_LOOKS = (
     "; the current directory is searched only with PYTHONPATH=., and for environments and classes that are settings "
@@ -17,15 +19,44 @@ _WHERE_PYTHON_LOOKS = (
 )
 
 
+_variables: WeakKeyDictionary[FunctionType, str | None] = WeakKeyDictionary()
+"""What was found: to look through all modules takes some hundredths of a second."""
+
+
 def importable_name(value: Any) -> str | None:
-    """`"package.module:Name"` of a class or function, or None if it cannot be imported by that name."""
+    """`"package.module:Name"` of a class or function, or None if it cannot be imported by such a name.
+
+    A function that another one made, such as PettingZoo's `simple_spread_v3.parallel_env`, has the name of a module's
+    variable that holds it.
+    """
     module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    return f"{module}:{qualname}" if found is value else None
+    if found is value:
+        return f"{module}:{qualname}"
+    return _name_of_variable(value) if isinstance(value, FunctionType) and "<locals>" in qualname else None
+
+
+def _name_of_variable(value: FunctionType) -> str | None:
+    """The name of a variable of an imported module; of several the one in an installed package, and the shortest."""
+    if value not in _variables:
+        _variables[value] = _find_variable(value)
+    return _variables[value]
+
+
+def _find_variable(value: FunctionType) -> str | None:
+    places = [
+        (name, variable)
+        for name, module in list(sys.modules.items())
+        if isinstance(module, ModuleType)
+        for variable, each in list(vars(module).items())
+        if each is value and not variable.startswith("_")
+    ]
+    places.sort(key=lambda place: (not is_installed(place[0]), place[0].count("."), *place))
+    return ":".join(places[0]) if places else None
 
 
 def resolve_name(name: str, *, where: str = "name") -> Any:

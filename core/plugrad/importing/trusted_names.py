@@ -1,8 +1,9 @@
 """Checks of the names of code in a file: only classes of one kind in installed packages may be called.
 
 A run directory or a settings file may come from a stranger. What it names is called only if it is a class of the kind
-that its setting wants, in an installed package or a module that is imported already, or an id that Gymnasium knows.
-Kinds are the names of base classes, so that no framework is imported.
+that its setting wants, in an installed package or a module that is imported already, or an id that Gymnasium knows. Of
+PettingZoo's own packages the functions that make such a class are called too. Kinds are the names of base classes, so
+that no framework is imported.
 """
 
 from inspect import isclass
@@ -18,18 +19,29 @@ ENVIRONMENT: Final = (
     "pettingzoo.utils.env.ParallelEnv",
     "pettingzoo.utils.env.AECEnv",
 )
+WRAPPER: Final = ("gymnasium.core.Wrapper",)
 LEARNER: Final = ("plugrad.learner.learner.Learner",)
 MODULE: Final = (
     "plugrad.rl_module.rl_module.RLModule",
     "torch.nn.modules.module.Module",
     "keras.src.models.model.Model",
     "keras.src.engine.training.Model",
+    "flax.nnx.module.Module",
 )
 NOTHING: Final = ()
 """The kinds of settings that name a function: no function may be called."""
 
 _MAKES_BY_NAME: Final = "shimmy"
 """A package whose environments make another environment that their arguments name."""
+
+_WRITER: Final = "gymnasium.wrappers.rendering.RecordVideo"
+"""A wrapper that writes into a folder that its arguments name."""
+
+_PETTINGZOO: Final = ("pettingzoo", "mpe2")
+"""The packages whose modules have functions that make environments by PettingZoo's convention."""
+
+_MAKERS: Final = ("env", "parallel_env")
+"""The names of these functions: each makes the class `raw_env` of its module with its own arguments, and wraps it."""
 
 
 def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
@@ -39,7 +51,7 @@ def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
 
     Args:
         name: `"package.module:Name"`; for an environment also a Gymnasium id, with or without a module.
-        kinds: the bases of which the class must have one: `ENVIRONMENT`, `LEARNER`, `MODULE` or `NOTHING`.
+        kinds: the bases of which the class must have one: `ENVIRONMENT`, `WRAPPER`, `LEARNER`, `MODULE` or `NOTHING`.
 
     Returns:
         The reason, as the end of a sentence, or None.
@@ -58,8 +70,12 @@ def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
     found = _class(module, attribute)
     if kinds == ENVIRONMENT and not hasattr(module, attribute.split(".")[0]) and attribute in gym.registry:
         return _reason_against_id(attribute)
+    if kinds == ENVIRONMENT and _is_pettingzoo_maker(module_name, module, attribute):
+        return None
     if found is None or not _is_kind(found, kinds):
         return f"it is no class derived from {' or '.join(dict.fromkeys(map(_short, kinds)))}"
+    if kinds == WRAPPER and _is_kind(found, (_WRITER,)):
+        return "it writes files where its arguments say"
     return _reason_against_package(found.__module__)
 
 
@@ -70,6 +86,12 @@ def _class(module: Any, attribute: str) -> type[Any] | None:
         if not isclass(found):
             return None
     return found  # type: ignore[no-any-return]
+
+
+def _is_pettingzoo_maker(module_name: str, module: Any, attribute: str) -> bool:
+    raw = getattr(module, "raw_env", None)
+    in_package = module_name.split(".")[0] in _PETTINGZOO
+    return in_package and attribute in _MAKERS and isclass(raw) and _is_kind(raw, ENVIRONMENT)
 
 
 def _is_kind(cls: type[Any], kinds: tuple[str, ...]) -> bool:

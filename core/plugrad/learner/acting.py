@@ -23,7 +23,7 @@ from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.policy_content import policy_content
 from plugrad.learner.recorded_acting import record_actions
-from plugrad.observations import is_structured, row_space
+from plugrad.observations import is_structured, model_space, row_space
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -264,9 +264,7 @@ def make_policy(
             f"module {module_id!r} has no observation_space or no action_space, and a policy needs both: give them "
             "when the module is made"
         )
-    reads_env = (
-        env_observation_space is not None and module.observation_space == learner.config.observation_space
-    )
+    reads_env = env_observation_space is not None and _reads(module, env_observation_space, learner.config)
     encoder = ObservationEncoder(
         env_observation_space
         if reads_env and env_observation_space is not None
@@ -294,6 +292,14 @@ def make_policy(
         initial_state=initial_state(module),
         content=lambda: policy_content(present(), module_id, encoder),
         record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
+    )
+
+
+def _reads(module: Any, space: gym.Space[Any], config: Any) -> bool:
+    """Whether a module reads observations of an environment's space."""
+    own = module.observation_space
+    return bool(
+        own == config.observation_space or own == model_space(space, normalized=config.normalize_observations)
     )
 
 

@@ -111,12 +111,12 @@ def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
     for module_id in sorted(own):
         weight = float(np.mean(columns[WEIGHTS][module_id], dtype=np.float64))
         parts.append(np.array([weight]))
-        parts += [_contribution(each.numpy(), weight, is_first) for each in own[module_id].values()]
+        parts += [_contribution(each.numpy(), weight, is_first) for _, each in sorted(own[module_id].items())]
     total = learner.collective.all_reduce(np.concatenate(parts))
     sums = iter(np.split(total, np.cumsum([len(each) for each in parts])[:-1]))
     for module_id in sorted(own):
         weights = float(next(sums)[0])
-        for variable in own[module_id].values():
+        for _, variable in sorted(own[module_id].items()):
             variable.assign(_mean(next(sums), weights, variable.numpy()))
 
 

@@ -8,19 +8,26 @@ from typing import Any, TypeVar
 import gymnasium as gym
 
 from plugrad.config import Config
+from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.errors import ConfigError, PluginError, did_you_mean
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import HookManager
+from plugrad.learner.capabilities import check_here
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.learner.expected_weights import are_weights_expected, check_module_ids, expected_weights
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.module_classes import build_own_module
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.observations import is_structured, stored_space
+from plugrad.observations import is_structured, model_space, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule
-from plugrad.sampling.environments import get_spaces
+from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
+from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.frame_stack import stacked_space
+from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
+from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
+from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 log = logging.getLogger("plugrad")
@@ -152,6 +159,7 @@ def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLM
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
     spec.check_spaces(module_id)
+    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(module).__name__}")
     return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)
 
 
@@ -167,35 +175,6 @@ def _specs(
         named = named if given is None else dict.fromkeys(named, given)
     check_module_ids(named)
     return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
-
-
-def specs_of(config: Config) -> dict[ModuleID, RLModuleSpec | None]:
-    """The spec of each module that `rl_module_spec` or `policies` names; None where neither says what it is.
-
-    `policies={id: spec}` is a module's own spec, `rl_module_spec=RLModuleSpec(...)` that of the modules without one.
-
-    Raises:
-        ConfigError: a module has two different specs.
-    """
-    common = config.rl_module_spec
-    own = common.rl_module_specs if isinstance(common, MultiRLModuleSpec) else {}
-    others = _policies(config, not own)
-    for module_id, spec in others.items():
-        if None not in (spec, own.get(module_id)) and spec != own[module_id]:
-            raise ConfigError(
-                f"module {module_id!r} has two specs: policies says {spec!r:.200} and rl_module_spec "
-                f"{own[module_id]!r:.200}; give one of them",
-                module_id=module_id,
-            )
-    default = None if isinstance(common, MultiRLModuleSpec) else common
-    return {**{module_id: default if spec is None else spec for module_id, spec in others.items()}, **own}
-
-
-def _policies(config: Config, is_alone: bool) -> dict[ModuleID, RLModuleSpec | None]:
-    """`policies` as a dict; the default module if nothing else names one."""
-    if config.policies is None:
-        return {DEFAULT_MODULE_ID: None} if is_alone else {}
-    return dict(config.policies) if isinstance(config.policies, Mapping) else dict.fromkeys(config.policies)
 
 
 def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
@@ -290,15 +269,29 @@ def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) 
     """
     if spaces is not None:
         return _with_specs(config, spaces)
-    if env is not None or (config.observation_space is None and config.env is not None):
-        observation, action = _spaces_of(config, env)
-        return config.environment(config.env, observation_space=observation, action_space=action)
-    return config
+    if env is None and (config.env is None or _has_spaces(config)):
+        return config
+    found = _spaces_of(config, env)
+    first = next(iter(found.values()))
+    if any(each != first for each in found.values()):
+        return _with_specs(config, found)
+    config = config.environment(config.env, observation_space=first[0], action_space=first[1])
+    if config.atari is not True or "conv_filters" in config.model_config:
+        return config
+    return config.rl_module(model_config={**config.model_config, "conv_filters": ATARI_FILTERS})
+
+
+def _has_spaces(config: Config) -> bool:
+    """Whether the config has spaces, or each of its modules, none of which acts in an environment with one agent."""
+    if config.observation_space is not None:
+        return True
+    named = specs_of(config)
+    return DEFAULT_MODULE_ID not in named and all(None not in spaces_of(config, each) for each in named)
 
 
 def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
     """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
-    named = specs_of(config) if _names_modules(config) else {}
+    named = specs_of(config) if names_modules(config) else {}
     for module_id in spaces if named else ():
         if module_id not in named:
             raise ConfigError(
@@ -324,19 +317,18 @@ def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
     return config
 
 
-def _names_modules(config: Config) -> bool:
-    return config.policies is not None or isinstance(config.rl_module_spec, MultiRLModuleSpec)
-
-
-def _spaces_of(config: Config, env: Any) -> tuple[gym.Space[Any], gym.Space[Any]]:
+def _spaces_of(config: Config, env: Any) -> Spaces:
+    """The spaces of the modules that act in an environment: one that is given, or the config's."""
+    if has_many_agents(env) and not isinstance(env, type):
+        return spaces_of_modules(as_agent_env(env, type(env).__name__), config)
     observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
     action = getattr(env, "single_action_space", getattr(env, "action_space", None))
     if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
-        stacked = stacked_space(observation, config.frame_stack)
-        return stacked if is_structured(stacked) else stored_space(stacked), action
-    return get_spaces(
-        config.env if env is None else env,
-        config.env_config,
-        normalize_observations=config.normalize_observations,
-        frame_stack=config.frame_stack,
-    )
+        stacked = stacked_space(observation, EnvWrappers.of(config).frame_stack)
+        return {DEFAULT_MODULE_ID: (stacked if is_structured(stacked) else stored_space(stacked), action)}
+    config = config if env is None else config.environment(env)
+    if is_multi_agent(config):
+        return get_module_spaces(config)
+    spaces = get_env_spaces(config)
+    normalized = model_space(spaces.observations, normalized=config.normalize_observations)
+    return {DEFAULT_MODULE_ID: (normalized, spaces.actions)}

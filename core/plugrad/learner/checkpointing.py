@@ -26,12 +26,14 @@ from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
 from plugrad.learner.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.refused_code import refuse_code, refuse_own_modules
 from plugrad.learner.state import check_whole
-from plugrad.module_spec import MultiRLModuleSpec
-from plugrad.types import DEFAULT_MODULE_ID
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
+
+ENV_OBSERVATION_SPACES: Final = "env_observation_spaces"
+"""As `ENV_OBSERVATION_SPACE`, of an environment with many agents: `{module_id: space}`."""
 
 StrPath = str | PathLike[str]
 
@@ -161,14 +163,15 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
             than a file's may be.
     """
     data = checkpoint.metadata["config"]
-    spaces = {ENV_OBSERVATION_SPACE: checkpoint.metadata.get(ENV_OBSERVATION_SPACE)}
+    names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
+    spaces = {name: checkpoint.metadata.get(name) for name in names}
     check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
     with with_distribution_hint(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
         config = config_class.from_dict(data)
         config = config if backend is None else config.framework(backend)
         check_installed("backend", config.backend)
-    _refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
+    refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         refuse_own_modules(config)
     config = keep_dense_encoders(config, checkpoint.state)
@@ -204,47 +207,11 @@ def config_to_build(
             yield config
 
 
-def refuse_own_modules(config: Any) -> None:
-    """Raise `ConfigError` if a config read from a checkpoint names the class of a module."""
-    _refuse_own_modules(config.rl_module_spec)
-    _refuse_own_modules(MultiRLModuleSpec(rl_module_specs=_policies(config)))
-
-
 def stored_bytes(state: Any) -> int:
     """The size of the arrays of a state, in bytes."""
     if isinstance(state, Mapping):
         return sum(map(stored_bytes, state.values()))
     return state.nbytes if isinstance(state, np.ndarray) else 0
-
-
-def _refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
-    for name, info in config_class.fields().items():
-        if info.importable and ":" in str(data.get(name)):
-            raise _code_refused(name, data[name])
-
-
-def _policies(config: Any) -> Mapping[str, Any]:
-    return config.policies if isinstance(config.policies, Mapping) else {}
-
-
-def _refuse_own_modules(spec: Any) -> None:
-    for module_id, each in getattr(spec, "rl_module_specs", {DEFAULT_MODULE_ID: spec}).items():
-        if isinstance(getattr(each, "module_class", None), str):
-            raise _code_refused(f"module {module_id!r}", each.module_class)
-
-
-_INSTEAD: Final = {
-    "env": "give env= to Algorithm.from_checkpoint",
-    "module": "give module= or module_spec= to Learner.from_checkpoint, module= to plugrad.load_policy",
-}
-
-
-def _code_refused(what: str, code: Any) -> ConfigError:
-    instead = _INSTEAD.get(what.split()[0])
-    return ConfigError(
-        f"{what} of this checkpoint is {code}, and a checkpoint imports no code: "
-        f"{f'{instead}, or ' if instead else ''}build from your config and restore_from_path"
-    )
 
 
 _NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")

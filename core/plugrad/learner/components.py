@@ -117,6 +117,8 @@ class _Modules(Component):
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         learner.module.set_state(state)
+        if any(_has_weights_without_optimizer(learner, module_id) for module_id in state):
+            learner.forget_programs()  # such weights are no variables: a program may have them as constants
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         return buffer_variables(learner.buffers)
@@ -132,6 +134,11 @@ class _Modules(Component):
         learner.module = type(learner.module)(others).of_learner()
         learner.buffers.pop(module_id, None)
         learner.num_parameters.pop(module_id, None)
+
+
+def _has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+    stepped = [ref for layout in learner.layouts for ref in layout.refs if ref.startswith(f"{module_id}/")]
+    return learner.num_parameters.get(module_id, 0) > len(stepped)
 
 
 class _Optimizers(Component):

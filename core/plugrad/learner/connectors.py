@@ -9,7 +9,7 @@ from plugrad.batch import refuse
 from plugrad.batch.recurrent_state import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
-from plugrad.episodes import MASKS, SingleAgentEpisode, episodes_by_module
+from plugrad.episodes import MASKS, OWN, SingleAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.model_config import MODEL_CONFIG, MODEL_SETTINGS
@@ -23,8 +23,10 @@ def add_columns_from_episodes(
 ) -> dict[ModuleID, dict[str, Array]]:
     """Add OBS, ACTIONS, REWARDS, TERMINATEDS, TRUNCATEDS and the recorded model outputs, rows in episode order.
 
+    A module that is not updated gets no columns if another one is: an opponent need not be able to compute values.
+
     Args:
-        learner: not used.
+        learner: says which modules are updated.
         batch: columns so far, by module.
         episodes: of the environment.
 
@@ -32,12 +34,22 @@ def add_columns_from_episodes(
         A new batch, `{module_id: {column: array [B, ...]}}`.
     """
     columns = {module_id: dict(given) for module_id, given in batch.items()}
-    for module_id, singles in episodes_by_module(episodes).items():
+    by_module = episodes_by_module(episodes)
+    updated = [module_id for module_id in by_module if _is_updated(learner, module_id)]
+    for module_id in updated or by_module:
+        singles = by_module[module_id]
         whole = [episode for episode in singles if len(episode)]
         if whole:
             _check_masks_are_everywhere(module_id, whole)
             columns.setdefault(module_id, {}).update(_columns_of(whole))
     return columns
+
+
+def _is_updated(learner: LearnerProtocol, module_id: ModuleID) -> bool:
+    """Whether a module learns; an unknown one does, so that it is refused by name later."""
+    if module_id not in learner.module:
+        return True
+    return module_id in learner.trainable_module_ids and learner.should_module_be_updated(module_id)
 
 
 def _check_masks_are_everywhere(module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]) -> None:
@@ -57,7 +69,7 @@ def _columns_of(episodes: Sequence[SingleAgentEpisode]) -> dict[str, Array]:
         Columns.TRUNCATEDS: _ends(episodes, [episode.truncated for episode in episodes]),
     }
     recorded = set.intersection(*[set(episode.extra_model_outputs) for episode in episodes])
-    for column in sorted(recorded):
+    for column in sorted(recorded.difference(OWN)):
         columns[column] = np.concatenate([episode.extra_model_outputs[column] for episode in episodes])
     return columns
 

@@ -194,8 +194,9 @@ def all_reduce_metrics(
         return dict(numbers)
     if not have_loss_masks(only_modules(columns)):
         numbers = _scale_by_module(numbers, {each: weights[0] for each, weights in columns[WEIGHTS].items()})
-    total = learner.collective.all_reduce(np.array(list(numbers.values()), np.float64))
-    return dict(zip(numbers, total, strict=True))
+    names = sorted(numbers)  # the order of a program's metrics is its own
+    total = learner.collective.all_reduce(np.array([numbers[name] for name in names], np.float64))
+    return dict(zip(names, total, strict=True))
 
 
 def barrier(learner: LearnerInternals) -> None:

@@ -1,17 +1,13 @@
 """The core's answers to the hooks of algorithms, except the loss."""
 
-import logging
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import ConfigError
-from plugrad.hooks.backend_spec import Operation
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.shape_check import record_ops
 from plugrad.learner.target_networks import move_targets_after_update
 from plugrad.model_config import ModelSetting
 from plugrad.module_spec import RLModuleSpec
@@ -20,8 +16,6 @@ from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.training import OnPolicyTraining, Training
 from plugrad.types import Array, ModuleID
-
-log = logging.getLogger("plugrad")
 
 TIMESTEP = "num_env_steps_sampled_lifetime"
 """The entry of `timesteps` that schedules follow."""
@@ -130,11 +124,5 @@ def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
 
 
 @hookimpl
-def watch_operations(learner: LearnerInternals) -> AbstractContextManager[list[Operation]]:
-    """Calls of `learner.ops`, and the results of arithmetic that are given to them."""
-    log.info(
-        "backend %s does not answer watch_operations: wrong broadcasts are found where their result goes through "
-        "learner.ops, and not in code that is the framework's own throughout",
-        learner.config.backend,
-    )
-    return record_ops(learner)
+def watch_operations() -> None:
+    """None: `plugrad.learner.shape_check` tries losses out itself. See `BackendBuildSpec.watch_operations`."""

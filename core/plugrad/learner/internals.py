@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plugrad.hooks.backend_types import BackendInfo
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
 from plugrad.learner.target_networks import TargetNetwork
@@ -26,6 +27,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     """A Learner to the parts of `plugrad.learner`, which read and change these."""
 
     plugins: list[Plugin]
+    backend_info: BackendInfo
     module: MultiRLModule
     ops: Ops
     metrics: Metrics

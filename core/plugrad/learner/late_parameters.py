@@ -32,7 +32,7 @@ def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID])
             raise ConfigError(
                 f"module {module_id!r} ({module.class_name}) has parameters that it had not when the learner was "
                 f"built, so no optimizer trains them: {', '.join(late)}. Make and build all layers where the model is "
-                "made: in __init__ or setup; a Keras layer by layer.build(shape)",
+                "made: in __init__ or setup; layers that their first call would build, by layer.build(shape)",
                 module_id=module_id,
                 found=late,
             )

@@ -23,7 +23,7 @@ from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
-from plugrad.hooks.backend_spec import BackendInfo, BackendSpec
+from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
@@ -427,6 +427,13 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self._provide("apply_gradients", gradients_dict=gradients_dict)
         self.weights_version += 1
 
+    def supports(self, capability: Capability | str) -> bool:
+        """Whether the backend has a capability, on this device and with this config.
+
+        `backend_info.why_not(capability, learner.ops, learner.config)` says why it does not.
+        """
+        return not self.backend_info.why_not(capability, self.ops, self.config)
+
     def config_view(self, module_id: ModuleID) -> ConfigView:
         """The config that a module's loss gets: fields that change between updates are scalar tensors."""
         return self.coefficients[module_id].view
@@ -530,7 +537,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             ConfigError: its settings name code, which a checkpoint never imports; says what to give instead.
             RestoreMismatchError: the state does not fit what its settings build.
         """
-        given = ["env", "learner_class"]  # it is of this class, and makes no environment
+        given = ["env", "agent_to_module", "learner_class"]  # it is of this class, and makes no environment
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
         with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:

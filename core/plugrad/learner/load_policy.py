@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.checkpoint.runs import checkpoint_of
+from plugrad.config.module_specs import spaces_of
 from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
@@ -17,6 +18,7 @@ from plugrad.learner.acting import make_policy, only_module_id, warn_without_sta
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.learner import Learner
 from plugrad.learner.policy_content import KIND, as_checkpoint, refuse_own_module
+from plugrad.learner.refused_code import refuse_own_modules
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.observations import row_shape
 from plugrad.policy import Policy
@@ -26,8 +28,9 @@ from plugrad.rl_module import MultiRLModule
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 _NUMPY = "numpy"
-_CODE = ("env", "learner_class", "learner_connector")
+_CODE = ("env", "agent_to_module", "learner_class", "learner_connector")
 """Settings that may name code, and that acting does without."""
+_WRAPPERS = "env_wrappers"
 _OF_ENVIRONMENTS = ("algorithm", KIND)
 """The kinds of checkpoints that know how their environment's observations become rows."""
 
@@ -65,11 +68,12 @@ def load_policy(
     whole, saved = _read(Path(path))
     with checkpointing.as_checkpoint_error(whole):
         learner = _acting_learner(saved, module_id, module, backend)
-        normalizer = _normalizer(whole, learner.config)
+        module_id = only_module_id(learner.module, module_id)
+        normalizer = _normalizer(whole, learner.config, module_id)
         return make_policy(
             lambda: learner,
             module_id,
-            env_observation_space=_env_observation_space(whole, learner.config),
+            env_observation_space=_env_observation_space(whole, learner.config, module_id),
             normalizer=normalizer,
         )
 
@@ -116,12 +120,14 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     """A learner with one module of a checkpoint, so that nothing is needed for the others."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
-    config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, "rl_module_spec"))
-    config = config.changed(**dict.fromkeys(_CODE), num_learners=0, device="auto", compile="none")
+    config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, _WRAPPERS, "rl_module_spec"))
+    config = config.changed(
+        **dict.fromkeys(_CODE), **{_WRAPPERS: []}, num_learners=0, device="auto", compile="none"
+    )
     config = _keep_one_module(saved, config, module_id)
     if module is None:
         refuse_own_module(saved.metadata, saved.path)
-        checkpointing.refuse_own_modules(config)
+        refuse_own_modules(config)
     elif not isinstance(module, MultiRLModule | dict):
         module = {module_id: module}
     learner = _Acting(config=config, module=module)
@@ -157,27 +163,31 @@ def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
     )
 
 
-def _normalizer(whole: Checkpoint, config: Any) -> ObservationNormalizer | None:
+def _normalizer(whole: Checkpoint, config: Any, module_id: ModuleID) -> ObservationNormalizer | None:
     if not config.normalize_observations:
         return None
     runner = whole.state.get("env_runner") if whole.metadata.get("kind") in _OF_ENVIRONMENTS else None
     if runner is None:
         warn_without_statistics(config)
         return None
-    normalizer = ObservationNormalizer.of_space(config.observation_space, frozen=True)
-    normalizer.set_state(runner["normalizer"])
+    if "normalizers" in runner and module_id not in runner["normalizers"]:
+        return None  # it has not acted yet
+    normalizer = ObservationNormalizer.of_space(_space_of_rows(config, module_id), frozen=True)
+    normalizer.set_state(
+        runner["normalizers"][module_id] if "normalizers" in runner else runner["normalizer"]
+    )
     return normalizer
 
 
-def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | None:
+def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) -> gym.Space[Any] | None:
     """The environment's space of observations; of an older checkpoint that of flattened ones; None of a learner's."""
     if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
         return None
-    written = whole.metadata.get(checkpointing.ENV_OBSERVATION_SPACE)
-    if written is None or config.observation_space is None:
-        return config.observation_space  # type: ignore[no-any-return]
-    what = f"{whole.path}: {checkpointing.ENV_OBSERVATION_SPACE}"
-    length = prod(row_shape(config.observation_space))
+    what, written = _written_space(whole, module_id)
+    own: gym.Space[Any] | None = _space_of_rows(config, module_id)
+    if written is None or own is None:
+        return own
+    length = prod(row_shape(own))
     found = sum(map(num_values, written_boxes(written)))
     if found > length:  # before it is made: a few bytes can describe any size
         raise ConfigError(f"{what} has {found} numbers, a row of the module {length}")
@@ -185,3 +195,21 @@ def _env_observation_space(whole: Checkpoint, config: Any) -> gym.Space[Any] | N
     if not isinstance(space, gym.Space):
         raise ConfigError(f"{what} is {type(space).__name__}, not a space")
     return space
+
+
+def _space_of_rows(config: Any, module_id: ModuleID) -> Any:
+    """The space of what modules read of the environment: the config's, or where modules differ the module's own."""
+    return (
+        config.observation_space if config.observation_space is not None else spaces_of(config, module_id)[0]
+    )
+
+
+def _written_space(whole: Checkpoint, module_id: ModuleID) -> tuple[str, Any]:
+    """Where the space of a module's observations is written, for errors, and what is written there."""
+    one, several = checkpointing.ENV_OBSERVATION_SPACE, checkpointing.ENV_OBSERVATION_SPACES
+    if several not in whole.metadata:
+        return f"{whole.path}: {one}", whole.metadata.get(one)
+    spaces = whole.metadata[several]
+    return f"{whole.path}: {several}[{module_id!r}]", spaces.get(module_id) if isinstance(
+        spaces, dict
+    ) else None

@@ -2,10 +2,13 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from plugrad.errors import ConfigError
+from plugrad.hooks.backend_spec import Capability
 from plugrad.importing.names import resolve_name
+from plugrad.learner.capabilities import check_here
 from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import RLModuleSpec
 from plugrad.rl_module import RLModule
@@ -37,6 +40,7 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
     model = make(**_arguments(module_id, make, spec))
     if isinstance(model, RLModule):
         return model
+    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(model).__name__}")
     module: RLModule = learner._wrap_module(module_id=module_id, module=model, module_spec=spec)
     module._made_by = chosen
     return module
@@ -73,7 +77,7 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
 
 def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]:
     """Those arguments of an RLModule's constructor that this class takes: one with its own may leave some out."""
-    kinds = {each.kind for each in inspect.signature(make).parameters.values()}
+    kinds = {each.kind for each in _signature(make).parameters.values()}
     if inspect.Parameter.VAR_KEYWORD in kinds:
         return spec.arguments()
     named = _parameters(make)
@@ -83,11 +87,17 @@ def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The named parameters of a function; none of a class whose signature Python does not know."""
     try:
-        signature = inspect.signature(make)
+        signature = _signature(make)
     except ValueError:
         return {}
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: each for name, each in signature.parameters.items() if each.kind not in several}
+
+
+def _signature(make: Any) -> inspect.Signature:
+    """That of a function, or of a class's constructor, also where its metaclass takes any arguments."""
+    is_hidden = inspect.isclass(make) and inspect.isfunction(type(make).__call__)
+    return inspect.signature(partial(make.__init__, None) if is_hidden else make)
 
 
 def _name(make: Any) -> str:

@@ -125,7 +125,7 @@ def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, An
 
 def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
     """Write the present modules into the config, and make programs anew."""
-    specs = {module_id: _spec_of(module) for module_id, module in learner.module.items()}
+    specs = {module_id: spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
         rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),
         policies=_policies(learner.config.policies, specs),
@@ -135,7 +135,7 @@ def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | Non
     learner.weights_version += 1
 
 
-def _spec_of(module: RLModule) -> RLModuleSpec:
+def spec_of(module: RLModule) -> RLModuleSpec:
     """What builds a module like this one: a module with a neutral network needs no class."""
     return RLModuleSpec(
         module_class=None if module.network is not None else module._made_by or type(module),

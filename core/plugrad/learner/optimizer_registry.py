@@ -9,8 +9,10 @@ from plugrad.config import Config
 from plugrad.errors import ConfigError, OptimizerError, UnknownParameterError, did_you_mean
 from plugrad.every_nth import DelayedOptimizer
 from plugrad.gradients import FlatGradients, Layout, as_flat, joined, layouts_in
+from plugrad.hooks.backend_spec import Capability
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner.capabilities import check_here
 from plugrad.learner.internals import LearnerInternals
 from plugrad.optimizers import Optimizer, make_optimizer
 from plugrad.schedules import Schedule
@@ -44,8 +46,8 @@ def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
         return False
     raise ConfigError(
         f"module {module_id!r} ({learner.module[module_id].class_name}) has no parameters to train. Are all frozen? "
-        "Then leave it out of policies_to_train. Keras layers have none before they are built: call them once, or "
-        "layer.build(shape), where they are made",
+        "Then leave it out of policies_to_train. Layers that their first call builds have none before: call them "
+        "once, or layer.build(shape), where they are made",
         module_id=module_id,
     )
 
@@ -72,6 +74,8 @@ def register_optimizer(
     every: int,
 ) -> None:
     """Check and bind an optimizer; set its learning rate. See `LearnerSpec.register_optimizer`."""
+    if not isinstance(optimizer, Optimizer):
+        check_here(learner, Capability.FRAMEWORK_OPTIMIZERS, f"optimizer {optimizer_name!r}")
     learner._check_registered_optimizer(optimizer, params)
     refs = tuple(learner.get_param_ref(param) for param in params)
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)

@@ -9,7 +9,9 @@ from plugrad.batch.recurrent_state import flatten_states, state_names
 from plugrad.columns import Columns
 from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError, PlugradError
+from plugrad.hooks.backend_spec import Capability
 from plugrad.learner.action_distribution import action_distribution_class
+from plugrad.learner.capabilities import check_here
 from plugrad.learner.internals import LearnerInternals
 from plugrad.onnx import OPSET, Graph, ops
 from plugrad.rl_module import RLModule
@@ -71,6 +73,7 @@ def _forward_of_exporter(
 ) -> dict[str, Any]:
     """The forward pass of a user's module, as the framework's exporter writes it."""
     module = learner.module[module_id]
+    check_here(learner, Capability.ONNX, f"module {module_id!r} ({type(module).__name__})")
     example = {name: np.zeros((2, *each.shape[1:]), each.dtype) for name, each in columns.items()}
     try:
         model = learner._export_onnx(

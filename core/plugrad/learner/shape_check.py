@@ -1,85 +1,20 @@
 """Finds losses that broadcast [B] against [B, 1]: records the operations of a loss and compares their shapes."""
 
-import sys
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial, wraps
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from plugrad.batch import Rows
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import LossError
-from plugrad.hooks.backend_helpers import calling_lines
+from plugrad.hooks.author_line import author_line, library_files
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.learner.buffers import buffers_unchanged
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.watched_losses import record_losses
 from plugrad.types import ModuleBatches, ModuleID
-
-ARITHMETIC = "arithmetic"
-"""The name of an operation that was not seen: only its result was. Its inputs are not known."""
-
-
-@contextmanager
-def record_ops(learner: LearnerInternals) -> Iterator[list[Operation]]:
-    """Record every call of `learner.ops` in the list that is yielded."""
-    plain = learner.ops
-    watched = _WatchedOps(plain)
-    learner.ops = watched
-    try:
-        yield watched.operations
-    finally:
-        learner.ops = plain
-        watched.is_on = False
-
-
-class _WatchedOps:
-    """Ops that record their calls."""
-
-    def __init__(self, ops: Any) -> None:
-        self.operations: list[Operation] = []
-        self.is_on = True
-        self._ops = ops
-        self._known: dict[int, Any] = {}  # keeps the tensors, so that no other one gets the same id
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._ops, name)
-        return self._recording(name, found) if callable(found) else found
-
-    def _recording(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            answer = function(*args, **kwargs)
-            if self.is_on:
-                self._record(name, list(_tensors((args, kwargs))), list(_tensors(answer)))
-            return answer
-
-        return call
-
-    def _record(self, name: str, inputs: list[Any], outputs: list[Any]) -> None:
-        lines = calling_lines()
-        for tensor in inputs:
-            if id(tensor) not in self._known:
-                self.operations.append(Operation(ARITHMETIC, (), (_shape(tensor),), lines))
-        self.operations.append(
-            Operation(name, tuple(map(_shape, inputs)), tuple(map(_shape, outputs)), lines)
-        )
-        self._known.update({id(tensor): tensor for tensor in (*inputs, *outputs)})
-
-
-def _tensors(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        for each in tree:
-            yield from _tensors(each)
-    elif hasattr(tree, "shape") and hasattr(tree, "dtype"):
-        yield tree
-
-
-def _shape(tensor: Any) -> Shape:
-    return tuple(tensor.shape)
-
 
 _PRIMES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127)
 _EXPANDING = frozenset({"expand", "BroadcastTo"})
@@ -87,6 +22,11 @@ _EXPANDING = frozenset({"expand", "BroadcastTo"})
 
 Answer = tuple[dict[ModuleID, Any], Any]
 Compute = Callable[[ModuleBatches], Answer]
+Watched = Callable[[ModuleBatches], AbstractContextManager[tuple[ModuleBatches, Sequence[Operation]]]]
+"""Of a minibatch: what to compute with meanwhile, and the operations that are noted."""
+
+
+log = logging.getLogger("plugrad")
 
 
 class ShapeCheck:
@@ -101,10 +41,10 @@ class ShapeCheck:
         self._is_done = False
 
     def check(self, compute: Compute, batch: ModuleBatches) -> Answer:
-        """Compute losses, and check them if they are the first ones. Traced or not.
+        """Compute losses, and check them if they are the first ones and the backend notes its operations.
 
         Args:
-            compute: from a minibatch to losses and outputs.
+            compute: from a minibatch to losses and outputs. Traced or not.
             batch: the minibatch.
 
         Returns:
@@ -113,35 +53,79 @@ class ShapeCheck:
         Raises:
             LossError: a tensor [B, B] was made by broadcasting [B] and [B, 1]; names modules, shapes and the line.
         """
-        if self._is_done:
+        recorder = None if self._is_done else self._learner._provide("watch_operations")
+        if recorder is None:
             return compute(batch)
-        operations, answer = self._watched(compute, batch)
+        with recorder as operations:
+            answer = compute(batch)
         self._is_done = True
+        self._look_at(operations, self._recorded, compute, batch)
+        return answer
+
+    def try_out(self, compute: Compute, batch: ModuleBatches) -> None:
+        """Check first losses where the backend notes nothing: compute them once more, of wrapped tensors.
+
+        Args:
+            compute: from a minibatch to losses and outputs, not under the backend's autograd. Traced or not.
+            batch: the minibatch.
+
+        Raises:
+            LossError: as in `check`.
+        """
+        if self._is_done or self._learner._provide("watch_operations") is not None:
+            return
+        self._is_done = True
+        log.info(
+            "backend %s does not answer watch_operations: wrong broadcasts are found in operators, methods of tensors "
+            "and learner.ops, and not between the framework's own functions",
+            self._learner.config.backend,
+        )
+        self._look_at(self._again(self._wrapped, compute, batch), self._wrapped, compute, batch)
+
+    def _look_at(
+        self, operations: Sequence[Operation], record: Watched, compute: Compute, batch: ModuleBatches
+    ) -> None:
         sizes = set(_sizes(batch).values())
         # With a single row nothing can be seen: a pair of rows looks like a row.
         if 1 in sizes or any(_first_wrong_broadcast(operations, size) for size in sizes):
-            self._recheck_with_other_size(compute, batch, operations)
-        return answer
-
-    def _watched(self, compute: Compute, batch: ModuleBatches) -> tuple[list[Operation], Answer]:
-        with self._learner._provide("watch_operations") as operations:
-            answer = compute(batch)
-        return operations, answer
+            self._recheck_with_other_size(operations, record, compute, batch)
 
     def _recheck_with_other_size(
-        self, compute: Compute, batch: ModuleBatches, before: Sequence[Operation]
+        self, before: Sequence[Operation], record: Watched, compute: Compute, batch: ModuleBatches
     ) -> None:
         taken = {n for each in before for shape in (*each.inputs, *each.outputs) for n in shape}
         size = next((prime for prime in _PRIMES if prime not in taken), None)
         if size is None:
             return
-        with self._metrics_kept(), buffers_unchanged(self._learner):
-            try:
-                operations, _ = self._watched(compute, _resized(self._learner, batch, size))
-            except Exception:  # a loss that cannot do with so many rows: nothing is proven
-                return
+        operations = self._again(record, compute, _resized(self._learner, batch, size))
         if fault := _first_wrong_broadcast(operations, size):
-            raise _error(fault, size, list(batch))
+            raise _error(fault, size, list(batch), self._where(fault))
+
+    def _again(self, record: Watched, compute: Compute, batch: ModuleBatches) -> Sequence[Operation]:
+        """The operations of losses that do not count; what an error left out is not proven."""
+        with (
+            self._metrics_kept(),
+            buffers_unchanged(self._learner),
+            record(batch) as (rows, operations),
+            suppress(Exception),
+        ):
+            compute(rows)
+        return operations
+
+    @contextmanager
+    def _recorded(self, batch: ModuleBatches) -> Iterator[tuple[ModuleBatches, Sequence[Operation]]]:
+        with self._learner._provide("watch_operations") as operations:
+            yield batch, operations
+
+    @contextmanager
+    def _wrapped(self, batch: ModuleBatches) -> Iterator[tuple[ModuleBatches, Sequence[Operation]]]:
+        with record_losses(self._learner) as recorder:
+            yield recorder.rows(batch), recorder.operations
+
+    def _where(self, operation: Operation) -> str:
+        libraries = library_files(self._learner.plugins, self._learner.backend_info)
+        line = author_line(operation.lines, libraries)
+        return "" if line is None else f" at {line[0]}:{line[1]}"
 
     @contextmanager
     def _metrics_kept(self) -> Iterator[None]:
@@ -160,22 +144,7 @@ def _sizes(batch: ModuleBatches) -> dict[ModuleID, int | None]:
 
 def _first_wrong_broadcast(operations: Sequence[Operation], size: int | None) -> Operation | None:
     """The first operation that makes pairs of rows by mistake; None if there is none."""
-    pairs_are_meant = False
-    for each in operations:
-        if each.name == ARITHMETIC:
-            if not pairs_are_meant and any(shape.count(size) > 1 for shape in each.outputs):
-                return each._replace(
-                    inputs=((size,), (size, 1))
-                )  # what else it could be made of was not seen
-        elif _makes_pairs(each, size):
-            return each
-        pairs_are_meant |= any(_is_row_of_pairs(shape, size) for shape in each.outputs)
-    return None
-
-
-def _is_row_of_pairs(shape: Shape, size: int | None) -> bool:
-    """Whether it is [.., 1, .., B, ..]: half of pairs that are meant."""
-    return shape.count(size) == 1 and 1 in shape[: shape.index(size)]
+    return next((each for each in operations if _makes_pairs(each, size)), None)
 
 
 def _makes_pairs(operation: Operation, size: int | None) -> bool:
@@ -204,10 +173,10 @@ def _repeat(ops: Any, size: int, column: Any) -> Any:
     return ops.concat([column] * copies, 0)[:size]
 
 
-def _error(operation: Operation, size: int, modules: list[ModuleID]) -> LossError:
+def _error(operation: Operation, size: int, modules: list[ModuleID], where: str) -> LossError:
     shapes = [_shown(shape, size) for shape in operation.inputs if size in shape]
     made = next(_shown(shape, size) for shape in operation.outputs if shape.count(size) > 1)
-    where, what = _users_line(operation.lines), f"{operation.name} of {' and '.join(shapes)}"
+    what = f"{operation.name} of {' and '.join(shapes)}"
     return LossError(
         f"the loss of {' or '.join(map(repr, modules))}: {what} gives {made}{where}; "
         "every row meets every other, and the mean is of another loss than was meant. Give all one number per row "
@@ -222,14 +191,3 @@ def _error(operation: Operation, size: int, modules: list[ModuleID]) -> LossErro
 
 def _shown(shape: Shape, size: int) -> str:
     return f"[{', '.join('B' if n == size else str(n) for n in shape)}]"
-
-
-def _users_line(lines: Sequence[tuple[str, int]]) -> str:
-    """The innermost line that belongs neither to plugrad nor to a framework."""
-    packages = ("plugrad", "plugrad_torch", "plugrad_tf2", "torch", "tensorflow", "keras")
-    found = [sys.modules[name].__file__ for name in packages if name in sys.modules]
-    inner = tuple(str(Path(file).parent) for file in found if file)
-    for file, line in lines:
-        if not file.startswith((*inner, "<")):
-            return f" at {file}:{line}"
-    return ""

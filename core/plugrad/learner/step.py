@@ -54,6 +54,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
             rows = join_noise(learner, minibatch, modules)
+            watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
             _, losses, _ = learner._update(rows)
             if not reads:
                 reads.update(

@@ -33,7 +33,7 @@ def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OB
     Raises:
         BatchError: the observations do not fit the space.
     """
-    if not isinstance(obs, Mapping | tuple):
+    if isinstance(obs, np.ndarray) or not isinstance(obs, Mapping | tuple):
         return obs
     space = module.observation_space
     if not is_structured(space):

@@ -72,11 +72,18 @@ class TargetNetwork:
         Args:
             batch: `{column: tensor [B, ...]}`, such as `{"obs": batch["new_obs"]}`.
         """
-        stop = self._learner.ops.stop_gradient
         with self._learner.module[self._module_id].functional_call(self._weights()):
             module = self._learner.module[self._module_id]
             outputs = module.in_mode(False, module.forward_train, batch)
-        return {column: stop(values) for column, values in outputs.items()}
+        return self._constants(outputs)
+
+    def _constants(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns without gradients; a recurrent state is a dict of its own."""
+        stop = self._learner.ops.stop_gradient
+        return {
+            name: self._constants(each) if isinstance(each, Mapping) else stop(each)
+            for name, each in columns.items()
+        }
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
         """Move to tau * parameters + (1 - tau) * target if it is due.

@@ -9,10 +9,12 @@ from typing import Any
 from plugrad import batch as batches
 from plugrad.batch.sequences import SampleCount
 from plugrad.columns import Columns
+from plugrad.episodes import num_env_steps
 from plugrad.errors import BatchError
-from plugrad.hooks.backend_spec import Program
+from plugrad.hooks.backend_spec import Capability, Program
 from plugrad.learner import nonfinite
 from plugrad.learner.buffers import average_buffers
+from plugrad.learner.capabilities import why_not_here
 from plugrad.learner.components import state_variables
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import (
@@ -108,7 +110,8 @@ class UpdateRun:
             sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
             self._train(columns, sample_counts, spec, clock, snapshot)
             learner.weights_version += 1
-            self._count_steps(rows, columns, batch, timesteps or {})
+            env_steps = batches.env_steps_of(batch) if episodes is None else num_env_steps(episodes)
+            self._count_steps(rows, columns, env_steps, timesteps or {})
             learner.after_gradient_based_update(timesteps=timesteps or {})
             clock.lap("results")
             results = self._results(rows, columns, clock)
@@ -266,21 +269,29 @@ class UpdateRun:
         if key not in self._programs:
             reads: Reads = set()
             mode = "none" if naming else learner.config.compile
-            program = learner._compile_update(make_step(learner, reads), state_variables(learner), mode)
-            self._programs[key] = program, reads
+            self._programs[key] = self._compiled(reads, mode), reads
         return self._programs[key]
+
+    def _compiled(self, reads: Reads, mode: str) -> Program:
+        """The backend's program; not of the whole update where the backend says that it cannot make one here."""
+        learner = self._learner
+        reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
+        step, variables = make_step(learner, reads), state_variables(learner)
+        program = learner._compile_update(step, variables, "none" if reason else mode)
+        if reason:
+            program.fall_back(program.mode, f"{program.reason}; {reason}")
+        return program
 
     def _count_steps(
         self,
         rows: Mapping[ModuleID, int],
         columns: batches.Batch,
-        batch: Any,
+        env_steps: int,
         timesteps: Mapping[str, int],
     ) -> None:
         steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
-        steps[f"num_env_steps_trained/{ALL_MODULES}"] = batches.env_steps_of(batch) or max(
-            rows[module_id] for module_id in columns
-        )
+        most = max(rows[module_id] for module_id in columns)
+        steps[f"num_env_steps_trained/{ALL_MODULES}"] = env_steps or most
         counters = self._learner.counters
         for key, number in steps.items():
             name, module_id = key.split("/", 1)

@@ -25,6 +25,10 @@ _ALWAYS_GAE = "delete it: advantages are always GAE's; training(lambda_=1.0) is 
 _NO_DISTRIBUTION = "delete it: DQN learns expected values, not distributions"
 _NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
 
+_IN_FLIGHT = (
+    "env_runners(max_requests_in_flight_per_env_runner=...), learners(max_requests_in_flight_per_learner=...)"
+)
+
 INSTEAD = MappingProxyType(
     {
         # arguments of update()
@@ -73,6 +77,11 @@ INSTEAD = MappingProxyType(
         "bc_logstd_coeff": "override compute_loss_for_module and add the deviations' logarithm to the loss",
         "bc_iters": "delete it: CQL learns by its own loss from the first step",
         "burnin_len": "hide the first steps of each sequence with the column loss_mask",
+        "vtrace": "delete it: IMPALA and APPO always correct by V-trace",
+        "learner_queue_size": _IN_FLIGHT,
+        "simple_queue_size": _IN_FLIGHT,
+        "use_circular_buffer": "training(circular_buffer_iterations_per_batch=1) learns from each batch once",
+        "broadcast_interval": "delete it: weights are sent once per version",
         "input_read_episodes": "delete it: input_ names recorded episodes",
         "output_write_episodes": "delete it: whole episodes are written",
         "output_write_remaining_data": "delete it: what waits is written with each checkpoint and at the end",

@@ -11,7 +11,7 @@ from uuid import uuid4
 import gymnasium as gym
 
 from plugrad.checkpoint import list_saves, load_checkpoint
-from plugrad.episodes import SingleAgentEpisode, concat_chunks, masks_of
+from plugrad.episodes import SingleAgentEpisode, concat_chunks, masks_of, own_episode
 from plugrad.offline.episode_files import save_episodes
 
 RECORDING: Final = "recording"
@@ -66,9 +66,10 @@ class EpisodeRecorder:
             CheckpointError: a part was due, and the disk refused it.
         """
         running: dict[str, list[SingleAgentEpisode]] = {}
-        for chunk in chunks:
+        for chunk in map(own_episode, chunks):
             id_ = str(chunk.id_)
-            parts = [*self._running.get(id_, ()), replace(chunk, extra_model_outputs=masks_of(chunk))]
+            before = running.pop(id_, None) or self._running.get(id_, [])
+            parts = [*before, replace(chunk, extra_model_outputs=masks_of(chunk))]
             if chunk.is_done:
                 self._end(parts)
             else:

@@ -139,9 +139,9 @@ class Graph:
             raise PluginError(
                 f"export_onnx was asked for version {OPSET} of ONNX's operators, and gave {self._domains['']}"
             )
-        for each in part.graph.initializer:
-            self._constants[each.name] = each
-            self._types[each.name] = _type_of(each)
+        for constant in part.graph.initializer:
+            self._constants[constant.name] = constant
+            self._types[constant.name] = _type_of(constant)
         for each in part.graph.input:
             source = inputs[each.name.removeprefix(PREFIX)].name
             self._nodes.append(helper.make_node("Identity", [source], [each.name]))

@@ -6,17 +6,16 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.spaces import Space
 
-from plugrad.errors import BatchError, RestoreMismatchError
+from plugrad.errors import BatchError
 from plugrad.observations import is_structured, row_parts, row_shape
+from plugrad.policy.running_moments import RunningMoments
 from plugrad.types import Array, Tensor
 
 
-class ObservationNormalizer:
+class ObservationNormalizer(RunningMoments):
     """Scales observations to mean 0 and variance 1 by the statistics of those seen so far, and clips them.
 
-    The statistics are float64: the count, the mean, and `m2`, the sum of squared deviations from the mean. The variance
-    is the population's, `m2 / count`, as in `VecNormalize` of stable-baselines3. New rows are merged in by the parallel
-    form of Welford's algorithm; see `merge`.
+    The variance is the population's, as in `VecNormalize` of stable-baselines3.
 
     Args:
         shape: of one row of observations.
@@ -40,8 +39,9 @@ class ObservationNormalizer:
         self._only = only
         self.frozen = frozen
         self._epsilon = epsilon
-        moments = self._shape if only is None else (int(only.sum()),)
-        self._set_moments(0, np.zeros(moments), np.zeros(moments))
+        super().__init__(self._shape if only is None else (int(only.sum()),))
+
+    of = "observations"
 
     @classmethod
     def of_space(cls, space: Space[Any], *, frozen: bool = False) -> Self:
@@ -58,21 +58,6 @@ class ObservationNormalizer:
             return cls(row_shape(space), frozen=frozen)
         only = np.concatenate([np.full(each.stop - each.start, each.has_scale) for each in row_parts(space)])
         return cls(only.shape, frozen=frozen, only=None if only.all() else only)
-
-    @property
-    def count(self) -> int:
-        """The number of observations in the statistics."""
-        return self._count
-
-    @property
-    def mean(self) -> Array:
-        """Mean of the observations seen, float64; zeros before the first."""
-        return self._mean.copy()
-
-    @property
-    def variance(self) -> Array:
-        """Variance of the observations seen, float64; ones before the first."""
-        return self._m2 / self._count if self._count else np.ones_like(self._mean)
 
     def normalize(self, observations: Array) -> Array:
         """`(observations - mean) / sqrt(variance + epsilon)`, clipped; does not change the statistics.
@@ -117,37 +102,13 @@ class ObservationNormalizer:
         rows = np.asarray(chosen, dtype=np.float64)
         if not np.isfinite(rows).all():
             raise _non_finite(rows)
-        mean = np.add.reduce(rows, axis=0) / len(rows)
-        self.merge(len(rows), mean, np.add.reduce(np.square(rows - mean), axis=0))
-
-    def merge(self, count: int, mean: Array, m2: Array) -> None:
-        """Add the statistics of other rows, with the result of adding the rows themselves.
-
-        Args:
-            count: number of rows.
-            mean: float64 `[*shape]`, their mean.
-            m2: float64 `[*shape]`, their sum of squared deviations from that mean.
-
-        Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-        Variances", 1982, doi:10.1007/978-3-642-51461-6_3, equations 2.1a and 2.1b, with means in place of sums.
-        """
-        total = self._count + count
-        if not total:
-            return
-        delta = mean - self._mean
-        new_mean = self._mean + delta * (count / total)
-        new_m2 = self._m2 + m2 + np.square(delta) * (self._count * count / total)
-        self._set_moments(total, new_mean, new_m2)
+        super().update(rows)
 
     def frozen_copy(self) -> Self:
         """A frozen copy with the present statistics, for evaluation."""
         copy = type(self)(self._shape, clip=self.clip, epsilon=self._epsilon, frozen=True, only=self._only)
         copy.set_state(self.get_state())
         return copy
-
-    def get_state(self) -> dict[str, Any]:
-        """`{"count": int, "mean": float64 array, "m2": float64 array}`: copies."""
-        return {"count": self._count, "mean": self._mean.copy(), "m2": self._m2.copy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the statistics to a state of `get_state`.
@@ -158,25 +119,14 @@ class ObservationNormalizer:
             RestoreMismatchError: the state is of observations of another shape, or holds no valid statistics. Nothing
                 was changed.
         """
-        mean, m2 = (np.array(state[name], dtype=np.float64) for name in ("mean", "m2"))
-        if m2.shape != mean.shape or mean.shape not in (self._mean.shape, self._shape):
-            raise RestoreMismatchError(
-                f"the state normalises observations of shape {mean.shape}, this environment's have shape "
-                f"{self._mean.shape}",
-                mismatched={"mean": (mean.shape, self._mean.shape)},
-            )
-        count = int(state["count"])
-        if count < 0 or not np.isfinite(mean).all() or not (np.isfinite(m2) & (m2 >= 0)).all():
-            raise RestoreMismatchError(
-                "the state holds no statistics of observations: expected a count >= 0, finite means and finite sums of "
-                f"squares >= 0; found count={count}, mean={mean}, m2={m2}",
-                mismatched={"m2": m2},
-            )
-        self._only = None if mean.shape == self._shape else self._only
-        self._set_moments(count, mean, m2)
+        super().set_state(state)
+        self._only = None if self._mean.shape == self._shape else self._only
+
+    def _known_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self._mean.shape, self._shape)
 
     def _set_moments(self, count: int, mean: Array, m2: Array) -> None:
-        self._count, self._mean, self._m2 = count, mean, m2
+        super()._set_moments(count, mean, m2)
         self._inverse_std = 1.0 / np.sqrt(self.variance + self._epsilon)
 
 

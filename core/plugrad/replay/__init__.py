@@ -1,13 +1,14 @@
 """Replay buffers, and the transitions that they hold. In numpy; knows columns, no learner.
 
 `buffer` draws rows uniformly, `prioritized` by their TD errors, with a `sum_tree`. `n_step` makes rows of episodes.
-`settings` has what `replay_buffer_config` may hold.
+`circular` hands out whole batches a few times each. `settings` has what `replay_buffer_config` may hold.
 
 Source of experience replay: Lin 1992, doi:10.1007/BF00992699.
 """
 
 from plugrad.replay.buffer import ReplayBuffer
+from plugrad.replay.circular import CircularBuffer
 from plugrad.replay.n_step import NStepTransitions, transitions
 from plugrad.replay.prioritized import PrioritizedReplayBuffer
 
-__all__ = ["NStepTransitions", "PrioritizedReplayBuffer", "ReplayBuffer", "transitions"]
+__all__ = ["CircularBuffer", "NStepTransitions", "PrioritizedReplayBuffer", "ReplayBuffer", "transitions"]

@@ -66,18 +66,32 @@ class NStepTransitions:
         self._gamma = gamma
         self._waiting: dict[str, SingleAgentEpisode] = {}
 
-    def __call__(self, chunks: Sequence[SingleAgentEpisode]) -> dict[str, Array]:
-        """The rows of one `sample()`. Every episode that is going on must have a chunk in it."""
+    def __call__(
+        self, chunks: Sequence[SingleAgentEpisode], *, running: Sequence[str] = ()
+    ) -> dict[str, Array]:
+        """The rows of one `sample()`.
+
+        Args:
+            chunks: of the sample. The steps of an episode that has none in it no longer wait.
+            running: ids of running multi-agent episodes: their agents, `<id>/<agent>`, may have no chunk in the sample.
+
+        Returns:
+            The rows, `{column: [B, ...]}`; see `transitions`.
+        """
         rows, waiting = [], {}
         for chunk in chunks:
             id_ = str(chunk.id_)
-            whole = _joined(self._waiting[id_], chunk) if id_ in self._waiting else chunk
+            before = self._waiting.pop(id_, None)  # a lost life may begin another chunk of the same id
+            whole = chunk if before is None else _joined(before, chunk)
             rows.append(transitions(whole, self._n, self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
                 rows[-1] = {name: values[:ready] for name, values in rows[-1].items()}
                 waiting[id_] = _from_step(whole, ready)
-        self._waiting = waiting
+        prefixes = tuple(f"{id_}/" for id_ in running)
+        self._waiting = {
+            id_: each for id_, each in self._waiting.items() if id_.startswith(prefixes)
+        } | waiting
         if len(rows) == 1:  # one environment, whose every step is a sample
             return rows[0]
         names = [name for name in rows[0] if all(name in each for each in rows)]

@@ -37,6 +37,9 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
                 known=list(self._modules),
             ) from None
 
+    def __contains__(self, module_id: object) -> bool:
+        return module_id in self._modules
+
     def __iter__(self) -> Iterator[ModuleID]:
         return iter(self._modules)
 

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
 
 from plugrad.action_masks import as_bool, as_mask, choice_sizes, expected, forbids_all
 from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
+from plugrad.sampling.vector_envs import VectorEnvs
 from plugrad.types import Array
 
 KEY = Columns.ACTION_MASK
@@ -22,8 +22,7 @@ class ActionMasks:
     """Reads the masks that environments give with each observation, in `info["action_mask"]`.
 
     Args:
-        name: of the environment, for errors.
-        envs: N of them.
+        envs: N environments.
 
     Attributes:
         current: the masks of the present observations, bool [N, choices].
@@ -32,10 +31,10 @@ class ActionMasks:
         ConfigError: the actions are not discrete.
     """
 
-    def __init__(self, name: str, envs: VectorEnv[Any, Any, Any]) -> None:
-        self._name = name
-        self._sizes = choice_sizes(envs.single_action_space)
-        self._resets_in_same_step = envs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    def __init__(self, envs: VectorEnvs) -> None:
+        self._name = envs.name
+        self._sizes = choice_sizes(envs.action_space)
+        self._resets_in_same_step = envs.resets_in_same_step
         self._steps = np.zeros(envs.num_envs, np.int64)
         self.current: Array = np.ones((envs.num_envs, sum(self._sizes)), np.bool_)
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Space
-from gymnasium.vector import VectorEnv, VectorWrapper
 
 from plugrad.action_masks import as_mask, choice_sizes, expected
 from plugrad.action_rows import ARRAY_SPACES, leaves
@@ -26,8 +25,13 @@ _CALLERS = (
     "gymnasium.core",
     "gymnasium.spaces",
     "gymnasium.utils",
+    "gymnasium.vector.utils",
     "gymnasium.wrappers",
     "numpy",
+    "plugrad.sampling.async_envs",
+    "plugrad.sampling.atari",
+    "plugrad.sampling.frame_stack",
+    "plugrad.sampling.mask_sources",
     "plugrad.sampling.replayable_env",
 )
 """Modules that call an environment: an error that no other module took part in is Gymnasium's."""
@@ -61,13 +65,13 @@ class Contract:
         """
         if not isinstance(answer, tuple | list) or len(answer) != 5:
             old = ", as step() of older Gym did" if isinstance(answer, tuple) and len(answer) == 4 else ""
-            self._raise("step()", f"{_describe(answer)}{old}", f"return {STEP}")
+            self._raise("step()", f"{describe(answer)}{old}", f"return {STEP}")
         observation, reward, terminated, truncated, info = answer
         self._check_observation("step()", observation)
         self._check_info("step()", info)
         self._check_mask("step()", info)
         if np.ndim(reward) > 1 or np.size(reward) != 1 or np.asarray(reward).dtype.kind not in "biuf":
-            self._raise("step()", f"the reward {_describe(reward)}", "a reward is one number")
+            self._raise("step()", f"the reward {describe(reward)}", "a reward is one number")
         flags = (self._flag("terminated", terminated), self._flag("truncated", truncated))
         return observation, np.asarray(reward).item(), *flags, info
 
@@ -84,7 +88,7 @@ class Contract:
             EnvContractError: it is not `RESET`, or a part of it has another shape or type.
         """
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            self._raise("reset()", _describe(answer), f"return {RESET}")
+            self._raise("reset()", describe(answer), f"return {RESET}")
         observation, info = answer
         self._check_info("reset()", info)
         self._check_mask("reset()", info)
@@ -125,14 +129,14 @@ class Contract:
             found = np.asarray(None)
         if found.dtype.kind not in "biuf" or found.shape != self.space.shape:
             self._raise(
-                method, f"the observation {_describe(observation)}", f"the observation space is {self.space}"
+                method, f"the observation {describe(observation)}", f"the observation space is {self.space}"
             )
 
     def _check_info(self, method: str, info: Any) -> None:
         if not isinstance(info, Mapping):
             form = STEP if method == "step()" else RESET
             self._raise(
-                method, f"info {_describe(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
+                method, f"info {describe(info)}", f"return {form}; info is a dict, {{}} if it says nothing"
             )
 
     def _check_mask(self, method: str, info: Mapping[str, Any]) -> None:
@@ -146,12 +150,12 @@ class Contract:
         if has_mask:
             sizes, mask = choice_sizes(self._action_space), info[Columns.ACTION_MASK]
             if as_mask(mask, sum(sizes)) is None:
-                self._raise(method, f"the action mask {_describe(mask)}", expected(sizes))
+                self._raise(method, f"the action mask {describe(mask)}", expected(sizes))
 
     def _flag(self, which: str, value: Any) -> bool:
         found = np.asarray(value)
         if found.size != 1 or found.dtype.kind not in "biuf" or found.item() not in (0, 1):
-            self._raise("step()", f"{which}={_describe(value)}", f"{which} is True or False")
+            self._raise("step()", f"{which}={describe(value)}", f"{which} is True or False")
         return bool(found.item())
 
     def _raise(self, method: str, found: str, expected: str) -> NoReturn:
@@ -161,48 +165,6 @@ class Contract:
             expected=expected,
             **self._facts,
         )
-
-
-class CheckedVectorEnv(VectorWrapper):
-    """An environment's own vectorised version, its answers checked.
-
-    Args:
-        env: the vectorised environment.
-        name: for errors.
-
-    Raises:
-        EnvContractError: by `reset` and `step`, if an array has another shape or holds no numbers.
-    """
-
-    def __init__(self, env: VectorEnv[Any, Any, Any], *, name: str) -> None:
-        super().__init__(env)
-        self._name = name
-        self._shapes = {"observations": (env.num_envs, *(env.single_observation_space.shape or ()))}
-        self._shapes |= dict.fromkeys(("rewards", "terminated", "truncated"), (env.num_envs,))
-
-    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset all."""
-        observations, info = self.env.reset(**settings)
-        self._check(observations=observations)
-        return observations, info
-
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all."""
-        observations, rewards, terminated, truncated, info = self.env.step(actions)
-        self._check(observations=observations, rewards=rewards, terminated=terminated, truncated=truncated)
-        return observations, rewards, terminated, truncated, info
-
-    def _check(self, **columns: Any) -> None:
-        for column, values in columns.items():
-            found = np.asarray(values)
-            if found.shape != self._shapes[column] or found.dtype.kind not in "biuf":
-                raise EnvContractError(
-                    f"the vectorised {self._name} returned {column} {_describe(values)}; expected: numbers of shape "
-                    f"{self._shapes[column]}",
-                    env=self._name,
-                    expected=self._shapes[column],
-                    found=found.shape,
-                )
 
 
 def check_spaces(name: str, env: gym.Env[Any, Any]) -> None:
@@ -280,7 +242,7 @@ def _is_raised_by_gymnasium(error: Exception) -> bool:
     return callers
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
     """A short description of a value for a message."""
     if isinstance(value, np.ndarray) and value.ndim:
         values = f": {value.tolist()}" if value.size <= SHOWN_VALUES else ""

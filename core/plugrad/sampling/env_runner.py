@@ -1,31 +1,29 @@
 """The env runner: steps vector environments with a policy and returns episodes."""
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.observations import model_space, row_shape, stored_space
-from plugrad.policy.actions import action_converter, random_action_sampler
+from plugrad.observations import model_space, stored_space
+from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
-from plugrad.sampling.action_masks import ActionMasks, say_source
 from plugrad.sampling.contract import is_finite, raise_nonfinite
-from plugrad.sampling.environments import env_name, env_observation_space, make_vector_env, reset_seeds
 from plugrad.sampling.episode_metrics import EpisodeMetrics
-from plugrad.sampling.mask_sources import mask_source
+from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
-from plugrad.sampling.replayable_env import ReplayableEnv
+from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
+from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
+from plugrad.sampling.seen_observations import SeenObservations
 from plugrad.sampling.settings import SamplingConfig, steps_per_env
+from plugrad.sampling.vectorization import make_vector_envs
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -66,49 +64,60 @@ class EnvRunner:
         module_id: ModuleID = DEFAULT_MODULE_ID,
     ) -> None:
         self.config = config
-        self._envs = make_vector_env(
-            config.env,
-            config.env_config,
-            num_envs=config.num_envs_per_env_runner,
-            vectorization_mode=config.vectorization_mode,
-            frame_stack=config.frame_stack,
-        )
-        self._env_name = env_name(config.env)
-        autoreset = self._envs.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-        self._num_reset_steps = int(autoreset)
-        self._policy = RecurrentPolicy(act, initial_state or {}, self.num_envs, next_step_autoreset=autoreset)
-        self._to_env = action_converter(self._envs.single_action_space)
-        space = model_space(self.env_observation_space)
+        self._envs = envs = make_vector_envs(config)
+        space = model_space(envs.observation_space)
         if normalizer is None and config.normalize_observations:
             normalizer = ObservationNormalizer.of_space(space)
-        rows = stored_space(self._envs.single_observation_space)
-        self._encoder = ObservationEncoder(rows, rows, normalizer)
         self.observation_space: Space[Any] = model_space(space, normalized=normalizer is not None)
+        rows = stored_space(envs.row_space)
+        seen = SeenObservations(ObservationEncoder(rows, rows, normalizer), name=envs.name)
+        policy = RecurrentPolicy(
+            act, initial_state or {}, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step
+        )
+        rewards = LearnerRewards.of(config, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step)
+        self._rollout = Rollout(envs, policy, seen, rewards)
+        self._num_reset_steps = int(not envs.resets_in_same_step)
         self._module_id = module_id
-        self._metrics = EpisodeMetrics(self.num_envs)
-        self._observations: Array | None = None
-        self._masks: ActionMasks | None = None
+        self._metrics = EpisodeMetrics(envs.num_envs)
         self.reset(seed)
 
     @property
     def normalizer(self) -> ObservationNormalizer | None:
         """Scales the observations that the policy sees; None: they stay as they are."""
-        return self._encoder.normalizer
+        return self._rollout.seen.normalizer
 
     @normalizer.setter
     def normalizer(self, normalizer: ObservationNormalizer | None) -> None:
-        self._encoder.normalizer = normalizer
+        self._rollout.seen.normalizer = normalizer
+
+    @property
+    def normalizers(self) -> dict[ModuleID, ObservationNormalizer]:
+        """`normalizer` under the id of the module that acts; empty without one."""
+        return {} if self.normalizer is None else {self._module_id: self.normalizer}
+
+    @normalizers.setter
+    def normalizers(self, normalizers: Mapping[ModuleID, ObservationNormalizer]) -> None:
+        self.normalizer = normalizers.get(self._module_id)
+
+    @property
+    def reward_normalizer(self) -> RewardNormalizer | None:
+        """Scales the rewards that a learner sees; None: their scale stays."""
+        return None if self._rollout.rewards is None else self._rollout.rewards.normalizer
+
+    @reward_normalizer.setter
+    def reward_normalizer(self, normalizer: RewardNormalizer) -> None:
+        assert self._rollout.rewards is not None
+        self._rollout.rewards.normalizer = normalizer
 
     @property
     def env_observation_space(self) -> Space[Any]:
         """The observation space of one environment, before observations are flattened and scaled."""
-        envs = self._replayable_envs()
-        return env_observation_space(envs[0].env) if envs else self._envs.single_observation_space
+        return self._envs.observation_space
 
     @property
     def action_space(self) -> Space[Any]:
         """The action space of one environment."""
-        return self._envs.single_action_space
+        return self._envs.action_space
 
     @property
     def num_envs(self) -> int:
@@ -168,14 +177,15 @@ class EnvRunner:
         num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
-        observations = self._reset_envs() if self._observations is None else self._observations
+        rollout = self._rollout
+        observations = self._reset_envs() if rollout.observations is None else rollout.observations
         fragment = RolloutFragment(observations, num_steps)
-        policy = self._random_policy() if random_actions else self._policy
+        policy = self._random_policy() if random_actions else rollout.policy
         for t in range(num_steps):
-            observations = self._step(policy, observations, fragment, t)
-        self._observations = observations
+            observations = rollout.step(policy, fragment, t, observations)
+        rollout.observations = observations
         if not is_finite(fragment.rewards):
-            raise_nonfinite(self._env_name, "rewards", fragment.rewards)
+            raise_nonfinite(self._envs.name, "rewards", fragment.rewards)
         return self._make_episodes(fragment)
 
     def get_metrics(self) -> dict[str, float]:
@@ -199,7 +209,8 @@ class EnvRunner:
         return {
             **self._metrics.get_state(),
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
-            "running": self._get_running_state(),
+            "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
+            "running": get_running_state(self._rollout, self._metrics),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -210,189 +221,79 @@ class EnvRunner:
         another number of environments, new ones begin everywhere, seeded by the runner's seed and `total_steps`.
 
         Raises:
-            RestoreMismatchError: the state has statistics of observations and this runner does not normalise,
-                or the other way round, or they have another shape. Nothing was changed.
+            RestoreMismatchError: the state has statistics of observations or rewards and this runner does not normalise
+                them, or the other way round, or they have another shape. Nothing was changed.
         """
-        self._set_normalizer_state(state["normalizer"])
+        self._set_statistics(state)
         self._metrics.set_state(state)
         self._restart_all()
         running = state["running"]
-        shape = (len(self._replayable_envs()), *row_shape(self.observation_space))
-        if running is not None and running["observations"].shape == shape:
-            self._set_running_state(running)
+        if running is not None and matches(running, self._rollout):
+            set_running_state(running, self._rollout, self._metrics)
+            self._first_steps = np.zeros(self.num_envs, np.int64)
 
     def truncate(self) -> None:
         """Drop running episodes that `get_state` cannot hold, as a runner does that is restored from that state.
 
         So a run that saves and goes on equals one that is resumed from the save.
         """
-        if self._observations is not None and self._get_running_state() is None:
+        if self._rollout.observations is not None and get_running_state(self._rollout, self._metrics) is None:
             self._restart_all()
 
     def close(self) -> None:
         """Close the environments; calling it again does nothing."""
         self._envs.close()
 
-    # --- stepping -----------------------------------------------------------------------------------------------
-
     def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
         # Reset only when needed: a runner that was restored and not used equals the one that was saved.
         self._entropy = entropy
-        self._observations = None
+        self._rollout.observations = None
 
     def _restart_all(self) -> None:
         self._schedule_reset(() if self._seed is None else (self._seed, self.total_steps))
 
     def _reset_envs(self) -> Array:
-        try:
-            raw, infos = self._envs.reset(seed=reset_seeds(self._envs, self._entropy))
-        except (TypeError, ValueError, AttributeError):
-            self._raise_contract_errors()
-            raise
+        observations = self._rollout.reset(self._entropy)
         self._first_steps = np.zeros(self.num_envs, np.int64)
         for env in range(self.num_envs):
             self._metrics.begin(env)
-        self._policy.reset()
-        self._check_and_count(raw)
-        self._begin_masks(infos)
-        return self._encoder.rows(raw)
-
-    def _begin_masks(self, infos: Mapping[str, Any]) -> None:
-        """Take the masks of the first observations, if there are any."""
-        if self._masks is None and Columns.ACTION_MASK in infos:
-            self._masks = self._make_masks()
-        if self._masks is not None:
-            self._masks.begin(infos)
-
-    def _make_masks(self) -> ActionMasks:
-        say_source(self._env_name, mask_source(self._replayable_envs()))
-        return ActionMasks(self._env_name, self._envs)
+        return observations
 
     def _random_policy(self) -> PolicyFunction:
         # The steps so far name the stream: it needs no place in the state.
         seed = fresh_seed() if self._seed is None else self._seed
         rng = stream(seed, "random_actions", str(self.total_steps))
-        return partial(
-            self._policy.with_actions, random_action_sampler(self.action_space, self.num_envs, rng)
-        )
-
-    def _step(self, policy: PolicyFunction, observations: Array, fragment: RolloutFragment, t: int) -> Array:
-        masks = self._masks
-        columns = policy(observations) if masks is None else policy(observations, action_mask=masks.current)
-        actions = self._to_env(columns[Columns.ACTIONS])
-        try:
-            raw, rewards, terminated, truncated, infos = self._envs.step(actions)
-        except (TypeError, ValueError, AttributeError):
-            self._raise_contract_errors()
-            raise
-        self._check_and_count(raw)
-        if "final_obs" in infos:  # reset in the same step: `raw` is what the next episode begins with
-            self._write_final_observations(fragment, t, infos)
-        if masks is not None:
-            columns = {**columns, **masks.step(infos, terminated, truncated)}
-        self._policy.reset_ended(terminated | truncated)
-        observations = self._encoder.rows(raw)
-        fragment.write(t, columns, rewards, terminated, truncated, observations)
-        return observations
-
-    def _write_final_observations(
-        self, fragment: RolloutFragment, t: int, infos: Mapping[str, Array]
-    ) -> None:
-        ended = np.flatnonzero(infos["_final_obs"])
-        raw = np.stack(infos["final_obs"][ended].tolist())
-        self._check_and_count(raw)
-        for env, observation in zip(ended.tolist(), self._encoder.rows(raw), strict=True):
-            fragment.write_final_observation(env, t, observation)
-
-    def _check_and_count(self, raw: Array) -> None:
-        """Refuse observations that are not finite, and add the others to the statistics."""
-        if not is_finite(raw):
-            raise_nonfinite(self._env_name, "observations", raw)
-        if self.normalizer is not None:
-            self.normalizer.update(raw)
+        draw = random_action_sampler(self.action_space, self.num_envs, rng)
+        return partial(self._rollout.policy.with_actions, draw)
 
     def _make_episodes(self, fragment: RolloutFragment) -> list[SingleAgentEpisode]:
+        done = fragment.done
+        chunks = list(split_at_episode_ends(done, self._first_steps, num_reset_steps=self._num_reset_steps))
         episodes = []
         self._metrics.begin_sample()
-        for chunk in split_at_episode_ends(
-            fragment.done, self._first_steps, num_reset_steps=self._num_reset_steps
-        ):
-            episodes.append(fragment.episode(chunk, self._metrics.id_of(chunk.env), self._module_id))
-            self._metrics.add(chunk.env, episodes[-1])
-        self._first_steps = self._num_reset_steps * fragment.done[:, -1].astype(np.int64)
+        for chunk, own_return in zip(chunks, fragment.own_returns(chunks), strict=True):
+            env, start, stop, _ = chunk
+            episodes.append(fragment.episode(chunk, self._metrics.id_of(env), self._module_id))
+            self._metrics.add(env, stop - start, own_return, is_done=fragment.ends_own_episode(chunk))
+        self._first_steps = self._num_reset_steps * done[:, -1].astype(np.int64)
         return episodes
 
-    def _raise_contract_errors(self) -> None:
-        """Raise `EnvContractError` if an environment's last answer is why they could not be stacked."""
-        for env in self._replayable_envs():
-            env.check_last_answers()
+    def _set_statistics(self, state: Mapping[str, Any]) -> None:
+        rewards = state.get("reward_normalizer")  # older checkpoints have none
+        _check_normalizes(state["normalizer"], self.normalizer, "normalizer", "normalize_observations")
+        _check_normalizes(rewards, self.reward_normalizer, "reward_normalizer", "normalize_rewards")
+        if rewards is not None:
+            RewardNormalizer().set_state(rewards)  # an error before anything is changed
+        if self.normalizer is not None:
+            self.normalizer.set_state(state["normalizer"])
+        if self.reward_normalizer is not None and rewards is not None:
+            self.reward_normalizer.set_state(rewards)
 
-    # --- state --------------------------------------------------------------------------------------------------
 
-    def _replayable_envs(self) -> list[ReplayableEnv]:
-        envs = self._envs.envs if isinstance(self._envs, SyncVectorEnv) else []
-        return [env for env in envs if isinstance(env, ReplayableEnv)]
-
-    def _get_running_state(self) -> dict[str, Any] | None:
-        environments = {str(i): env.get_state() for i, env in enumerate(self._replayable_envs())}
-        too_long = any(state["actions"] is None for state in environments.values())
-        if self._observations is None or not environments or too_long:
-            return None
-        return {
-            **self._metrics.get_running_state(),
-            "observations": self._observations.copy(),
-            **({} if self._masks is None else {Columns.ACTION_MASK: self._masks.current.copy()}),
-            "policy": self._policy.get_state(),
-            "environments": environments,
-        }
-
-    def _set_running_state(self, running: Mapping[str, Any]) -> None:
-        self._metrics.set_running_state(running)
-        self._policy.set_state(running.get("policy", {}))
-        observations = np.array(running["observations"])
-        for i, env in enumerate(self._replayable_envs()):
-            raw = env.set_state(running["environments"][str(i)])
-            if raw is None or not self._is_repeated(i, env, raw, running):
-                observations[i] = self._restart(i, env)
-        self._masks = self._masks_of_replayed()
-        self._first_steps = np.zeros(self.num_envs, np.int64)
-        self._observations = observations
-
-    def _masks_of_replayed(self) -> ActionMasks | None:
-        envs = self._replayable_envs()
-        infos = [env.last_info for env in envs]
-        masks = self._make_masks() if any(Columns.ACTION_MASK in info for info in infos) else None
-        if masks is not None:
-            masks.begin_replayed(infos, [env.num_steps for env in envs])
-        return masks
-
-    def _is_repeated(self, index: int, env: ReplayableEnv, raw: Array, running: Mapping[str, Any]) -> bool:
-        """Whether a replayed environment shows what it showed when it was saved."""
-        is_same = np.array_equal(self._encoder.rows(raw[None])[0], running["observations"][index])
-        if Columns.ACTION_MASK not in running:
-            return is_same
-        mask = np.asarray(env.last_info.get(Columns.ACTION_MASK))
-        return is_same and np.array_equal(mask, running[Columns.ACTION_MASK][index])
-
-    def _restart(self, index: int, env: ReplayableEnv) -> Array:
-        warnings.warn(
-            f"environment {index} did not repeat its running episode from the same seed and actions: "
-            "it begins a new one; this run may differ from one without interruption",
-            stacklevel=4,
+def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
+    if (state is None) != (here is None):
+        saved, found = ("without", "with") if state is None else ("with", "without")
+        raise RestoreMismatchError(
+            f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
+            **{"missing" if state is None else "unexpected": [part]},
         )
-        raw = np.asarray(env.reset()[0])[None]
-        self._metrics.begin(index)
-        self._policy.reset_one(index)
-        self._check_and_count(raw)
-        return np.asarray(self._encoder.rows(raw)[0])
-
-    def _set_normalizer_state(self, state: Mapping[str, Any] | None) -> None:
-        if (state is None) != (self.normalizer is None):
-            saved, here = ("without", "with") if state is None else ("with", "without")
-            raise RestoreMismatchError(
-                f"the state is of a run {saved} normalize_observations, this runner is {here} it; "
-                f"set normalize_observations={state is not None}",
-                **{"missing" if state is None else "unexpected": ["normalizer"]},
-            )
-        if self.normalizer is not None and state is not None:
-            self.normalizer.set_state(state)

@@ -3,32 +3,38 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Space
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.importing.names import import_named
 from plugrad.observations.layout import model_space, stored_space
-from plugrad.sampling.contract import CheckedVectorEnv, check_spaces
+from plugrad.sampling.checked_vector_env import CheckedVectorEnv
+from plugrad.sampling.contract import check_spaces
 from plugrad.sampling.frame_stack import stack_frames
 from plugrad.sampling.mask_sources import with_mask_in_info
+from plugrad.sampling.multi_agent.agent_env import AgentEnv
+from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
+from plugrad.sampling.multi_agent.module_mapping import MultiAgentConfig
+from plugrad.sampling.multi_agent.module_spaces import agent_spaces, agents_of_modules, spaces_of_modules
+from plugrad.sampling.named_envs import env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
+from plugrad.sampling.settings import EnvSource
+from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
+from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.types import ModuleID
 
-EnvSource: TypeAlias = str | Callable[..., gym.Env[Any, Any]]
-"""A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
+UNWRAPPED = EnvWrappers()
 
-NAMESPACE_PACKAGES = {"ALE": "ale_py"}
-"""The package that registers the ids of a namespace, where the two have different names."""
-
-VECTORIZATION_MODES = ("sync", "vector_entry_point")
+VECTORIZATION_MODES = ("sync", "async", "vector_entry_point", "envpool")
 
 
 def make_env(
-    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, frame_stack: int = 1
+    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, wrappers: EnvWrappers = UNWRAPPED
 ) -> gym.Env[Any, Any]:
     """Make one environment; its observations are flattened unless they are a Box, its masks are in `info`.
 
@@ -38,17 +44,18 @@ def make_env(
     Args:
         env: a Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function.
         env_config: keyword arguments of the environment, as in `gymnasium.make(env, **env_config)`.
-        frame_stack: how many frames one observation has.
+        wrappers: what settings put around it.
 
     Returns:
         An environment whose observation space is a Box.
 
     Raises:
-        ConfigError: see `create_env`; or its observations are no numbers.
+        ConfigError: see `create_env` and `EnvWrappers.wrap`; or its observations are no numbers.
     """
-    created = create_env(env, env_config)
-    check_spaces(env_name(env), created)
-    created = stack_frames(with_mask_in_info(created), frame_stack)
+    name = env_name(env)
+    created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
+    check_spaces(name, created)
+    created = stack_frames(with_mask_in_info(created), wrappers.frame_stack)
     return created if isinstance(created.observation_space, Box) else _Flattened(created)
 
 
@@ -65,7 +72,7 @@ def create_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = Non
     Raises:
         ConfigError: there is no such environment, or it does not accept `env_config`.
     """
-    created = _create(env, dict(env_config or {}), gym.make)
+    created = make_named(env, dict(env_config or {}), gym.make)
     if not isinstance(created, gym.Env):
         raise ConfigError(
             f"{env_name(env)} made a {type(created).__name__}, not a gymnasium.Env; "
@@ -81,7 +88,7 @@ def make_vector_env(
     *,
     num_envs: int,
     vectorization_mode: str = "sync",
-    frame_stack: int = 1,
+    wrappers: EnvWrappers = UNWRAPPED,
 ) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies of an environment that step together.
 
@@ -92,38 +99,58 @@ def make_vector_env(
         vectorization_mode: `"sync"` steps single environments one after the other and resets each in the
             step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
             takes the environment's own vectorised version (Gymnasium ids only).
-        frame_stack: how many frames one observation has.
+        wrappers: what settings put around single environments.
 
     Returns:
         A vector environment with Box observations.
 
     Raises:
         ConfigError: see `make_env`; or there is no vectorised version, it resets in a way that is not supported, or
-            its frames cannot be stacked.
+            it cannot be wrapped.
     """
     if num_envs < 1:
         raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
     if vectorization_mode == "sync":
-        copies = [partial(_make_copy, env, env_config, index, frame_stack) for index in range(num_envs)]
-        # copy=False saves a fifth of a CartPole step: a deep copy of an array that the caller copies anyway.
-        return SyncVectorEnv(copies, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        return LeanSyncVectorEnv(env_makers(env, env_config, num_envs=num_envs, wrappers=wrappers))
     if vectorization_mode == "vector_entry_point":
-        if frame_stack > 1:
-            raise ConfigError(
-                f'frame_stack={frame_stack} needs vectorization_mode="sync": Gymnasium stacks the frames of single '
-                "environments only"
-            )
+        wrappers.refuse(vectorization_mode, instead="register a vectorised version that is wrapped already")
         return _make_native_vector_env(env, dict(env_config or {}), num_envs)
+    if vectorization_mode in VECTORIZATION_MODES:
+        raise ConfigError(
+            f"vectorization_mode={vectorization_mode!r} makes no Gymnasium vector environment: use an env runner, "
+            "plugrad.sampling.make_env_runner"
+        )
     raise ConfigError(
         f"vectorization_mode={vectorization_mode!r}; there is {', '.join(map(repr, VECTORIZATION_MODES))}."
         + did_you_mean(str(vectorization_mode), VECTORIZATION_MODES)
     )
 
 
+def env_makers(
+    env: EnvSource | None,
+    env_config: Mapping[str, Any] | None = None,
+    *,
+    num_envs: int,
+    wrappers: EnvWrappers = UNWRAPPED,
+) -> list[Callable[[], ReplayableEnv]]:
+    """Functions that make the copies of an environment that step together.
+
+    Args:
+        env: as in `make_env`.
+        env_config: keyword arguments of the environment.
+        num_envs: how many copies.
+        wrappers: what settings put around each.
+
+    Returns:
+        One function for each copy; it raises what `make_env` raises.
+    """
+    return [partial(_make_copy, env, env_config, index, wrappers) for index in range(num_envs)]
+
+
 def _make_copy(
-    env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int, frame_stack: int
+    env: EnvSource | None, env_config: Mapping[str, Any] | None, index: int, wrappers: EnvWrappers
 ) -> ReplayableEnv:
-    single = make_env(env, env_config, frame_stack=frame_stack)
+    single = make_env(env, env_config, wrappers=wrappers)
     return ReplayableEnv(single, name=env_name(env), index=index)
 
 
@@ -132,7 +159,7 @@ def get_spaces(
     env_config: Mapping[str, Any] | None = None,
     *,
     normalize_observations: bool = False,
-    frame_stack: int = 1,
+    wrappers: EnvWrappers = UNWRAPPED,
 ) -> tuple[Space[Any], Space[Any]]:
     """The observation and action space that a module for this environment is built from.
 
@@ -142,7 +169,7 @@ def get_spaces(
         env: as in `make_env`.
         env_config: keyword arguments of the environment.
         normalize_observations: whether observations are normalised.
-        frame_stack: how many frames one observation has.
+        wrappers: what settings put around it.
 
     Returns:
         `(observation_space, action_space)`; the first is that which a module reads, see `model_space`.
@@ -150,27 +177,117 @@ def get_spaces(
     Raises:
         ConfigError: see `make_env`.
     """
-    with closing(make_env(env, env_config, frame_stack=frame_stack)) as single:
+    with closing(make_env(env, env_config, wrappers=wrappers)) as single:
         space = env_observation_space(single)
         return model_space(space, normalized=normalize_observations), single.action_space
 
 
-def reward_threshold(env: EnvSource | None) -> float | None:
-    """The mean return at which an environment counts as solved, by its registration; None if that has none.
+def is_multi_agent(config: MultiAgentConfig) -> bool:
+    """Whether `config.env` has many agents: an environment of PettingZoo, or with RLlib's `MultiAgentEnv` interface.
+
+    Where only an environment can tell, as with a function that makes it, one is made and closed, once for a function
+    and its `env_config`. A class derived from `gymnasium.Env` has one agent, unless it has `possible_agents`.
+
+    Raises:
+        ConfigError: the environment cannot be made.
+    """
+    maker = import_attribute(config.env) if isinstance(config.env, str) else config.env
+    if maker is None:  # a Gymnasium id, or no environment
+        return False
+    if isinstance(maker, type) and (has_many_agents(maker) or issubclass(maker, gym.Env)):
+        return has_many_agents(maker)
+    try:
+        known = _MAKES_MANY_AGENTS.setdefault(maker, {})
+    except TypeError:  # it has no hash, or no weak reference
+        known = {}
+    arguments = repr(config.env_config)
+    if arguments not in known:
+        known[arguments] = _makes_many_agents(config)
+    return known[arguments]
+
+
+_MAKES_MANY_AGENTS: WeakKeyDictionary[Callable[..., Any], dict[str, bool]] = WeakKeyDictionary()
+"""What is known of functions and classes, by their arguments: a simulator may take long to start."""
+
+
+def _makes_many_agents(config: MultiAgentConfig) -> bool:
+    env = _make_any(config.env, config.env_config)
+    if hasattr(env, "close"):
+        env.close()
+    return has_many_agents(env)
+
+
+def make_multi_agent_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> AgentEnv:
+    """Make one environment with many agents.
 
     Args:
-        env: an id such as `"CartPole-v1"`, `"package.module:Env-v0"` or, of the newest version, `"CartPole"`; classes
-            and functions are not registered.
+        env: a function of PettingZoo such as `simple_spread_v3.parallel_env`, a class, or the name of one of these,
+            "package.module:name".
+        env_config: keyword arguments.
+
+    Returns:
+        The environment, with the one interface of `AgentEnv`.
+
+    Raises:
+        ConfigError: it cannot be made, or has no interface to many agents.
     """
-    if not isinstance(env, str) or _import_attribute(env) is not None:
-        return None
-    env_id = env.rpartition(":")[2]
-    versions = {spec.version or 0: spec for spec in gym.registry.values() if env_id in _names_of(spec)}
-    return versions[max(versions)].reward_threshold if versions else None
+    created = _make_any(env, env_config)
+    return as_agent_env(created, _multi_agent_env_name(env, created))
 
 
-def _names_of(spec: gym.envs.registration.EnvSpec) -> tuple[str, str]:
-    return spec.id, spec.id.removesuffix(f"-v{spec.version}")
+def _make_any(env: EnvSource | None, env_config: Mapping[str, Any] | None) -> Any:
+    """Make an environment of any interface; a class of RLlib's form gets `env_config` as its only argument."""
+    maker = import_attribute(env) if isinstance(env, str) else env
+    return make_named(env, as_keywords(maker, env_config or {}), gym.make)
+
+
+def get_module_spaces(config: MultiAgentConfig) -> dict[ModuleID, tuple[Space[Any], Space[Any]]]:
+    """The spaces of the modules that act in `config.env`, which has many agents.
+
+    Makes one environment and closes it.
+
+    Args:
+        config: an `AlgorithmConfig`; `agent_to_module` says which module acts for which agent.
+
+    Returns:
+        `{module_id: (observation_space, action_space)}`, the first as modules read it, see `model_space`. A module of
+        `config.policies` that no agent is mapped to has the spaces of all agents, if these are equal, and else is not
+        there.
+
+    Raises:
+        ConfigError: the environment cannot be made, a space is missing, or two agents of one module have different
+            spaces.
+    """
+    with closing(make_multi_agent_env(config.env, config.env_config)) as env:
+        return spaces_of_modules(env, config)
+
+
+def get_env_observation_spaces(config: MultiAgentConfig) -> dict[ModuleID, Space[Any]]:
+    """The environment's own observation spaces of the modules that act in `config.env`, which has many agents.
+
+    Makes one environment and closes it.
+
+    Args:
+        config: an `AlgorithmConfig`.
+
+    Returns:
+        `{module_id: space}` of the modules of `get_module_spaces`, without action masks.
+
+    Raises:
+        ConfigError: see `get_module_spaces`.
+    """
+    with closing(make_multi_agent_env(config.env, config.env_config)) as env:
+        return {each: agent_spaces(env, agent)[0] for each, agent in agents_of_modules(env, config).items()}
+
+
+def _multi_agent_env_name(env: object, created: Any) -> str:
+    name = env_name(env)
+    if "<" not in name:
+        return name
+    metadata = getattr(created, "metadata", None) or {}
+    return str(
+        metadata.get("name", type(created).__name__)
+    )  # PettingZoo's functions have no names of their own
 
 
 def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
@@ -178,48 +295,25 @@ def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
     return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
 
 
-def get_env_observation_space(
-    env: EnvSource | None, env_config: Mapping[str, Any] | None = None, *, frame_stack: int = 1
-) -> Space[Any]:
-    """The observation space of an environment before observations are flattened.
-
-    Makes one environment and closes it.
-
-    Args:
-        env: as in `make_env`.
-        env_config: keyword arguments of the environment.
-        frame_stack: how many frames one observation has.
-
-    Returns:
-        The environment's own space, of stacked frames if there are several.
-
-    Raises:
-        ConfigError: see `make_env`.
-    """
-    with closing(make_env(env, env_config, frame_stack=frame_stack)) as single:
-        return env_observation_space(single)
-
-
 class _Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
     """The wrapper of `make_env`; a user's own `FlattenObservation` is part of the environment."""
 
 
-def reset_seeds(envs: VectorEnv[Any, Any, Any], entropy: tuple[int, ...]) -> Any:
-    """The argument of `envs.reset(seed=...)`: seeds mixed from `entropy`.
+def reset_seeds(entropy: tuple[int, ...], num_seeds: int) -> list[int] | None:
+    """Seeds for the resets of environments, mixed from `entropy`.
 
     Gymnasium's own `seed, seed + 1, ...` would give runners with neighbouring seeds the same environments.
 
     Args:
-        envs: a list of seeds is returned for a `SyncVectorEnv`, one seed for others.
-        entropy: whole numbers; none: None is returned.
+        entropy: whole numbers; none: the system seeds the environments.
+        num_seeds: how many, >= 1.
 
     Returns:
-        Seeds, a seed or None.
+        The seeds. None: there is no entropy.
     """
     if not entropy:
         return None
-    seeds = [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(envs.num_envs)]
-    return seeds if isinstance(envs, SyncVectorEnv) else seeds[0]
+    return [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(num_seeds)]
 
 
 def _make_native_vector_env(
@@ -232,88 +326,16 @@ def _make_native_vector_env(
         raise ConfigError(
             f'vectorization_mode="vector_entry_point" needs a Gymnasium id, not {env_name(env)}'
         )
-    native = _create(env, env_config, make)
+    native = make_named(env, env_config, make)
     if not isinstance(native, VectorEnv):
         raise ConfigError(
             f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
         )
     modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
-    if native.metadata.get("autoreset_mode") not in modes:
+    if native.metadata.get("autoreset_mode") not in (*modes, *(mode.value for mode in modes)):
         raise ConfigError(
             f"the vectorised {env} resets by autoreset_mode={native.metadata.get('autoreset_mode')!r}; "
             f'its metadata must name one of {", ".join(map(str, modes))}, or take vectorization_mode="sync"'
         )
     stored_space(native.single_observation_space)
     return CheckedVectorEnv(native, name=env_name(env))
-
-
-def _create(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
-    """Make an environment; `make` turns a Gymnasium id into one."""
-    creator = _creator(env, make)
-    try:
-        return creator(**env_config)
-    except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
-        raise _unknown(str(env), error) from error
-    except (gym.error.Error, TypeError, ImportError) as error:
-        given = f" with env_config={env_config}" if env_config else ""
-        raise ConfigError(
-            f"cannot make the environment {env_name(env)}{given}: {error}", env=env_name(env)
-        ) from error
-
-
-def _creator(env: EnvSource | None, make: Callable[..., Any]) -> Callable[..., Any]:
-    if isinstance(env, str):
-        found = _import_attribute(env)
-        return found if found is not None else lambda **kwargs: make(env, **kwargs)
-    if callable(env):
-        return env
-    raise ConfigError(
-        f"no environment to make: env={env!r}. Give a Gymnasium id, a class or 'package.module:Class': "
-        "config.environment('CartPole-v1')",
-        env=env,
-    )
-
-
-def _import_attribute(env: str) -> Callable[..., Any] | None:
-    """The class that `"package.module:Class"` names; None if `env` is an id, with or without a module."""
-    module_name, colon, attribute = env.partition(":")
-    if not colon:
-        return None
-    module = import_named(module_name, env, where="environment")
-    found: Any = module
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if found is None and not _is_id(attribute):
-        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
-        raise ConfigError(
-            f"environment {env!r}: {module_name!r} has no {attribute!r} and registers no such id."
-            + did_you_mean(attribute, classes),
-            env=env,
-        )
-    return found  # type: ignore[no-any-return]
-
-
-def _is_id(name: str) -> bool:
-    # "Ant-v5" or "namespace/Ant" cannot be the name of a class; "Ant" without a version could be either.
-    return not name.replace(".", "").isidentifier() or name in gym.registry
-
-
-def _unknown(env: str, error: Exception) -> ConfigError:
-    env_id = env.rpartition(":")[2]
-    hint = _namespace_hint(env_id) or did_you_mean(env_id, gym.registry)
-    hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
-    return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
-
-
-def _namespace_hint(env_id: str) -> str:
-    """What to type for `"ALE/Pong-v5"` while nothing has registered an id that begins with `ALE/`."""
-    namespace, slash, _ = env_id.partition("/")
-    if not slash or any(known.startswith(f"{namespace}/") for known in gym.registry):
-        return ""
-    package = NAMESPACE_PACKAGES.get(namespace, "package")
-    return f" No imported package registers ids {namespace}/...: name the one that does, as in '{package}:{env_id}'."
-
-
-def env_name(env: object) -> str:
-    """The name of an environment for messages: `'CartPole-v1'`, or the name of a class."""
-    return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))

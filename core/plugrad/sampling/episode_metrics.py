@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.episodes import SingleAgentEpisode
-
 WINDOW = 20
 """Means of returns and lengths are over this many of the last finished episodes."""
 
@@ -23,16 +21,17 @@ class EpisodeMetrics:
         self.total_steps = 0
         self.num_episodes_begun = 0
         self._finished: deque[tuple[float, int]] = deque(maxlen=WINDOW)
-        self._last_sample = (0, 0)
-        self._ids = np.zeros(num_envs, np.int64)
-        self._returns = np.zeros(num_envs)
-        self._lengths = np.zeros(num_envs, np.int64)
+        self._num_steps = self._num_episodes = 0
+        # Lists: a sample may have thousands of episodes, and numpy takes five times as long for single numbers.
+        self._ids = [0] * num_envs
+        self._returns = [0.0] * num_envs
+        self._lengths = [0] * num_envs
 
     def begin(self, env: int) -> None:
         """Begin a new episode in environment `env`, with the next number."""
         self.num_episodes_begun += 1
         self._ids[env] = self.num_episodes_begun
-        self._returns[env] = self._lengths[env] = 0
+        self._returns[env], self._lengths[env] = 0.0, 0
 
     def id_of(self, env: int) -> str:
         """The `id_` of the running episode: its number, from 1, in the order in which episodes began."""
@@ -40,20 +39,24 @@ class EpisodeMetrics:
 
     def begin_sample(self) -> None:
         """Begin to count a new sample."""
-        self._last_sample = (0, 0)
+        self._num_steps = self._num_episodes = 0
 
-    def add(self, env: int, episode: SingleAgentEpisode) -> None:
+    def add(self, env: int, num_steps: int, own_return: float, *, is_done: bool) -> None:
         """Count a chunk of the running episode of `env`; begin the next episode if it is done.
 
         Args:
             env: index of the environment.
-            episode: the chunk.
+            num_steps: of the chunk.
+            own_return: the sum of the environment's rewards in it.
+            is_done: whether the episode ended with it.
         """
-        self._returns[env] += episode.get_return()
-        self._lengths[env] += len(episode)
-        finished = [(float(self._returns[env]), int(self._lengths[env]))] if episode.is_done else []
-        self.merge(len(episode), len(finished), finished)
-        if episode.is_done:
+        self._returns[env] += own_return
+        self._lengths[env] += num_steps
+        self.total_steps += num_steps
+        self._num_steps += num_steps
+        if is_done:
+            self._num_episodes += 1
+            self._finished.append((self._returns[env], self._lengths[env]))
             self.begin(env)
 
     def merge(self, num_steps: int, num_episodes: int, finished: Sequence[tuple[float, int]]) -> None:
@@ -64,21 +67,23 @@ class EpisodeMetrics:
             num_episodes: episodes that finished.
             finished: `(return, length)` of the last `WINDOW` of these.
         """
-        steps, episodes = self._last_sample
-        self._last_sample = (steps + num_steps, episodes + num_episodes)
+        self._num_steps += num_steps
+        self._num_episodes += num_episodes
         self.total_steps += num_steps
         self._finished.extend(finished)
 
     @property
     def finished_in_last_sample(self) -> list[tuple[float, int]]:
         """`(return, length)` of the last episodes that finished in the last sample, at most `WINDOW`."""
-        number = min(self._last_sample[1], len(self._finished))
+        number = min(self._num_episodes, len(self._finished))
         return list(self._finished)[len(self._finished) - number :]
 
     def get_metrics(self) -> dict[str, float]:
         """See `EnvRunner.get_metrics`."""
-        steps, episodes = self._last_sample
-        metrics: dict[str, float] = {"num_env_steps_sampled": steps, "num_episodes": episodes}
+        metrics: dict[str, float] = {
+            "num_env_steps_sampled": self._num_steps,
+            "num_episodes": self._num_episodes,
+        }
         if self._finished:
             returns, lengths = zip(*self._finished, strict=True)
             metrics |= {
@@ -108,10 +113,14 @@ class EpisodeMetrics:
 
     def get_running_state(self) -> dict[str, Any]:
         """Numbers, returns and lengths of the running episodes; copies."""
-        return {"ids": self._ids.copy(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+        return {
+            "ids": np.array(self._ids, np.int64),
+            "returns": np.array(self._returns, np.float64),
+            "lengths": np.array(self._lengths, np.int64),
+        }
 
     def set_running_state(self, state: Mapping[str, Any]) -> None:
         """Continue the episodes of `get_running_state`, from as many environments."""
-        self._ids = np.array(state["ids"], np.int64)
-        self._returns = np.array(state["returns"], np.float64)
-        self._lengths = np.array(state["lengths"], np.int64)
+        self._ids = np.asarray(state["ids"], np.int64).tolist()
+        self._returns = np.asarray(state["returns"], np.float64).tolist()
+        self._lengths = np.asarray(state["lengths"], np.int64).tolist()

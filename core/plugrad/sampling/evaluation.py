@@ -1,35 +1,56 @@
-"""Evaluation: the returns of whole episodes of a policy."""
+"""Evaluation: the returns of whole episodes of a policy, or of the policies of many agents."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.whole_episodes import sample_episode_chunks
+from plugrad.episodes import MultiAgentEpisode
+from plugrad.sampling.multi_agent.metrics import AGENT_RETURNS, MODULE_RETURNS
+from plugrad.sampling.whole_episodes import SamplesEpisodes, sample_episode_chunks
 
 
 class Evaluation(NamedTuple):
-    """Returns and lengths of whole episodes, in the order in which they began."""
+    """Returns and lengths of whole episodes, in the order in which they began.
+
+    Args:
+        returns: undiscounted; with many agents the sums over all of them.
+        lengths: in steps of the environment.
+        returns_by_name: with many agents, `{"agent_episode_returns_mean/<agent>": returns,
+            "module_episode_returns_mean/<module>": returns}` of the episodes in which these took part.
+    """
 
     returns: list[float]
     lengths: list[int]
+    returns_by_name: dict[str, list[float]]
 
 
-def evaluate(runner: EnvRunner, *, num_episodes: int, seed: int | None = None) -> Evaluation:
+def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | None = None) -> Evaluation:
     """Run a number of new episodes to their ends.
 
     Args:
         runner: one that is not used for training, with a policy that does not explore. Its environments are reset.
-            Its normaliser, if any, should be frozen (`ObservationNormalizer.frozen_copy`).
+            Its normalisers, if any, should be frozen (`ObservationNormalizer.frozen_copy`).
         num_episodes: how many, >= 1.
         seed: for the environments: the same seed and policy give the same returns.
 
     Returns:
-        Undiscounted returns, and lengths in steps, of the first `num_episodes` that begin.
+        What the first `num_episodes` that begin give.
 
     Raises:
         ConfigError: fewer than 1 episode.
     """
     returns, lengths = [0.0] * num_episodes, [0] * num_episodes
+    by_name: list[dict[str, float]] = [{} for _ in range(num_episodes)]
     for number, chunk in sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed):
         returns[number] += chunk.get_return()
         lengths[number] += len(chunk)
-    return Evaluation(returns, lengths)
+        if isinstance(chunk, MultiAgentEpisode):
+            _add_parts(by_name[number], chunk)
+    names = sorted({name for each in by_name for name in each})
+    return Evaluation(
+        returns, lengths, {name: [each[name] for each in by_name if name in each] for name in names}
+    )
+
+
+def _add_parts(sums: dict[str, float], chunk: MultiAgentEpisode) -> None:
+    for agent, part in chunk.agent_episodes.items():
+        for name in (f"{AGENT_RETURNS}/{agent}", f"{MODULE_RETURNS}/{chunk.module_for(agent)}"):
+            sums[name] = sums.get(name, 0.0) + part.get_return()

@@ -135,7 +135,9 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
     def _begin(self, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         self._actions = []
         try:
-            self._reset_answer = answer = self.env.reset(seed=self._episode_seed(), options=options)
+            self._reset_answer = answer = self.env.reset(
+                seed=episode_seed(self._series or 0, self._episode), options=options
+            )
         except Exception as error:
             self._contract.annotate_error("reset()", error)
             raise
@@ -143,7 +145,16 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
             return self._contract.checked_reset(answer)
         return answer
 
-    def _episode_seed(self) -> int:
-        # All different for 2**31 episodes, as the factor is odd, and small enough for simulators in C.
-        # They need not look random: generators mix their seeds themselves.
-        return ((self._series or 0) + self._episode * 0x9E3779B1) % 2**31
+
+def episode_seed(series: int, episode: int) -> int:
+    """The seed of an environment for one episode.
+
+    Args:
+        series: seed of a series of episodes.
+        episode: number in the series.
+
+    Returns:
+        Numbers that all differ for 2**31 episodes, as the factor is odd, and are small enough for simulators in C. They
+        need not look random: generators mix their seeds themselves.
+    """
+    return (series + episode * 0x9E3779B1) % 2**31

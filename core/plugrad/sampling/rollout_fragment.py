@@ -4,15 +4,18 @@ The steps of one environment lie together, so that the arrays of an episode are 
 is not the next episode's first one, needs a copy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.episodes import SingleAgentEpisode
+from plugrad.episodes import SingleAgentEpisode, unchecked_episode
 from plugrad.errors import BatchError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+MANY = 8
+"""From so many chunks on it takes less time to sum the rewards of all at once."""
 
 
 class Chunk(NamedTuple):
@@ -99,6 +102,34 @@ class RolloutFragment:
         """Bool `[N, T]`: the steps that ended an episode."""
         return self.terminated | self.truncated
 
+    def own_returns(self, chunks: Sequence[Chunk]) -> list[float]:
+        """The sums of the environments' own rewards, also where a learner sees others.
+
+        Args:
+            chunks: which steps of which environment.
+
+        Returns:
+            One for each chunk, summed in float64.
+        """
+        rewards = self.columns.get(Columns.ENV_REWARDS, self.rewards)
+        if len(chunks) < MANY:
+            return [float(rewards[env, start:stop].sum(dtype=np.float64)) for env, start, stop, _ in chunks]
+        num_steps = rewards.shape[1]
+        bounds = np.array([chunk[:3] for chunk in chunks], np.int64).reshape(-1, 3)
+        bounds = bounds[:, 1:] + bounds[:, :1] * num_steps
+        order = np.argsort(
+            bounds[:, 0]
+        )  # `reduceat` also sums what is between two chunks: nothing or a reset
+        sums = np.empty(len(chunks))
+        flat = np.append(rewards, 0.0)  # float64. The last chunk may end behind the last reward
+        sums[order] = np.add.reduceat(flat, bounds[order].ravel())[::2]
+        return sums.tolist()
+
+    def ends_own_episode(self, chunk: Chunk) -> bool:
+        """Whether the environment's own episode ends with a chunk, not only a life."""
+        lost = self.columns.get(Columns.LIFE_LOST)
+        return chunk.done and not (lost is not None and bool(lost[chunk.env, chunk.stop - 1]))
+
     def episode(self, chunk: Chunk, id_: str, module_id: ModuleID = DEFAULT_MODULE_ID) -> SingleAgentEpisode:
         """The episode, or part of one, that a chunk delimits.
 
@@ -111,17 +142,18 @@ class RolloutFragment:
             An episode whose arrays are views of this fragment.
         """
         env, start, stop, done = chunk
+        steps, last = (env, slice(start, stop)), (env, stop - 1)
         observations = self.observations[env, start : stop + 1]
-        if (env, stop - 1) in self._final_observations:
+        if last in self._final_observations:
             observations = observations.copy()  # its last row is the first of the next episode
-            observations[-1] = self._final_observations[env, stop - 1]
-        columns = {name: values[env, start:stop] for name, values in self.columns.items()}
-        return SingleAgentEpisode(
+            observations[-1] = self._final_observations[last]
+        columns = {name: values[steps] for name, values in self.columns.items()}
+        return unchecked_episode(  # `write` has checked the lengths
             observations=observations,
             actions=columns.pop(Columns.ACTIONS),
-            rewards=self.rewards[env, start:stop],
-            terminated=done and bool(self.terminated[env, stop - 1]),
-            truncated=done and bool(self.truncated[env, stop - 1]),
+            rewards=self.rewards[steps],
+            terminated=done and bool(self.terminated[last]),
+            truncated=done and bool(self.truncated[last]),
             extra_model_outputs=columns,
             id_=id_,
             module_id=module_id,
@@ -141,10 +173,11 @@ def split_at_episode_ends(done: Array, first_steps: Array, *, num_reset_steps: i
     Yields:
         Ended episodes in the order in which they ended, then running ones by environment. Empty chunks are left out.
     """
-    starts = np.array(first_steps)
+    starts = first_steps.tolist()
     for t, env in np.argwhere(done.T).tolist():
-        yield Chunk(env, int(starts[env]), t + 1, True)
+        yield Chunk(env, starts[env], t + 1, True)
         starts[env] = t + 1 + num_reset_steps
-    for env, start in enumerate(starts.tolist()):
-        if start < done.shape[1]:
-            yield Chunk(env, start, done.shape[1], False)
+    num_steps = done.shape[1]
+    for env, start in enumerate(starts):
+        if start < num_steps:
+            yield Chunk(env, start, num_steps, False)

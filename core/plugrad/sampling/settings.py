@@ -1,9 +1,10 @@
 """The settings of sampling, and how many steps follow from them."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
-from plugrad.sampling.environments import EnvSource
+EnvSource: TypeAlias = str | Callable[..., Any]
+"""A Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function."""
 
 
 class SamplingConfig(Protocol):
@@ -20,13 +21,29 @@ class SamplingConfig(Protocol):
     @property
     def vectorization_mode(self) -> str: ...  # noqa: D102
     @property
-    def frame_stack(self) -> int: ...  # noqa: D102
+    def env_wrappers(self) -> Sequence[Any]: ...  # noqa: D102
+    @property
+    def frame_stack(self) -> int | None: ...  # noqa: D102
+    @property
+    def atari(self) -> bool | Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def time_limit(self) -> int | None: ...  # noqa: D102
     @property
     def rollout_fragment_length(self) -> int | None: ...  # noqa: D102
     @property
     def train_batch_size(self) -> int: ...  # noqa: D102
     @property
     def normalize_observations(self) -> bool: ...  # noqa: D102
+    @property
+    def normalize_rewards(self) -> bool: ...  # noqa: D102
+    @property
+    def clip_rewards(self) -> bool | float | None: ...  # noqa: D102
+    @property
+    def gamma(self) -> float: ...  # noqa: D102
+    @property
+    def timeout_s(self) -> float: ...  # noqa: D102
+    @property
+    def build_timeout_s(self) -> float: ...  # noqa: D102
 
 
 def steps_per_env(config: SamplingConfig) -> int:
@@ -42,3 +59,23 @@ def steps_per_env(config: SamplingConfig) -> int:
 def num_environments(config: SamplingConfig) -> int:
     """The number of environments in all env runners."""
     return max(1, config.num_env_runners) * config.num_envs_per_env_runner
+
+
+def is_atari(config: SamplingConfig) -> bool:
+    """Whether the settings ask for the preprocessing of Atari games."""
+    return config.atari is not False
+
+
+def evaluation_settings(config: SamplingConfig) -> dict[str, Any]:
+    """What changes in the settings where episodes are judged or recorded: they are as the environment has them.
+
+    Training may scale rewards, and end an episode where a life is lost.
+    """
+    atari = config.atari
+    changes = {"normalize_rewards": False, "clip_rewards": False}
+    if atari is False:
+        return changes
+    return {
+        **changes,
+        "atari": {**(atari if isinstance(atari, Mapping) else {}), "terminal_on_life_loss": False},
+    }

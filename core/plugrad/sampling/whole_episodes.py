@@ -1,18 +1,31 @@
 """Whole episodes, for evaluation and for recordings: the first that begin, since the first that end are short ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
-from plugrad.episodes import SingleAgentEpisode, concat_chunks
+from plugrad.episodes import Episode, MultiAgentEpisode, concat_chunks, concat_multi_agent_chunks
 from plugrad.errors import ConfigError
-from plugrad.sampling.env_runner import EnvRunner
+
+EpisodeT = TypeVar("EpisodeT", bound=Episode)
+EpisodeT_co = TypeVar("EpisodeT_co", bound=Episode, covariant=True)
+
+
+class SamplesEpisodes(Protocol[EpisodeT_co]):
+    """An env runner, of environments with one agent or with many."""
+
+    @property
+    def num_episodes_begun(self) -> int: ...  # noqa: D102
+    def reset(self, seed: int | None = None) -> None: ...  # noqa: D102
+    def sample(self, num_steps_per_env: int | None = None) -> Sequence[EpisodeT_co]: ...  # noqa: D102
+
 
 _STEPS_PER_SAMPLE = 32
 """At most so many vector steps are made in vain after the last episode ends."""
 
 
 def sample_episode_chunks(
-    runner: EnvRunner, *, num_episodes: int, seed: int | None = None
-) -> Iterator[tuple[int, SingleAgentEpisode]]:
+    runner: SamplesEpisodes[EpisodeT], *, num_episodes: int, seed: int | None = None
+) -> Iterator[tuple[int, EpisodeT]]:
     """Run `num_episodes` new episodes to their ends.
 
     An environment that never ends an episode makes this run for ever: wrap it in `gymnasium.wrappers.TimeLimit`.
@@ -42,8 +55,8 @@ def sample_episode_chunks(
 
 
 def sample_episodes(
-    runner: EnvRunner, *, num_episodes: int, seed: int | None = None
-) -> list[SingleAgentEpisode]:
+    runner: SamplesEpisodes[EpisodeT], *, num_episodes: int, seed: int | None = None
+) -> list[EpisodeT]:
     """Run `num_episodes` new episodes to their ends.
 
     Args:
@@ -57,7 +70,12 @@ def sample_episodes(
     Raises:
         ConfigError: fewer than 1 episode.
     """
-    chunks: list[list[SingleAgentEpisode]] = [[] for _ in range(num_episodes)]
+    chunks: list[list[EpisodeT]] = [[] for _ in range(num_episodes)]
     for number, chunk in sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed):
         chunks[number].append(chunk)
-    return [concat_chunks(each) for each in chunks]
+    return [_concat(each) for each in chunks]
+
+
+def _concat(chunks: Sequence[Any]) -> Any:
+    concat = concat_multi_agent_chunks if isinstance(chunks[0], MultiAgentEpisode) else concat_chunks
+    return concat(chunks)

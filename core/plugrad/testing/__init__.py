@@ -2,6 +2,7 @@
 
 - `backend_suite`: every hook and op of a backend, by one import in a test file; `fixtures` is the pytest plugin for it.
 - `algorithm_suite`: settings, loss, steps and learning of an algorithm, on every installed backend.
+- `strict`: a backend that refuses what not every framework does, with the line.
 - `numpy_backend`: the reference backend: the oracle of the suites, and the backend where no framework is installed.
 
 The suites need pytest (`pip install "plugrad[test]"`); the reference backend does not.

@@ -155,8 +155,9 @@ class BackendProbe(Learner):
 
         def loss_fn() -> tuple[dict[str, Tensor], list[Tensor]]:
             columns = self.module[DEFAULT_MODULE_ID].forward_train(batch)
-            return {DEFAULT_MODULE_ID: columns.pop(_LOSS)}, list(columns.values())
+            results = [columns[str(n)] for n in range(len(columns) - 1)]
+            return {DEFAULT_MODULE_ID: columns[_LOSS]}, results
 
         variables = [each.parameters for each in self.registered_optimizers.values()]
         _, results, gradients = self._differentiate(variables, loss_fn)
-        return results, list(gradients.values())
+        return results, [gradients[ref] for each in variables for ref in each.layout.refs]

@@ -3,7 +3,7 @@
 Each entry of the flat parameters costs two evaluations of the loss, so: tiny networks, few rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from plugrad.errors import LossError
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.testing import numpy_loss_ops as ops
+from plugrad.testing.numpy_loss_ops import constants
 from plugrad.testing.numpy_variables import FlatParameters
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -66,16 +66,20 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
     leaves: Sequence[FlatParameters] = kwargs.get("leaves") or [
         each.parameters for each in learner.registered_optimizers.values()
     ]
-    with learner.metrics.step() as metrics, ops.constants() as rewind:
+    with learner.metrics.step() as metrics, constants() as rewind:
         registered = dict(metrics)
-        _check_same(loss_per_module, loss_fn())
-        buffers = [(leaf.layout, _slopes(leaf, loss_fn, rewind)) for leaf in leaves]
+        _check_same(*map(learner._convert_to_numpy, (loss_per_module, loss_fn())))
+        slopes = {leaf.layout: _slopes(learner, leaf, loss_fn, rewind) for leaf in leaves}
         metrics.clear()
         metrics.update(registered)  # not those of the moved parameters
-    return FlatGradients(ops, buffers)
+    return FlatGradients(learner.ops, [(each, _tensor(learner, slopes[each])) for each in slopes])
 
 
-def _check_same(given: Losses, computed: Losses) -> None:
+def _tensor(learner: LearnerProtocol, values: Array) -> Tensor:
+    return learner._convert_batch_type({"": values})[""]
+
+
+def _check_same(given: Mapping[ModuleID, Array], computed: Mapping[ModuleID, Array]) -> None:
     if not np.array_equal(sum(given.values()), sum(computed.values()), equal_nan=True):
         raise LossError(
             "on the numpy backend compute_gradients takes only what compute_losses returned: "
@@ -85,13 +89,15 @@ def _check_same(given: Losses, computed: Losses) -> None:
         )
 
 
-def _slopes(leaf: FlatParameters, loss_fn: Callable[[], Losses], rewind: Callable[[], None]) -> Array:
-    start = leaf.read()
+def _slopes(
+    learner: LearnerProtocol, leaf: FlatParameters, loss_fn: Callable[[], Losses], rewind: Callable[[], None]
+) -> Array:
+    start = np.asarray(learner._convert_to_numpy(leaf.read()))
 
     def losses(flat: Array) -> Array:
         leaf.place(flat)
         rewind()
-        return np.array(list(loss_fn().values()))
+        return np.array(list(learner._convert_to_numpy(loss_fn()).values()))
 
     try:
         return central_differences(losses, start)

@@ -15,7 +15,7 @@ the run says so. Knows no framework.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
+from plugrad.learner import Learner
 from plugrad.ops import Ops
 from plugrad.testing.recording import BatchRecordedError, batch_recorder
 from plugrad.testing.tiny_learners import tiny_learner
@@ -34,15 +35,18 @@ from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
 pytest.register_assert_rewrite("plugrad.testing.backend_suite", "plugrad.testing.algorithm_suite")
 
 NOT_PROVEN = "not proven: "
+ASKED = "capability"
+"""The property of a test's report that has a capability which the test is about."""
 REFERENCE = "numpy"
+STRICT = "strict"
 ITERATIONS = 100
 """Within which an algorithm must have trained on a batch."""
 
 
 def installed_backends() -> list[str]:
-    """Names of the backends whose framework is here; the reference only if there is no other."""
+    """Names of the backends whose framework is here; the reference only if there is no other, the strict one never."""
     names = [record.name for record in list_plugins() if record.kind == "backend" and record.installed]
-    return [name for name in names if name != REFERENCE] or [REFERENCE]
+    return [name for name in names if name not in (REFERENCE, STRICT)] or [REFERENCE]
 
 
 @pytest.fixture(scope="session", params=installed_backends())
@@ -176,12 +180,19 @@ def backend_info(backend: str) -> BackendInfo:
 @pytest.fixture
 def ops(backend: str) -> Ops:
     """The backend's tensor functions, as a learner gets them."""
-    return _ops(backend)
+    return _learner(backend).ops
+
+
+@pytest.fixture
+def to_numpy(backend: str) -> Callable[[Any], Any]:
+    """The hook `convert_to_numpy`: the only way from tensors to arrays that a backend promises."""
+    convert: Callable[[Any], Any] = _learner(backend)._convert_to_numpy
+    return convert
 
 
 @cache
-def _ops(backend: str) -> Ops:
-    return tiny_learner(backend).ops
+def _learner(backend: str) -> Learner:
+    return tiny_learner(backend)
 
 
 @pytest.fixture
@@ -212,15 +223,47 @@ def user_model(backend_info: BackendInfo) -> Callable[[], Any]:
     )
 
 
+_running: list[pytest.Item] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Know which test is running, so that its report can say what it asked for."""
+    _running.append(item)
+    try:
+        return (yield)
+    finally:
+        _running.pop()
+
+
+def declares(info: BackendInfo, capability: Capability | str) -> bool:
+    """Note that the running test is about a capability; a certificate lists it among its proofs.
+
+    Args:
+        info: of the backend.
+        capability: a member, or its string.
+
+    Returns:
+        Whether the backend declares it.
+    """
+    for item in _running[-1:]:
+        item.user_properties.append((ASKED, str(Capability(capability))))
+    return Capability(capability) in info.capabilities
+
+
 def requires(info: BackendInfo, capability: Capability | str) -> None:
-    """Skip the running test unless the backend declares a capability.
+    """Skip the running test unless the backend declares a capability and has it here.
 
     Args:
         info: of the backend.
         capability: a member, or its string.
     """
-    if capability not in info.capabilities:
+    if not declares(info, capability):
         leave_unproven(f"backend {info.name!r} does not declare {str(capability)!r}")
+    if capability in info.conditions:
+        learner = _learner(info.name)
+        if reason := info.why_not(capability, learner.ops, learner.config):
+            leave_unproven(reason)
 
 
 def leave_unproven(reason: str) -> None:

@@ -18,7 +18,7 @@ from plugrad.batch import Rows
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params, find_param_ref
-from plugrad.hooks.backend_spec import BackendInfo, Program, Step
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
@@ -35,7 +35,7 @@ from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("numpy", np.__version__)
+    return BackendInfo("numpy", np.__version__, capabilities={Capability.FLOAT64})
 
 
 @hookimpl

@@ -161,6 +161,14 @@ CASES = [
     smooth("scan of tuples in reverse", "xyv", lambda o, x, y, v: _scan_two(o, x, y, v, reverse=True)),
 ]
 
+_NAMES_OF_EXACT = (
+    "abs sign minimum maximum clip where isfinite logical_and logical_or logical_not relu max min argmax one_hot take "
+    "take_along_axis reshape permute_dims flip expand_dims squeeze stack concat split broadcast_to shape zeros_like "
+    "ones_like zeros ones asarray cast stop_gradient"
+)
+EXACT = frozenset(_NAMES_OF_EXACT.split())
+"""Ops that choose, move and convert entries, and round none."""
+
 
 def _scan_two(ops: Ops, x: Tensor, y: Tensor, v: Tensor, reverse: bool = False) -> tuple[Tensor, ...]:
     def step(carry: Any, row: Any) -> tuple[Any, Any]:

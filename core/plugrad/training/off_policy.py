@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.episodes import episodes_by_module
+from plugrad.config.module_specs import names_modules, specs_of
+from plugrad.episodes import MultiAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
@@ -15,6 +16,7 @@ from plugrad.replay.settings import make_buffer
 from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
 from plugrad.training.replay_columns import check_columns, with_masks_of
+from plugrad.training.replay_rewards import rewards_to_keep, with_seen_rewards
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
 
@@ -41,6 +43,7 @@ class OffPolicyTraining(Training):
         ConfigError: prioritized replay is asked of an algorithm without `td_errors`.
     """
 
+    can_sample_async: ClassVar[bool] = True
     td_errors: ClassVar[Callable[..., Tensor] | None] = None
 
     def __init__(self, algorithm: Any) -> None:
@@ -66,22 +69,59 @@ class OffPolicyTraining(Training):
         before = self.num_env_steps
         if self._was_emptied:
             self._was_emptied, self._filled_since = False, before
-        episodes = self.algorithm.sample(random_actions=before < self.config.random_steps)
+        self._drop_removed_modules()
+        episodes = self._sample()
+        running = [
+            str(each.id_) for each in episodes if isinstance(each, MultiAgentEpisode) and not each.is_done
+        ]
         for module_id, chunks in episodes_by_module(episodes).items():
+            if not self._is_trained(module_id):
+                continue
             self._ensure_buffer(module_id)
-            buffer, rows = self._buffers[module_id], self._transitions[module_id](chunks)
+            kept = rewards_to_keep(chunks, self.config)
+            buffer, rows = self._buffers[module_id], self._transitions[module_id](kept, running=running)
             buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
         return self._learn(self._num_rows(self.num_env_steps - before))
 
+    def _drop_removed_modules(self) -> None:
+        for module_id in self._buffers.keys() - specs_of(self.config) if names_modules(self.config) else ():
+            del self._buffers[module_id], self._transitions[module_id]
+
+    def _is_trained(self, module_id: ModuleID) -> bool:
+        trained = self.config.policies_to_train
+        return trained is None or module_id in trained
+
+    def _sample(self) -> list[Any]:
+        """The next episodes; with `sample_async` those of the last request, and the next one is under way then."""
+        if not self.config.sample_async:
+            episodes: list[Any] = self.algorithm.sample(random_actions=self._acts_at_random)
+            return episodes
+        if not self.algorithm.num_samples_in_flight:  # else by the last step, or by the run that is resumed
+            self._request()
+        samples = self.algorithm.collect_all_samples()
+        self._request()  # before the update: so the weights that act follow from the seed alone
+        return [episode for sample in samples for episode in sample.episodes]
+
+    def _request(self) -> None:
+        self.algorithm.request_samples(random_actions=self._acts_at_random, max_in_flight=1)
+
+    @property
+    def _acts_at_random(self) -> bool:
+        return bool(self.num_env_steps < self.config.random_steps)
+
     def _learn(self, num_rows: int) -> ModuleResults:
         drawn = {
-            module_id: buffer.sample(num_rows) for module_id, buffer in self._buffers.items() if len(buffer)
+            module_id: buffer.sample(num_rows)
+            for module_id, buffer in self._buffers.items()
+            if len(buffer) and self._is_trained(module_id)
         }
         if not drawn:
             return {}
-        batch = {module_id: rows for module_id, (rows, _) in drawn.items()}
+        scaled = self.config.normalize_rewards
+        normalizer = self.algorithm.env_runner.reward_normalizer if scaled else None
+        batch = {module_id: with_seen_rewards(rows, normalizer) for module_id, (rows, _) in drawn.items()}
         # The rows are in random order already; `num_epochs` would be more steps on the same ones.
         results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)
         self._prioritize(batch, {module_id: places for module_id, (_, places) in drawn.items()})

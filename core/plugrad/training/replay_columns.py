@@ -7,6 +7,7 @@ from typing import Any
 
 from plugrad.action_rows import action_shape
 from plugrad.columns import Columns
+from plugrad.config.module_specs import spaces_of
 from plugrad.episodes import MASKS
 from plugrad.errors import RestoreMismatchError
 from plugrad.observations import row_shape
@@ -28,7 +29,7 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
     Raises:
         RestoreMismatchError: a column is missing, or its rows have another shape.
     """
-    expected = _row_shapes(config) if found else {}
+    expected = _row_shapes(config, module_id) if found else {}
     missing = [column for column in expected if column not in found]
     others = [
         f"{column}: {found[column]}, expected {shape}"
@@ -70,7 +71,8 @@ def _say_without_masks(module_id: ModuleID) -> None:
     )
 
 
-def _row_shapes(config: Any) -> Shapes:
-    observation, action = row_shape(config.observation_space), action_shape(config.action_space) or ()
+def _row_shapes(config: Any, module_id: ModuleID) -> Shapes:
+    observation_space, action_space = spaces_of(config, module_id)
+    observation, action = row_shape(observation_space), action_shape(action_space) or ()
     columns = {Columns.OBS: observation, Columns.ACTIONS: action, Columns.NEXT_OBS: observation}
     return columns | dict.fromkeys((Columns.REWARDS, Columns.TERMINATEDS, Columns.N_STEP), ())

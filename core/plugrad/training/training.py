@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from plugrad.errors import RestoreMismatchError
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.types import ModuleID
 
 ModuleResults = Mapping[ModuleID, Mapping[str, Any]]
@@ -19,12 +19,37 @@ class Training(ABC):
     Attributes:
         algorithm: gives `sample()` and `update()`, which are timed and counted; `learner_group`, `env_runner` and
             `iteration`.
-        config: the settings, which `algorithm.config` has too.
+        can_sample_async: whether it can learn from samples of older weights while the next ones are made.
     """
+
+    can_sample_async: ClassVar[bool] = False
 
     def __init__(self, algorithm: Any) -> None:
         self.algorithm = algorithm
-        self.config = algorithm.config
+
+    @property
+    def config(self) -> Any:
+        """The settings of the algorithm; they follow modules that come and go."""
+        return self.algorithm.config
+
+    @classmethod
+    def check_config(cls, config: Any) -> None:
+        """Refuse settings that this training cannot follow, before anything is built of them.
+
+        Raises:
+            ConfigError: `sample_async`, without env runner processes or for training that needs the present weights.
+        """
+        if config.sample_async and not cls.can_sample_async:
+            raise ConfigError(
+                f"sample_async=True: {type(config).__name__} learns from samples of the present weights only, so that "
+                "it cannot request the next sample before it has learned from the last",
+                field="sample_async",
+            )
+        if config.sample_async and not config.num_env_runners:
+            raise ConfigError(
+                "sample_async=True needs env runners in processes of their own: set num_env_runners to 1 or more",
+                field="sample_async",
+            )
 
     @abstractmethod
     def training_step(self) -> ModuleResults:
@@ -33,6 +58,10 @@ class Training(ABC):
         Returns:
             `{module_id: {name: value}}`, as `Learner.update` does; `{}` if there was nothing to learn from yet.
         """
+
+    def get_metrics(self) -> Mapping[str, float]:
+        """Further results of the training steps since the last call, `{path: value}`; default: none."""
+        return {}
 
     @property
     def num_env_steps(self) -> int:

@@ -12,6 +12,7 @@ from plugrad.testing.backend_suite.contract import *  # noqa: F403
 from plugrad.testing.backend_suite.modules import *  # noqa: F403
 from plugrad.testing.backend_suite.op_values import *  # noqa: F403
 from plugrad.testing.backend_suite.optimizers import *  # noqa: F403
+from plugrad.testing.backend_suite.programs import *  # noqa: F403
 from plugrad.testing.backend_suite.states import *  # noqa: F403
 from plugrad.testing.backend_suite.tensors import *  # noqa: F403
 from plugrad.testing.backend_suite.updates import *  # noqa: F403

@@ -49,7 +49,7 @@ def test_steps_are_those_of_the_formula(backend: str, name: str) -> None:
 
 def _check_equal(found: Any, expected: Any, where: str) -> None:
     if isinstance(expected, dict):
-        assert list(found) == list(expected), where
+        assert set(found) == set(expected), where
         for key, value in expected.items():
             _check_equal(found[key], value, f"{where}: {key}")
     else:

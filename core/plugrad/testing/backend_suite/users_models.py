@@ -51,6 +51,16 @@ def test_buffers_are_in_the_state_and_none_of_them_is_trained(
     assert trained | buffers == set(weights), "some of the state is neither trained nor a buffer"
 
 
+def test_a_users_model_is_trained(backend: str, backend_info: BackendInfo, user_model: Make) -> None:
+    """Its values come nearer to their targets: to less than half of the error."""
+    requires(backend_info, Capability.USER_MODULES)
+    learner = _learner(backend, user_model(), compile="auto", lr=0.05, num_epochs=20)
+    before = float(np.mean(np.abs(learner.compute_values(OBS) - 3.0)))
+    learner.update({**tiny_batch(seed=3), Columns.VALUE_TARGETS: np.full(16, 3.0, np.float32)})
+    after = float(np.mean(np.abs(learner.compute_values(OBS) - 3.0)))
+    assert after < 0.5 * before, f"in mode {learner.update_mode!r} the error was {before} and is {after}"
+
+
 def test_a_users_model_acts_alike_twice_and_on_one_observation(
     backend: str, backend_info: BackendInfo, user_model: Make
 ) -> None:

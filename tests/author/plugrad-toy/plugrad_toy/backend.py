@@ -10,7 +10,7 @@ from plugrad import LearnerProtocol, RLModule, RLModuleSpec, hookimpl
 from plugrad.batch import Rows
 from plugrad.errors import ConfigError, LossError, OptimizerError
 from plugrad.gradients import FlatGradients, Gradients
-from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Program
 from plugrad.networks import Network
 from plugrad.ops import Ops
 from plugrad.optimizers import Optimizer
@@ -24,7 +24,7 @@ Step = Callable[[ModuleBatches], Mapping[str, Array]]
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    return BackendInfo("toy", np.__version__)
+    return BackendInfo("toy", np.__version__, capabilities={Capability.FLOAT64})
 
 
 @hookimpl

@@ -12,7 +12,7 @@ As it is, it computes in float64 and takes gradients by finite differences: for 
 import numpy as np
 
 from plugrad import hookimpl
-from plugrad.hooks.backend_spec import BackendInfo
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.testing.numpy_backend import (
     wrap_module,
     build_module,
@@ -56,4 +56,4 @@ __all__ = [
 @hookimpl
 def backend_info() -> BackendInfo:
     """The entry point's name, your framework's version, and what it sees and can: see `BackendInfo`."""
-    return BackendInfo("template", version=np.__version__, devices=("cpu",))
+    return BackendInfo("template", np.__version__, devices=("cpu",), capabilities={Capability.FLOAT64})

@@ -1,0 +1,165 @@
+"""The JAX backend: its answers to the backend hooks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from plugrad import LearnerProtocol
+from plugrad.batch import portable
+from plugrad.errors import ConfigError
+from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import (
+    check_float32,
+    find_param_ref,
+    functional_call_by_ref,
+)
+from plugrad.hooks.backend_spec import BackendInfo, Capability
+from plugrad.hooks.markers import hookimpl
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
+from plugrad.ops import Ops, Variable
+from plugrad.rl_module import RLModule
+from plugrad.types import Array, ModuleID, ParamRef
+from plugrad_jax import compilation_cache
+from plugrad_jax import ops as jax_ops
+from plugrad_jax.differentiation import compute_gradients, differentiate
+from plugrad_jax.framework_optimizer import (
+    check_registered_optimizer,
+    get_optimizer_lr,
+    set_optimizer_lr,
+    wrap_optimizer,
+)
+from plugrad_jax.module import JaxModel, JaxNetwork, JaxRLModule
+from plugrad_jax.program import compile_update
+from plugrad_jax.reduction import reduce_gradients
+from plugrad_jax.variables import FlatParameters, TensorVariable, Weight
+
+__all__ = [
+    "check_registered_optimizer",
+    "compile_update",
+    "compute_gradients",
+    "differentiate",
+    "get_optimizer_lr",
+    "reduce_gradients",
+    "set_optimizer_lr",
+    "wrap_optimizer",
+]
+"""Hooks that are answered where the work is done."""
+
+
+@hookimpl
+def backend_info() -> BackendInfo:
+    """JAX on the CPU."""
+    capabilities = {
+        Capability.COMPLETE_UPDATE,
+        Capability.EXACT_KINKS,
+        Capability.FRAMEWORK_OPTIMIZERS,
+        Capability.USER_MODULES,
+        Capability.XLA,
+    }
+    return BackendInfo("jax", jax.__version__, ("cpu",), capabilities, packages=("flax", "optax"))
+
+
+@hookimpl
+def ops() -> Ops:
+    """`plugrad_jax.ops`. Asked once, when a learner is built: the time to name a folder for compiled programs."""
+    compilation_cache.use_folder()
+    return jax_ops
+
+
+@hookimpl
+def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
+    """See `BackendSpec.get_tensor_variable`: a place for arrays."""
+    return TensorVariable(value, dtype)
+
+
+@hookimpl
+def build_module(module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> RLModule:
+    """See `BackendSpec.build_module`: the neutral network as a module."""
+    return JaxNetwork(module_spec, network, weights)
+
+
+@hookimpl
+def wrap_module(module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
+    """See `BackendSpec.wrap_module`: any `flax.nnx.Module` that is called with observations.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    bases = [each.__module__ for each in type(module).__mro__]
+    if "flax.nnx.module" in bases:
+        return JaxModel(module_spec, module)
+    advice = next(
+        (words for base, words in INSTEAD.items() if any(each.startswith(base) for each in bases)), ""
+    )
+    found = f"{type(module).__name__}{advice}"
+    raise ConfigError(f"module {module_id!r}: expected a JaxRLModule or a flax.nnx.Module, found {found}")
+
+
+INSTEAD = {
+    "flax.linen": " of flax.linen: type flax.nnx.bridge.ToNNX(module, rngs=flax.nnx.Rngs(0)).lazy_init(obs)",
+    "equinox": " of Equinox: keep its arrays as flax.nnx.Param of a flax.nnx.Module that calls it",
+}
+"""What to type for modules of others, by where their base class is."""
+
+
+@hookimpl
+def is_module_compatible_with_learner(module: RLModule) -> bool:
+    """Any `JaxRLModule`."""
+    return isinstance(module, JaxRLModule)
+
+
+@hookimpl
+def get_parameters(module: JaxRLModule) -> list[Weight]:
+    """All weights, in canonical order."""
+    return list(module.named_weights().values())
+
+
+@hookimpl
+def get_buffers(module: JaxRLModule) -> dict[str, Variable]:
+    """What is no `nnx.Param`: statistics, random keys and their counts, frozen parameters."""
+    return {name: each for name, each in module.named_state().items() if not isinstance(each, Weight)}
+
+
+@hookimpl
+def get_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
+    """See `GradientSpec.get_param_ref`."""
+    return find_param_ref(learner, param)
+
+
+@hookimpl
+def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> FlatVariable:
+    """See `GradientSpec.flatten_parameters`: the weights become slices of the vector."""
+    refs = [learner.get_param_ref(param) for param in params]
+    check_float32(refs, params)
+    functional_call = functional_call_by_ref(learner, refs, params)
+    if all(type(each) is Weight for each in params):
+        return FlatParameters(refs, params, functional_call)
+    from plugrad_jax.layers import LayerParameters  # flax is there
+
+    return LayerParameters(refs, params, functional_call)
+
+
+@hookimpl
+def convert_batch_type(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """See `BackendSpec.convert_batch_type`: in one call, since each takes longer than a small step."""
+    tensors: dict[str, Any] = jax.device_put(jax.tree.map(_float32, batch))
+    return tensors
+
+
+def _float32(value: Any) -> Any:
+    if not isinstance(value, jax.Array):
+        return portable(value)
+    return value.astype("float32") if value.dtype.kind == "f" else value
+
+
+@hookimpl
+def convert_to_numpy(tensors: Any) -> Any:
+    """Copies; what JAX takes for no tree, such as the outputs of a user's model, is one here."""
+    if isinstance(tensors, Mapping):
+        return {key: convert_to_numpy(value) for key, value in tensors.items()}
+    if isinstance(tensors, list | tuple):
+        return [convert_to_numpy(value) for value in tensors]
+    return np.array(tensors)

@@ -1,0 +1,84 @@
+"""Gradients by `jax.vjp`, by the flat vectors that modules compute with slices of."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+
+from plugrad import LearnerProtocol
+from plugrad.errors import LossError
+from plugrad.gradients import FlatGradients, Gradients
+from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.markers import hookimpl
+from plugrad.types import ModuleID
+from plugrad_jax import ops
+from plugrad_jax.variables import FlatParameters
+
+Losses = dict[ModuleID, Any]
+
+
+@hookimpl
+def differentiate(
+    learner: LearnerProtocol, variables: Sequence[FlatParameters], loss_fn: Callable[[], tuple[Losses, Any]]
+) -> tuple[Losses, Any, Gradients]:
+    """See `GradientSpec.differentiate`: `loss_fn` as a pure function.
+
+    What it leaves behind, metrics and buffers, comes out of that function with the losses.
+    """
+    buffers: list[Any] = [each for own in learner.buffers.values() for each in own.values()]
+    names: list[ModuleID] = []
+
+    def losses_of(leaves: list[Any]) -> tuple[list[Any], Any]:
+        before = [each.value for each in buffers]
+        with ExitStack() as stack:
+            metrics = stack.enter_context(learner.metrics.step())
+            known = dict(metrics)
+            for flat, leaf in zip(variables, leaves, strict=True):
+                stack.enter_context(flat.replaced(leaf))
+            losses, aux = loss_fn()
+            registered = {name: each for name, each in metrics.items() if known.get(name) is not each}
+        after = [each.value for each in buffers]
+        _put(buffers, before)
+        if not any(
+            type(loss) is type(leaves[0]) for loss in losses.values()
+        ):  # such tracers depend on leaves
+            raise no_gradient_error(losses)
+        names[:] = losses
+        return list(losses.values()), (aux, registered, after)
+
+    values, pullback, left = jax.vjp(losses_of, [flat.read() for flat in variables], has_aux=True)
+    aux, registered, after = left
+    _put(buffers, after)
+    losses = dict(zip(names, values, strict=True))
+    with learner.metrics.step() as metrics:
+        metrics.update(registered)
+    layouts = [flat.layout for flat in variables]
+    return losses, aux, learner.compute_gradients(losses, of=losses, pullback=pullback, layouts=layouts)
+
+
+def _put(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.value = value
+
+
+@hookimpl
+def compute_gradients(loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
+    """See `GradientSpec.compute_gradients`: of losses that `differentiate` computed, all or some.
+
+    Raises:
+        LossError: others, of which JAX knows no gradient.
+    """
+    known = kwargs.get("of", {})
+    if any(known.get(module_id) is not loss for module_id, loss in loss_per_module.items()):
+        raise LossError(
+            "compute_gradients: JAX has gradients of the losses that compute_losses returned, not of what is made of "
+            "them afterwards. Change the losses in compute_losses or compute_loss_for_module",
+            module_id=next(iter(loss_per_module), None),
+        )
+    ones = [
+        ops.ones_like(loss) if module_id in loss_per_module else ops.zeros_like(loss)
+        for module_id, loss in known.items()
+    ]
+    (slopes,) = kwargs["pullback"](ones)
+    return FlatGradients(ops, list(zip(kwargs["layouts"], slopes, strict=True)))

@@ -1,0 +1,149 @@
+"""The user's own optax optimizer as an optimizer of plugrad: its state is variables, so that it is part of the program.
+
+It gets parameters and gradients as `{param ref: array}`, as transformations by parameter need them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from plugrad import LearnerProtocol
+from plugrad.errors import OptimizerError
+from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
+from plugrad.hooks.markers import hookimpl
+from plugrad.ops import Ops, Variable
+from plugrad.optimizers import Optimizer
+from plugrad_jax import ops
+from plugrad_jax.variables import TensorVariable, Weight
+
+RATE = "learning_rate"
+
+
+class LearningRate(TensorVariable):
+    """A learning rate in the state of an optimizer of optax."""
+
+
+class FrameworkOptimizer(Optimizer):
+    """An optimizer of optax as one of plugrad.
+
+    Args:
+        optimizer: the user's object.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def bind(
+        self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
+    ) -> None:
+        """See `Optimizer.bind`: a variable for each array of the state that optax makes."""
+        self.parameters = parameters
+        state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
+        self._structure = jax.tree.structure(state)
+        self._state = {
+            path: (LearningRate if path[-1] == RATE else TensorVariable)(leaf, leaf.dtype.name)
+            for path, leaf in _by_path(state).items()
+        }
+
+    @property
+    def variables(self) -> list[Variable]:
+        """See `Optimizer`."""
+        return [self.parameters, *self._state.values()]
+
+    def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
+        """See `Optimizer.step`."""
+        layout, flat = self.parameters.layout, self.parameters.read()
+        state = jax.tree.unflatten(self._structure, [each.read() for each in self._state.values()])
+        changes, state = self.optimizer.update(layout.split(ops, gradient), state, layout.split(ops, flat))
+        for variable, new in zip(self._state.values(), jax.tree.leaves(state), strict=True):
+            variable.assign(guard(new, variable.read()))
+        self.parameters.assign(guard(flat + layout.join(ops, changes), flat))
+
+    def get_slots(self) -> dict[str, Any]:
+        """See `Optimizer`: by the names of optax, such as `inner_state.0.mu`; learning rates are none."""
+        slots: dict[str, Any] = {}
+        for holder, name, variable in self._places(slots):
+            holder[name] = variable.numpy()
+        return slots
+
+    def set_slots(self, saved: Mapping[str, Any]) -> None:
+        """See `Optimizer`."""
+        for holder, name, variable in self._places(dict(saved)):
+            variable.assign(holder[name])
+
+    def _places(self, slots: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, TensorVariable]]:
+        """Where in `slots` each variable is."""
+        for (*path, last), variable in self._state.items():
+            if last in self.parameters.layout.refs:
+                yield slots.setdefault(".".join(path), {}), last, variable
+            elif last != RATE:
+                yield slots, ".".join((*path, last)), variable
+
+
+def _by_path(tree: Any) -> dict[tuple[str, ...], Any]:
+    return {
+        tuple(jax.tree_util.keystr((key,), simple=True) for key in path): leaf
+        for path, leaf in jax.tree.leaves_with_path(tree)
+    }
+
+
+def _is_of_optax(optimizer: Any) -> bool:
+    return getattr(optimizer, "_fields", ())[:2] == ("init", "update")
+
+
+@hookimpl
+def wrap_optimizer(optimizer: Any) -> Optimizer:
+    """See `GradientSpec.wrap_optimizer`."""
+    return FrameworkOptimizer(optimizer) if _is_of_optax(optimizer) else optimizer
+
+
+@hookimpl
+def check_registered_optimizer(learner: LearnerProtocol, optimizer: Any, params: Sequence[Any]) -> None:
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of optax, and a list of weights.
+
+    Raises:
+        OptimizerError: it is none, its learning rate cannot be set, or it needs more than gradients.
+    """
+    check_params(params, Weight, "weights")
+    if not _is_of_optax(optimizer):
+        check_is_optimizer(optimizer, "optax.GradientTransformation")
+        return
+    tree = {learner.get_param_ref(each): each.read() for each in params}
+    state = optimizer.init(tree)
+    rates = [path for path in _by_path(state) if RATE in path]
+    if not rates:
+        raise OptimizerError(
+            "an optimizer of optax keeps its learning rate where it can be neither read nor set: type "
+            f"optax.inject_hyperparams(optax.adam)({RATE}=0.001) in place of optax.adam(0.001)"
+        )
+    if any("hyperparams_states" in path for path in rates):
+        raise OptimizerError(
+            f"an optimizer of optax has a schedule as its learning rate: give a float, {RATE}=0.001, and the "
+            "schedule as lr_or_lr_schedule=[[0, value], [timestep, value], ...]"
+        )
+    try:
+        jax.eval_shape(optimizer.update, tree, state, tree)
+    except TypeError as error:
+        raise OptimizerError(f"an optimizer of optax needs more than gradients: {error}") from error
+
+
+def _rates(learner: LearnerProtocol, optimizer: Any) -> Sequence[Variable]:
+    if isinstance(optimizer, Optimizer):
+        return [optimizer.lr]
+    found = [each for each in learner.registered_optimizers.values() if each.optimizer is optimizer]
+    return [each for each in found[0].optimizer_adapter.variables if isinstance(each, LearningRate)]
+
+
+@hookimpl
+def get_optimizer_lr(learner: LearnerProtocol, optimizer: Any) -> float:
+    """Read the variable, the first of several."""
+    return float(_rates(learner, optimizer)[0].numpy())
+
+
+@hookimpl
+def set_optimizer_lr(learner: LearnerProtocol, optimizer: Any, lr: float) -> None:
+    """See `GradientSpec.set_optimizer_lr`: variables, so that nothing is traced anew."""
+    for each in _rates(learner, optimizer):
+        each.assign(lr)

@@ -1,0 +1,143 @@
+"""RLModules of JAX: the base of users' modules, and neutral networks as a module."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from plugrad.columns import Columns
+from plugrad.module_spec import RLModuleSpec
+from plugrad.networks import Network
+from plugrad.ops import Ops
+from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.types import Array, Tensor
+from plugrad_jax import ops
+from plugrad_jax.variables import TensorVariable, Weight
+
+
+class JaxRLModule(RLModule, has_modes=False):
+    """A module that a learner trains: make layers of `flax.nnx` in `setup`, compute columns in `_forward`.
+
+    Copies of the layers compute: in each call with its mode, its weights and what a program has in their place.
+    """
+
+    framework: ClassVar[str] = "jax"
+    ops: ClassVar[Ops] = ops
+    _mode_is_set = False
+    _replaced: Mapping[str, Tensor] = MappingProxyType({})
+    _layers: dict[str, Any] | None = None
+    """The module's own layers, while copies stand in their places."""
+
+    def named_state(self) -> dict[str, TensorVariable]:
+        """`{name: variable}` of weights and buffers, by name."""
+        from plugrad_jax import layers
+
+        self._state = layers.named_state(self._layers or layers.layers_of(self))
+        return self._state  # and kept: another module with this layer shall find the same variables
+
+    def named_weights(self) -> dict[str, Weight]:
+        """`{name: weight}` in canonical order."""
+        return {name: each for name, each in self.named_state().items() if isinstance(each, Weight)}
+
+    def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See `RLModule.in_mode`: `train()` or `eval()` of the layers."""
+        if self._mode_is_set:
+            return forward(*args, **kwargs)
+        self._mode_is_set = True
+        try:
+            with self._copied_layers(training):
+                return forward(*args, **kwargs)
+        finally:
+            self._mode_is_set = False
+
+    @contextmanager
+    def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """See `RLModule.functional_call`."""
+        former = self._replaced
+        self._replaced = {**former, **tensors}
+        try:
+            with self._copied_layers(None):  # for what the user's own methods compute
+                yield
+        finally:
+            self._replaced = former
+
+    @contextmanager
+    def _copied_layers(self, training: bool | None) -> Iterator[None]:
+        from plugrad_jax import layers
+
+        former, own = self._layers, self._layers or layers.layers_of(self)
+        self._state = state = layers.named_state(own)
+        values = {**{name: each.read() for name, each in state.items()}, **self._replaced}
+        copies = layers.Copies(own, values, training)
+        places = {name: vars(self)[name] for name in copies.layers}
+        vars(self).update(copies.layers)
+        self._layers = own
+        try:
+            yield
+        finally:
+            vars(self).update(places)
+            self._layers = former
+        for name, value in copies.changed().items():
+            state[name].assign(value)
+
+    def get_state(self) -> dict[str, Array]:
+        """`{name: numpy copy}`."""
+        return {name: each.numpy() for name, each in self.named_state().items()}
+
+    def _load(self, state: Mapping[str, Array]) -> None:
+        for name, each in self.named_state().items():
+            each.assign(state[name])
+
+
+class JaxModel(JaxRLModule):
+    """A user's `nnx.Module` as a module: takes observations, returns what `columns_of_outputs` takes."""
+
+    def __init__(self, spec: RLModuleSpec, model: Any) -> None:
+        super().__init__(**spec.arguments())
+        self.model = model
+
+    @property
+    def class_name(self) -> str:
+        """That of the model."""
+        return type(self.model).__name__
+
+    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return columns_of_outputs(self.model(batch[Columns.OBS]))
+
+
+class JaxNetwork(JaxRLModule, has_modes=False):
+    """A neutral network as a module.
+
+    Args:
+        spec: its spaces and settings.
+        network: what it computes.
+        weights: `{name: float32 array}` in canonical order.
+    """
+
+    network: Network
+
+    def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
+        super().__init__(**spec.arguments())
+        self.network = network
+        self._weights = {name: Weight(array) for name, array in weights.items()}
+
+    def named_state(self) -> dict[str, TensorVariable]:
+        """Weights, in the network's order."""
+        return dict(self._weights)
+
+    @contextmanager
+    def _copied_layers(self, training: bool | None) -> Iterator[None]:
+        yield
+
+    def _acting_weights(self) -> WeightsOnDemand:
+        return WeightsOnDemand(self._weights, Weight.numpy)
+
+    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.network.forward(ops, self._tensors(), batch, value=True)
+
+    def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self.network.forward(ops, self._tensors(), batch, value=False)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        own = {name: each.read() for name, each in self._weights.items() if name not in self._replaced}
+        return {**own, **self._replaced}

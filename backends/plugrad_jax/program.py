@@ -1,0 +1,183 @@
+"""An update as a program: every minibatch in one loop of XLA, or steps in Python."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from plugrad import LearnerProtocol
+from plugrad.batch import Rows
+from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.markers import hookimpl
+from plugrad.ops import Variable
+from plugrad.types import ModuleBatches, ModuleID
+from plugrad_jax import compilation_cache, ops
+
+Indices = Mapping[ModuleID, Any]
+log = logging.getLogger("plugrad")
+
+
+@hookimpl
+def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
+    """See `BackendSpec.compile_update`: one program for "auto" and "complete_update".
+
+    A program of each step for "forward_train"; for "none" eager steps, in which losses have values.
+    """
+    if mode in ("auto", "complete_update"):
+        return WholeUpdate(step, variables, f"the loss of {type(learner).__name__}")
+    if mode == "forward_train":
+        return CompiledSteps(step, variables, f"the loss of {type(learner).__name__}")
+    return EagerUpdate(step, "eager JAX, one step per minibatch")
+
+
+def minibatch(columns: ModuleBatches, rows: Indices) -> dict[ModuleID, Rows]:
+    """The rows of each module's columns that `rows` names, taken when they are read."""
+    return {
+        module_id: Rows(module_id, columns[module_id], partial(ops.take, indices=each))
+        for module_id, each in rows.items()
+    }
+
+
+class EagerUpdate(Program):
+    """A loop in Python over eager steps."""
+
+    def __init__(self, step: Step, reason: str) -> None:
+        super().__init__("none", reason)
+        self._step = step
+
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program.run`."""
+        rows = [{module_id: each[n] for module_id, each in indices.items()} for n in range(num_steps)]
+        metrics = [self._step(minibatch(columns, each)) for each in rows]
+        return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
+
+
+class WholeUpdate(Program):
+    """One program with a loop over all minibatches; their number is an input, so that it never causes a trace.
+
+    Args:
+        step: the core's.
+        variables: all that it may read or assign.
+        loss: a name of the loss, to say why it is not compiled.
+    """
+
+    def __init__(self, step: Step, variables: Sequence[Variable], loss: str) -> None:
+        super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
+        self._step, self._loss = PureStep(step, variables), loss
+        self._eager: EagerUpdate | None = None
+        self._loop: Callable[..., tuple[list[Any], Any]] = jax.jit(self._run_steps)
+        self._call = ExitStack()
+
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program.run`."""
+        if self._eager is not None:
+            return self._eager.run(columns, indices, num_steps)
+        try:
+            with self._call:
+                changed, means = self._loop(self._step.values(), columns, indices, num_steps)
+        except jax.errors.JAXTypeError as error:
+            found = f"{type(error).__name__}: {first_line(error)}"
+            why = f"eager, because {self._loss} cannot be compiled: {found}"
+            self.fall_back("none", why)
+            self._eager = EagerUpdate(self._step.step, why)
+            return self.run(columns, indices, num_steps)
+        self._step.assign(changed)
+        return dict(zip(self._step.names, np.asarray(means), strict=True))
+
+    def _run_steps(
+        self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: Any
+    ) -> tuple[list[Any], Any]:
+        log.info("compiling the update for jax: the first one takes some seconds")
+        # It is compiled when it has been traced.
+        self._call.enter_context(compilation_cache.programs_are_kept())
+
+        def rows(n: Any) -> Indices:
+            return {
+                module_id: lax.dynamic_index_in_dim(each, n, keepdims=False)
+                for module_id, each in indices.items()
+            }
+
+        step = jax.jit(self._step)  # traced once, and called in the loop
+        _, means = jax.eval_shape(step, values, columns, rows(0))
+
+        def body(n: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
+            changed, sums = carry
+            after, metrics = step(self._step.replaced(values, changed), columns, rows(n))
+            return after, sums + metrics
+
+        start = [values[n] for n in self._step.changed]
+        changed, sums = lax.fori_loop(0, num_steps, body, (start, ops.zeros(means.shape)))
+        return changed, sums / num_steps
+
+
+class CompiledSteps(WholeUpdate):
+    """A loop in Python over steps that are one program each: between them, Python may look at what they changed."""
+
+    def __init__(self, step: Step, variables: Sequence[Variable], loss: str) -> None:
+        super().__init__(step, variables, loss)
+        self.mode, self.reason = "forward_train", "each step one XLA program, with its forward pass"
+        self._loop, self._jitted = self._call_steps, jax.jit(self._step)
+
+    def _call_steps(
+        self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: int
+    ) -> tuple[list[Any], Any]:
+        order, sums = {module_id: np.asarray(each) for module_id, each in indices.items()}, 0.0
+        for n in range(num_steps):
+            rows = {module_id: each[n] for module_id, each in order.items()}
+            changed, metrics = self._jitted(values, columns, rows)
+            values, sums = self._step.replaced(values, changed), sums + metrics
+        return changed, sums / num_steps
+
+
+class PureStep:
+    """The core's step as a function of the variables' values.
+
+    Args:
+        step: reads and assigns variables.
+        variables: all that it may read or assign.
+
+    Attributes:
+        names: of the metrics.
+        changed: numbers of the variables that the step assigns. Both are known when it has been traced.
+    """
+
+    def __init__(self, step: Step, variables: Sequence[Any]) -> None:
+        self.names: list[str] = []
+        self.changed: list[int] = []
+        self.step = step
+        self._variables = variables
+
+    def values(self) -> list[Any]:
+        """What the variables hold."""
+        return [each.value for each in self._variables]
+
+    def assign(self, changed: Sequence[Any]) -> None:
+        """Give new values to the variables that the step changes."""
+        for n, value in zip(self.changed, changed, strict=True):
+            self._variables[n].value = value
+
+    def replaced(self, values: Sequence[Any], changed: Sequence[Any]) -> list[Any]:
+        """`values` with new ones of the variables that the step changes."""
+        new = dict(zip(self.changed, changed, strict=True))
+        return [new.get(n, value) for n, value in enumerate(values)]
+
+    def __call__(self, values: list[Any], columns: ModuleBatches, rows: Indices) -> tuple[list[Any], Any]:
+        """The new values of the variables that changed, and the metrics as one vector."""
+        own = self.values()
+        try:
+            for variable, value in zip(self._variables, values, strict=True):
+                variable.value = value
+            metrics = self.step(minibatch(columns, rows))
+            after = self.values()
+        finally:
+            for variable, value in zip(self._variables, own, strict=True):
+                variable.value = value
+        self.names = list(metrics)
+        self.changed = [n for n, value in enumerate(after) if value is not values[n]]
+        return [after[n] for n in self.changed], ops.stack(list(metrics.values()))

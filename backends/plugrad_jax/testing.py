@@ -1,0 +1,39 @@
+"""What `plugrad.testing.backend_suite` asks of JAX: an optimizer of optax and a model of flax.nnx, as users write them.
+
+`plugrad certify jax` finds these fixtures here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import optax
+import pytest
+from flax import nnx
+
+
+@pytest.fixture
+def native_optimizer() -> Callable[[Sequence[Any], float], Any]:
+    """Gradient descent."""
+    return lambda params, lr: optax.inject_hyperparams(optax.sgd)(learning_rate=lr)
+
+
+@pytest.fixture
+def user_model() -> Callable[[], nnx.Module]:
+    """`NormedModel`, with the same weights each time."""
+    return lambda: NormedModel(nnx.Rngs(0))
+
+
+class NormedModel(nnx.Module):
+    """A policy and a value over BatchNorm and Dropout."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.body = nnx.Linear(3, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+        self.head = nnx.Linear(8, 3, rngs=rngs)
+
+    def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Logits [B, 2] and values [B, 1] of observations [B, 3]."""
+        outputs = self.head(self.dropout(jax.nn.tanh(self.norm(self.body(obs)))))
+        return outputs[:, :2], outputs[:, 2:]

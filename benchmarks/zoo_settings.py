@@ -1,0 +1,97 @@
+"""What all libraries of the zoo are set to: off-policy algorithms and PPO, under plugrad's names."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Schedule = list[list[float]]
+"""`[[environment step, value], ...]`, linear between its points."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicySettings:
+    """Settings of SAC and TD3.
+
+    Attributes:
+        lr: learning rate; None: the default.
+        tau: how far target networks move in a step.
+        random_steps: environment steps with random actions, before which nothing is learned.
+        steps_per_update: environment steps, and then as many gradient steps.
+        hiddens: of policy and critics.
+        batch_size: rows per gradient step.
+        gamma: discount.
+        capacity: rows of the replay buffer.
+        td3_action_noise: standard deviation of the noise with which TD3 explores.
+    """
+
+    lr: float | Schedule | None = None
+    tau: float = 0.005
+    random_steps: int = 100
+    steps_per_update: int = 1
+    hiddens: list[int] = field(default_factory=lambda: [256, 256])
+    batch_size: int = 256
+    gamma: float = 0.99
+    capacity: int = 1_000_000
+    td3_action_noise: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOSettings:
+    """Settings of PPO.
+
+    Attributes:
+        num_envs: environments that step together.
+        num_steps: environment steps of each per update.
+        batch_size: rows per gradient step.
+        num_epochs: passes over the rows of an update.
+        lr: learning rate.
+        clip_param: epsilon of the clipped surrogate.
+        gamma: discount.
+        lambda_: of GAE.
+        entropy_coeff: weight of the entropy bonus.
+        vf_loss_coeff: weight of the value error.
+        grad_clip: limit of the gradients' norm.
+        hiddens: of policy and value function, with relu; after convolutions those of both.
+        log_std_init: first log of the standard deviation of continuous actions.
+        ortho_init: whether first weights are orthogonal.
+        normalize: scale observations by their running mean and deviation, and rewards by their return's.
+        atari: the standard preprocessing of Atari games, and the convolutions of Mnih et al. 2015.
+    """
+
+    num_envs: int
+    num_steps: int
+    batch_size: int
+    num_epochs: int
+    lr: float | Schedule
+    clip_param: float | Schedule
+    gamma: float = 0.99
+    lambda_: float = 0.95
+    entropy_coeff: float
+    vf_loss_coeff: float
+    grad_clip: float = 0.5
+    hiddens: list[int]
+    log_std_init: float = 0.0
+    ortho_init: bool = True
+    normalize: bool = False
+    atari: bool = False
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps between two updates."""
+        return self.num_envs * self.num_steps
+
+    def as_config(self) -> dict[str, Any]:
+        """The settings by section, as those of `plugrad train --tuned` are written."""
+        model: dict[str, Any] = {"fcnet_hiddens": self.hiddens, "fcnet_activation": "relu"}
+        if self.atari:
+            model |= {"conv_filters": "nature", "vf_share_layers": True}
+        else:
+            model |= {"log_std_init": self.log_std_init, "ortho_init": self.ortho_init}
+        envs: dict[str, Any] = {"num_envs_per_env_runner": self.num_envs}
+        envs |= {"normalize_observations": True, "normalize_rewards": True} if self.normalize else {}
+        envs |= {"atari": True} if self.atari else {}
+        names = ["num_epochs", "lr", "clip_param", "gamma", "lambda_"]
+        names += ["entropy_coeff", "vf_loss_coeff", "grad_clip"]
+        training = {name: getattr(self, name) for name in names}
+        training |= {"train_batch_size": self.steps_per_update, "minibatch_size": self.batch_size}
+        training |= {"optimizer": {"type": "adam", "eps": 1e-5}}  # stable-baselines3's
+        return {"env_runners": envs, "training": training, "rl_module": {"model_config": model}}

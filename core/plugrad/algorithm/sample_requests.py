@@ -1,0 +1,80 @@
+"""Samples that an Algorithm requests and does not wait for."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from plugrad.algorithm.acting import ActingAlgorithm
+from plugrad.group.env_runners import RemoteEnvRunners
+from plugrad.offline import EpisodeRecorder
+from plugrad.sampling.sample import Sample
+
+
+class RequestingAlgorithm(ActingAlgorithm, ABC):
+    """The part of an `Algorithm` that requests samples and takes them when they are ready."""
+
+    _recorder: EpisodeRecorder | None
+
+    @abstractmethod
+    def sample(self) -> list[Any]:
+        """See `Algorithm.sample`."""
+
+    @abstractmethod
+    def _timed(self, stage: str) -> AbstractContextManager[None]: ...
+
+    @property
+    def num_samples_in_flight(self) -> int:
+        """Samples that `request_samples` requested and `collect_samples` has not returned yet."""
+        runner = self.env_runner
+        return runner.num_in_flight if isinstance(runner, RemoteEnvRunners) else 0
+
+    def request_samples(self, *, random_actions: bool = False, max_in_flight: int | None = None) -> int:
+        """Request samples of the env runner processes without waiting, and send them the present weights.
+
+        Args:
+            random_actions: draw actions from the action space, not from the policy.
+            max_in_flight: samples under way of each env runner; None: `max_requests_in_flight_per_env_runner`.
+
+        Returns:
+            How many were requested; 0 with `num_env_runners=0`, whose samples are made by `collect_samples`.
+        """
+        runner = self.env_runner
+        if not isinstance(runner, RemoteEnvRunners):
+            return 0
+        return runner.submit(random_actions=random_actions, max_in_flight=max_in_flight)
+
+    def collect_samples(
+        self, timeout_s: float | None = None, *, max_samples: int | None = None
+    ) -> list[Sample]:
+        """Take samples that were requested and are ready; with `num_env_runners=0` make one.
+
+        Args:
+            timeout_s: seconds to wait for the first; None: until there is one.
+            max_samples: how many to take at most; None: all that are ready.
+
+        Returns:
+            Samples in the order in which they came.
+        """
+        runner = self.env_runner
+        if isinstance(runner, RemoteEnvRunners):
+            return self._collect(lambda: runner.collect(timeout_s, max_samples=max_samples))
+        return [self._sample_here()]
+
+    def collect_all_samples(self) -> list[Sample]:
+        """Wait for all samples that were requested; returns them in the order of the env runners' ranks."""
+        runner = self.env_runner
+        return self._collect(runner.collect_all) if isinstance(runner, RemoteEnvRunners) else []
+
+    def _collect(self, collect: Callable[[], list[Sample]]) -> list[Sample]:
+        with self._timed("sample"):
+            samples = collect()
+            if self._recorder is not None:
+                self._recorder.add([episode for sample in samples for episode in sample.episodes])
+            return samples
+
+    def _sample_here(self) -> Sample:
+        version, runner = self._acting.version, self.env_runner
+        before = 0 if runner is None else runner.total_steps
+        episodes = self.sample()
+        return Sample(0, version, episodes, runner.total_steps - before if runner is not None else 0)

@@ -1,0 +1,175 @@
+"""`SamplingSettings`: the settings of experience, which are a part of `Config`.
+
+They say where experience comes from, who acts, how it is sampled or read, and how it is judged.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from plugrad.config.fields import field
+from plugrad.config.fluent import UNSET, FluentConfig, given
+from plugrad.config.rules import check_agent_to_module, check_env_wrappers, check_module_ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings(FluentConfig):
+    """The sections `environment`, `multi_agent`, `env_runners`, `offline_data` and `evaluation` of a `Config`."""
+
+    env: Any = field(None, section="environment", importable=True)
+    observation_space: Any = field(None, section="environment")
+    action_space: Any = field(None, section="environment")
+    env_config: dict[str, Any] = field({}, section="environment")
+
+    def environment(self, env: Any = UNSET, **settings: Any) -> Self:
+        """Set the environment, or the spaces of data that comes from elsewhere.
+
+        Args:
+            env (str, class or function): a Gymnasium id, "package.module:Env-v0", a class or function that makes the
+                environment, or its name "package.module:Class". None: no environment. Default: `None`.
+            observation_space (gymnasium.Space): space of one observation. None: that of `env`. Default: `None`.
+            action_space (gymnasium.Space): space of one action. None: that of `env`. Default: `None`.
+            env_config (dict): keyword arguments of the environment. Default: `{}`.
+            **settings: the last three.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("environment", given(settings, env=env))
+
+    policies: Any = field(None, section="multi_agent")
+    agent_to_module: Any = field(None, section="multi_agent", importable=True, check=check_agent_to_module)
+    policies_to_train: list[str] | None = field(None, section="multi_agent", check=check_module_ids)
+
+    def multi_agent(self, **settings: Any) -> Self:
+        """Set which agents use which modules, and which modules learn.
+
+        Args:
+            policies (list or dict): module ids, or {module_id: its RLModuleSpec, or None for the common one}. None: one
+                module. Default: `None`.
+            agent_to_module (dict or function): {agent: module_id}, or a function of the agent, or of agent and episode,
+                or its name "package.module:name". It is asked once per agent and episode; `episode.seed` and
+                `episode.id_` tell episodes apart. None: all agents use the only module. Default: `None`.
+            policies_to_train (list): ids of the modules that learn. None: all. Default: `None`.
+            **settings: all of these.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("multi_agent", settings)
+
+    num_env_runners: int = field(0, section="env_runners", minimum=0)
+    num_envs_per_env_runner: int = field(8, section="env_runners", minimum=1)
+    env_runner_backend: str = field("auto", section="env_runners", choices=("auto", "process", "ray"))
+    max_requests_in_flight_per_env_runner: int = field(2, section="env_runners", minimum=1)
+    sample_async: bool = field(False, section="env_runners")
+    rollout_fragment_length: int | None = field(None, section="env_runners", minimum=1)
+    vectorization_mode: str = field(
+        "sync", section="env_runners", choices=("sync", "async", "vector_entry_point", "envpool")
+    )
+    env_wrappers: list[Any] = field([], section="env_runners", check=check_env_wrappers)
+    normalize_observations: bool = field(False, section="env_runners")
+    normalize_rewards: bool = field(False, section="env_runners")
+    clip_rewards: bool | float | None = field(None, section="env_runners", above=0)
+    frame_stack: int | None = field(None, section="env_runners", minimum=1)
+    atari: bool | dict[str, Any] = field(False, section="env_runners")
+    time_limit: int | None = field(None, section="env_runners", minimum=1)
+
+    def env_runners(self, **settings: Any) -> Self:
+        """Set how experience is sampled.
+
+        Args:
+            num_env_runners (int): 0 samples in this process; n starts n processes, each with its own environments.
+                Default: `0`.
+            num_envs_per_env_runner (int): environments per env runner, which step together. Default: `8`.
+            env_runner_backend (str): where env runners run: "process" (of this machine, without Ray), "ray" (Ray
+                actors), or "auto": "ray" where learners are remote, Ray is initialised or RAY_ADDRESS is set, else
+                "process". Default: `"auto"`.
+            max_requests_in_flight_per_env_runner (int): samples that an asynchronous algorithm requests of one env
+                runner before it takes the first. An env runner that has made as many waits. Default: `2`.
+            sample_async (bool): request the next sample before learning from the last, so that both overlap. Samples
+                then are of the weights before the last update. For off-policy algorithms with `num_env_runners`.
+                Default: `False`.
+            rollout_fragment_length (int): steps of each environment per sample. None: `train_batch_size` divided among
+                all environments, rounded up. Default: `None`.
+            vectorization_mode (str): "sync" steps single environments in turn; "async" in worker processes, with the
+                same episodes; "vector_entry_point" uses the environment's own vectorized version, "envpool" the
+                package of that name. Default: `"sync"`.
+            env_wrappers (list): what is put around each environment, the first one innermost: classes such as
+                `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}].
+                Default: `[]`.
+            normalize_observations (bool): scale observations by their running mean and standard deviation.
+                Default: `False`.
+            normalize_rewards (bool): divide the rewards that a learner sees by the running standard deviation of the
+                discounted return. Returns are reported of the environment's own rewards. Default: `False`.
+            clip_rewards (bool or float): clip the rewards that a learner sees: True to their sign, a number to
+                [-number, number]. It comes before `normalize_rewards`. None: True with `atari`, else False.
+                Default: `None`.
+            frame_stack (int): how many of the last frames are one observation, as Gymnasium's `FrameStackObservation`
+                has them. Each array of the observation space gets a first axis of this length. None: 4 with `atari`,
+                else 1. Default: `None`.
+            atari (bool or dict): preprocess Atari games as is standard, by Gymnasium's `AtariPreprocessing`: 4 frames
+                per action, 84x84 and grey; a lost life ends the episodes that are learned from. A dict has arguments of
+                `AtariPreprocessing` that differ. Default: `False`.
+            time_limit (int): steps after which an episode is truncated. Steps are counted after the frame skip of
+                `atari` and below `env_wrappers`. None: the environment's own limit. Default: `None`.
+            **settings: all of these.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("env_runners", settings)
+
+    output: str | None = field(None, section="offline_data")
+    output_max_rows_per_file: int = field(10_000, section="offline_data", minimum=1)
+    output_max_rows: int | None = field(None, section="offline_data", minimum=1)
+
+    def offline_data(self, **settings: Any) -> Self:
+        """Set which recorded episodes an offline algorithm learns from, and where sampled ones are recorded.
+
+        Offline algorithms (`plugrad.OfflineConfig`) also have `input_` (str or list): a directory of recorded episodes,
+        "minari:<data set id>", or a list of these.
+
+        Args:
+            output (str): a directory to which each whole episode that training samples is written, as data for offline
+                algorithms. Episodes that are in it already stay there. None: nothing is written. Default: `None`.
+            output_max_rows_per_file (int): environment steps that one part of that data set has at most, except that
+                an episode is never divided. They are in memory until they are written. Default: `10000`.
+            output_max_rows (int): environment steps that are written in all, until one more episode would be too much.
+                None: no limit. Default: `None`.
+            **settings: all of these, and the algorithm's own.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("offline_data", settings)
+
+    evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
+    evaluation_num_episodes: int = field(20, section="evaluation", minimum=1)
+
+    def evaluation(self, **settings: Any) -> Self:
+        """Set when the policy is evaluated, without exploration.
+
+        Args:
+            evaluation_interval (int): iterations from one evaluation to the next. None: no evaluation. Default: `None`.
+            evaluation_num_episodes (int): episodes per evaluation. Default: `20`.
+            **settings: all of these.
+
+        Returns:
+            A changed copy.
+
+        Raises:
+            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+        """
+        return self._change("evaluation", settings)

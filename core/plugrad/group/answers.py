@@ -1,0 +1,119 @@
+"""Wait for the answers of several actors: Ray's, or processes of this machine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class LostActor:
+    """An actor that did not answer.
+
+    Args:
+        rank: its rank.
+        died: whether it is dead; else it did not answer in time.
+        reason: what happened.
+    """
+
+    rank: int
+    died: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"learner {self.rank} {self.reason}"
+
+
+class Calls(Protocol):
+    """How the answers of one kind of actors are had."""
+
+    def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
+        """Wait until one of several requests is answered; returns those that are, none after `timeout_s`."""
+        ...
+
+    def get(self, rank: int, ref: Any) -> Any:
+        """The answer to a request that has one: a value, an exception that was raised, or a `LostActor`."""
+        ...
+
+
+class CanBePinged(Protocol):
+    """An actor, as far as its pings go."""
+
+    def ping(self) -> Any:
+        """Ask for a sign of life, which a thread beside a busy one gives; returns the request."""
+        ...
+
+
+def gather(
+    calls: Calls,
+    refs: Mapping[int, Any],
+    timeout_s: float,
+    on_lost: Callable[[LostActor], None] | None = None,
+    waited_s: float = 0.0,
+) -> dict[int, Any]:
+    """Wait for the answers of actors.
+
+    Args:
+        calls: how they are called.
+        refs: `{rank: request}`.
+        timeout_s: seconds for all of them together.
+        on_lost: called as soon as one is found dead, while others are still waited for.
+        waited_s: seconds that were waited before, for the reason of a `LostActor`.
+
+    Returns:
+        By rank the answer; a `LostActor` for an actor that died or did not answer, an exception for one that was
+        raised.
+    """
+    ranks = {ref: rank for rank, ref in refs.items()}
+    found: dict[int, Any] = {}
+    deadline = monotonic() + timeout_s
+    while len(found) < len(refs):
+        waiting = [ref for rank, ref in refs.items() if rank not in found]
+        done = calls.wait(waiting, max(0.0, deadline - monotonic()))
+        if not done:
+            silent = f"did not answer in {waited_s + timeout_s:g} s"
+            found |= {ranks[ref]: LostActor(ranks[ref], False, silent) for ref in waiting}
+        for ref in done:
+            found[ranks[ref]] = calls.get(ranks[ref], ref)
+            if on_lost is not None and isinstance(found[ranks[ref]], LostActor):
+                on_lost(found[ranks[ref]])
+    return dict(sorted(found.items()))
+
+
+def gather_with_pings(
+    calls: Calls,
+    actors: Mapping[int, CanBePinged],
+    refs: Mapping[int, Any],
+    timeout_s: float,
+    ping_timeout_s: float,
+    on_lost: Callable[[LostActor], None] | None = None,
+    waited_s: float = 0.0,
+) -> dict[int, Any]:
+    """`gather` the answers of actors that may take long, to compile for example, but must answer pings meanwhile.
+
+    Args:
+        calls: how they are called.
+        actors: by rank.
+        refs: `{rank: request}`.
+        timeout_s: seconds for all of them together.
+        ping_timeout_s: seconds after which an actor that has not answered a ping is lost.
+        on_lost: as in `gather`.
+        waited_s: as in `gather`.
+
+    Returns:
+        As `gather`.
+    """
+    if timeout_s <= ping_timeout_s:
+        return gather(calls, refs, timeout_s, on_lost, waited_s)
+    pings = {rank: actors[rank].ping() for rank in refs}
+    found = gather(calls, refs, ping_timeout_s, on_lost, waited_s)
+    silent = {rank for rank, each in found.items() if isinstance(each, LostActor) and not each.died}
+    pongs = gather(calls, {rank: pings[rank] for rank in silent}, 0.0)
+    busy = {rank: refs[rank] for rank in silent if not isinstance(pongs[rank], LostActor)}
+    for rank in silent - busy.keys():
+        if on_lost is not None:
+            on_lost(found[rank])
+    if not busy:
+        return found
+    left_s, waited_s = timeout_s - ping_timeout_s, waited_s + ping_timeout_s
+    return found | gather_with_pings(calls, actors, busy, left_s, ping_timeout_s, on_lost, waited_s)

@@ -1,0 +1,122 @@
+"""Where env runners run: in Ray actors, or in processes of this machine."""
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from plugrad.config import Config
+from plugrad.errors import PlugradError
+from plugrad.group import raylet
+from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.group.answers import Calls, LostActor, gather
+from plugrad.group.env_runner_actor import EnvRunnerActor
+from plugrad.group.ray_start import get_ray, num_cpus_to_reserve
+from plugrad.group.worker_process import ProcessCalls, WorkerProcess
+
+SHUTDOWN_S = 3.0
+Worker = Actor | WorkerProcess
+
+
+class EnvRunnerWorkers(Protocol):
+    """Starts and ends the processes of `EnvRunnerActor`s, and says how they are called.
+
+    Attributes:
+        calls: how their answers are had.
+    """
+
+    calls: Calls
+
+    def start(self, ranks: Iterable[int]) -> Mapping[int, Worker]:
+        """Start processes of these ranks, whose env runners are not built yet."""
+        ...
+
+    def put(self, value: Any) -> Any:
+        """What stands for a value in calls of several workers."""
+        ...
+
+    def stop(self, workers: Collection[Any]) -> None:
+        """End the processes of these workers."""
+        ...
+
+
+def make_workers(config: Config) -> EnvRunnerWorkers:
+    """The workers that `config.env_runner_backend` names.
+
+    "auto" is "ray" where learners are remote, where Ray is initialised, or where RAY_ADDRESS names a cluster.
+
+    Raises:
+        MissingFrameworkError: they are Ray's, and Ray is not installed.
+    """
+    backend = config.env_runner_backend
+    if backend == "auto":
+        backend = "ray" if config.num_learners or _ray_is_in_use() else "process"
+    return RayWorkers(config) if backend == "ray" else ProcessWorkers(config)
+
+
+def _ray_is_in_use() -> bool:
+    ray = sys.modules.get("ray")
+    return bool(os.environ.get("RAY_ADDRESS")) or (ray is not None and ray.is_initialized())
+
+
+class ProcessWorkers:
+    """Processes of this machine."""
+
+    def __init__(self, config: Config) -> None:
+        self.calls: Calls = ProcessCalls()
+        self._timeout_s = config.timeout_s
+
+    def start(self, ranks: Iterable[int]) -> Mapping[int, Worker]:
+        """See `EnvRunnerWorkers`."""
+        return {
+            rank: WorkerProcess(EnvRunnerActor, rank, sys.path, timeout_s=self._timeout_s) for rank in ranks
+        }
+
+    def put(self, value: Any) -> Any:
+        """See `EnvRunnerWorkers`: the value itself."""
+        return value
+
+    def stop(self, workers: Collection[Any]) -> None:
+        """See `EnvRunnerWorkers`. Environments are closed, unless a worker is busy for longer than `SHUTDOWN_S`."""
+        gather(self.calls, {i: each.call("close") for i, each in enumerate(workers)}, SHUTDOWN_S)
+        for each in workers:
+            each.kill()
+
+
+class RayWorkers:
+    """Ray actors.
+
+    Raises:
+        MissingFrameworkError: Ray is not installed.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._ray = get_ray(f"num_env_runners={config.num_env_runners}")
+        self.calls: Calls = RayCalls(self._ray)
+        self._timeout_s = config.build_timeout_s
+
+    def start(self, ranks: Iterable[int]) -> Mapping[int, Worker]:
+        """See `EnvRunnerWorkers`.
+
+        Raises:
+            PlugradError: a worker was lost while it was started.
+        """
+        arguments = [(rank, sys.path) for rank in ranks]
+        options = {"num_cpus": num_cpus_to_reserve(self._ray, 1)}
+        started = start_actors(self._ray, EnvRunnerActor, arguments, options)
+        new = {rank: actor for (rank, _), actor in zip(arguments, started, strict=True)}
+        refs = {rank: actor.locate() for rank, actor in new.items()}
+        for rank, location in gather(self.calls, refs, self._timeout_s).items():
+            if isinstance(location, LostActor):
+                kill_all(started, SHUTDOWN_S)
+                raise PlugradError(f"env runner {rank} {location.reason}", rank=rank)
+            new[rank].location = location
+        return new
+
+    def put(self, value: Any) -> Any:
+        """See `EnvRunnerWorkers`: a reference to the value in Ray's store."""
+        return raylet.put(self._ray, value)
+
+    def stop(self, workers: Collection[Any]) -> None:
+        """See `EnvRunnerWorkers`."""
+        kill_all(workers, SHUTDOWN_S)

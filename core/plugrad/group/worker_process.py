@@ -1,0 +1,167 @@
+"""`WorkerProcess`: an object in a process of its own on this machine, called as an actor of Ray's is.
+
+The process is a new interpreter: it shares nothing with this one, and it does not run the user's script again, so that
+scripts need no `if __name__ == "__main__"` and notebooks work. It leads a process group of its own: Ctrl-C reaches the
+driver alone, and what the process starts ends with it. It ends when this process does, whatever ends it.
+"""
+
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from threading import Lock, Thread
+from typing import Any
+
+from plugrad.group.answers import LostActor
+from plugrad.group.worker_main import HEADER, Call
+from plugrad.importing.interpreter import start_interpreter
+
+POLL_S = 0.5
+"""Seconds between two looks whether a silent process is still there."""
+
+
+class _LostError(Exception):
+    """The process is gone, or takes no messages."""
+
+    def __init__(self, died: bool, reason: str) -> None:
+        super().__init__(reason)
+        self.died = died
+
+
+class WorkerProcess:
+    """An object in a process of its own.
+
+    Args:
+        make: a class or function that can be imported by name; it makes the object.
+        *arguments: of `make`.
+        timeout_s: seconds after which a process that takes no messages is lost.
+
+    Attributes:
+        location: this machine's name and the process id.
+    """
+
+    def __init__(self, make: Any, *arguments: Any, timeout_s: float) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_timeval(timeout_s)))
+            self._process = start_interpreter("plugrad.group.worker_main:main", theirs.fileno())
+        self._timeout_s = timeout_s
+        self._connection = Connection(ours.detach())
+        self.location = socket.gethostname(), self._process.pid
+        self._lock = Lock()
+        self._last_number = 0
+        self._unanswered: dict[int, Future[tuple[bool, bytes]]] = {}
+        self._lost: _LostError | None = None
+        Thread(target=self._read, name="plugrad-answers", daemon=True).start()
+        self._made = self._send(None, (make, *arguments), control=False)
+
+    def call(self, method: str, *args: Any, control: bool = False) -> Future[tuple[bool, bytes]]:
+        """Call a method without waiting for it.
+
+        Args:
+            method: its name.
+            *args: its arguments.
+            control: whether it runs beside a call that the process is busy with.
+
+        Returns:
+            The request, for `ProcessCalls`.
+        """
+        return self._send(method, args, control=control)
+
+    def ping(self) -> Future[tuple[bool, bytes]]:
+        """Ask for a sign of life, which a thread beside a busy one gives; returns the request."""
+        return self._send("", (), control=True)
+
+    def _send(
+        self, method: str | None, args: tuple[Any, ...], *, control: bool
+    ) -> Future[tuple[bool, bytes]]:
+        request: Future[tuple[bool, bytes]] = Future()
+        with self._lock:
+            if self._lost is not None:
+                request.set_exception(self._lost)
+                return request
+            self._last_number += 1
+            self._unanswered[self._last_number] = request
+            try:
+                call = Call(self._last_number, method, args, control)
+                self._connection.send_bytes(pickle.dumps(call, protocol=pickle.HIGHEST_PROTOCOL))
+            except BlockingIOError:
+                self._lose(_LostError(False, f"takes no messages for {self._timeout_s:g} s"))
+            except OSError:
+                self._lose(self._died())
+        return request
+
+    def _read(self) -> None:
+        """Set the answers of requests until the process is gone."""
+        try:
+            while True:
+                while not self._connection.poll(POLL_S):
+                    if self._process.poll() is not None:  # what it started may hold the socket open
+                        raise EOFError
+                number, good = HEADER.unpack(self._connection.recv_bytes())
+                answer = self._connection.recv_bytes()
+                with self._lock:
+                    request = self._unanswered.pop(number, None)
+                if request is not None:
+                    request.set_result((good, answer))
+        except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+            with self._lock:
+                self._lose(self._died())
+                self._connection.close()
+
+    def _died(self) -> _LostError:
+        code = self._process.poll()
+        if code is None:
+            return _LostError(True, "closed its connection")
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return _LostError(True, f"died ({name})")
+
+    def _lose(self, lost: _LostError) -> None:
+        """No request will be answered any more; called with the lock."""
+        self._lost = self._lost or lost
+        for request in self._unanswered.values():
+            if not request.done():
+                request.set_exception(self._lost)
+        self._unanswered = {}
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End the process and what it started at once, also if it is stopped."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with self._lock:
+            self._lose(_LostError(True, "was ended"))
+
+
+class ProcessCalls:
+    """Answers of processes, for `gather`."""
+
+    def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
+        """See `Calls`."""
+        return list(wait(refs, timeout_s, return_when=FIRST_COMPLETED).done)
+
+    def get(self, rank: int, ref: Any) -> Any:
+        """See `Calls`."""
+        try:
+            good, answer = ref.result()
+        except _LostError as lost:
+            return LostActor(rank, lost.died, str(lost))
+        value = pickle.loads(answer)
+        return value if good else value.error()
+
+
+def _timeval(seconds: float) -> tuple[int, int]:
+    return int(seconds), int(seconds % 1 * 1e6)

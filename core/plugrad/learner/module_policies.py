@@ -1,0 +1,129 @@
+"""`ModulePolicies`: the modules of a learner as the policies of an env runner, with one agent or with many."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from plugrad.learner.acting import env_module_id
+from plugrad.learner.connectors import initial_state
+from plugrad.learner.learner import Learner
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.rl_module import MultiRLModule
+from plugrad.rng_streams import stream
+from plugrad.sampling import make_env_runner
+from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.environments import is_multi_agent
+from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
+from plugrad.types import Array, ModuleID
+
+AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
+Normalizers: TypeAlias = Mapping[ModuleID, ObservationNormalizer]
+
+
+def acting_module_ids(config: Any, modules: MultiRLModule) -> list[ModuleID]:
+    """The modules that may act in the environment of a config.
+
+    Args:
+        config: an `AlgorithmConfig` with an environment.
+        modules: of a learner.
+
+    Returns:
+        All of them with many agents, else one.
+
+    Raises:
+        ConfigError: there is one agent, and several modules of which none has the default id.
+    """
+    return list(modules) if is_multi_agent(config) else [env_module_id(modules)]
+
+
+class ModulePolicies:
+    """Acts in environments with the modules of a learner.
+
+    Args:
+        present: gives the learner to act with now.
+        explore: whether to sample from the distributions of actions.
+        seed: of streams of actions of their own; None: the learner's streams.
+        normalizers: `{module_id: statistics}` that observations are normalised with before a module sees them.
+    """
+
+    def __init__(
+        self,
+        present: Callable[[], Learner],
+        *,
+        explore: bool = True,
+        seed: int | None = None,
+        normalizers: Normalizers | None = None,
+    ) -> None:
+        self._present = present
+        self._explore = explore
+        self._seed = seed
+        self._normalizers = normalizers or {}
+        self._streams: dict[ModuleID, Any] = {}
+
+    def make_env_runner(
+        self, config: Any, *, seed: int | None = None, normalizers: Normalizers | None = None
+    ) -> AnyEnvRunner:
+        """Make an env runner of an environment with one agent, or with many, in which these modules act.
+
+        Args:
+            config: an `AlgorithmConfig` with an environment.
+            seed: of the environments; None: from the system.
+            normalizers: `{module_id: statistics}` in place of new ones.
+
+        Returns:
+            The env runner.
+
+        Raises:
+            ConfigError: the environment cannot be made, or several modules could act in one with one agent.
+        """
+        given = normalizers or {}
+        if is_multi_agent(config):
+            return MultiAgentEnvRunner(
+                config=config, act=self, initial_state=self._initial_state, seed=seed, normalizers=given
+            )
+        module_id = env_module_id(self._present().module)
+        if self._seed is not None:
+            self._streams[module_id] = stream(self._seed, "actions")
+        return make_env_runner(
+            config=config,
+            act=partial(self, module_id),
+            initial_state=self._initial_state(module_id),
+            seed=seed,
+            normalizer=given.get(module_id),
+            module_id=module_id,
+        )
+
+    def __call__(
+        self, module_id: ModuleID, observations: Array, state: Any = None, **mask: Array
+    ) -> Mapping[str, Any]:
+        """Compute the actions of one module.
+
+        Args:
+            module_id: the module.
+            observations: `[N, ...]`.
+            state: of a recurrent module, `{name: [N, ...]}`.
+            **mask: `action_mask` `[N, choices]` where the environment has masks.
+
+        Returns:
+            The columns of `Learner.compute_actions`.
+        """
+        if module_id in self._normalizers:
+            observations = self._normalizers[module_id].normalize(observations)
+        return self._present().compute_actions(
+            observations,
+            module_id=module_id,
+            explore=self._explore,
+            state=state,
+            rng=self._rng(module_id),
+            **mask,
+        )
+
+    def _initial_state(self, module_id: ModuleID) -> Mapping[str, Array]:
+        return initial_state(self._present().module[module_id])
+
+    def _rng(self, module_id: ModuleID) -> Any:
+        if self._seed is None or not self._explore:
+            return None
+        if module_id not in self._streams:
+            self._streams[module_id] = stream(self._seed, "actions", module_id)
+        return self._streams[module_id]

@@ -1,0 +1,213 @@
+"""What runs in a worker process: its share of the environments, and one answer to each call."""
+
+import faulthandler
+import os
+import pickle
+import select
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from time import sleep
+from typing import Any, NamedTuple
+
+import cloudpickle  # Gymnasium brings it: it pickles what a script or a notebook defines
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from plugrad.sampling.async_envs.process import SHUTDOWN_S
+from plugrad.sampling.async_envs.shared_arrays import IDLE, map_arrays
+from plugrad.sampling.replayable_env import ReplayableEnv
+from plugrad.sampling.sync_vector_env import READ_INFOS, LeanSyncVectorEnv
+from plugrad.sampling.vector_envs import RunningEpisode, SyncEnvs
+from plugrad.types import Array
+
+
+class Share(NamedTuple):
+    """The environments of one worker.
+
+    Args:
+        makers: one function for each.
+        name: of the environment, for errors.
+        spec: what its id means, for ids that only the driver has registered.
+        first: index of the first one among all environments.
+        number: of the worker.
+    """
+
+    makers: Sequence[Callable[[], ReplayableEnv]]
+    name: str
+    spec: EnvSpec | None
+    first: int
+    number: int
+
+
+def serve(end: int, memory: int) -> None:
+    """Answer calls until the other end hangs up.
+
+    Args:
+        end: descriptor of this end of the socket.
+        memory: descriptor of the file with the shared arrays.
+    """
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
+    threading.Thread(target=_leave_with_driver, args=(end,), daemon=True).start()
+    connection, worker = Connection(end), Worker(memory)
+    try:
+        while True:
+            method, args = pickle.loads(connection.recv_bytes())
+            connection.send_bytes(_answer(getattr(worker, method), args))
+    except (EOFError, OSError):
+        worker.close()
+
+
+def _leave_with_driver(end: int) -> None:
+    """End this process when its driver is gone, also if an environment never returns."""
+    poll = select.poll()
+    poll.register(end, 0)  # hanging up is always reported
+    poll.poll()
+    sleep(SHUTDOWN_S)
+    os._exit(1)
+
+
+def _answer(method: Callable[..., Any], args: Sequence[Any]) -> bytes:
+    try:
+        return pickle.dumps(method(*args), pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        return _pickle_error(error)
+
+
+def _pickle_error(error: Exception) -> bytes:
+    """The error as bytes; one that cannot be pickled becomes a RuntimeError with its words."""
+    notes = [
+        *getattr(error, "__notes__", ()),
+        "in a worker process:\n" + "".join(traceback.format_exception(error)),
+    ]
+    try:
+        pickled: bytes = cloudpickle.dumps(_Noted(error, notes))
+        pickle.loads(pickled)
+    except Exception:
+        plain = RuntimeError(f"{type(error).__name__}: {error}")
+        return pickle.dumps(_Noted(plain, notes))
+    return pickled
+
+
+class _Noted:
+    """An error that keeps its notes when it is pickled."""
+
+    def __init__(self, error: Exception, notes: list[str]) -> None:
+        self._error, self._notes = error, notes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_notes, (self._error, self._notes)
+
+
+def _with_notes(error: Exception, notes: list[str]) -> Exception:
+    error.__notes__ = notes
+    return error
+
+
+class Worker:
+    """The environments of a worker process, and the memory that it writes to.
+
+    Args:
+        memory: descriptor of the file with the shared arrays.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._is_made = False
+
+    def make(self, pickled: bytes) -> bytes:
+        """Make the environments of a pickled `Share`; returns their `EnvSpaces` and source of masks, pickled."""
+        self._share: Share = pickle.loads(pickled)
+        spec = self._share.spec
+        if spec is not None:
+            gym.registry.setdefault(spec.id, spec)
+        envs = LeanSyncVectorEnv(self._share.makers)
+        self._envs, self._is_made = SyncEnvs(envs, name=self._share.name), True
+        answer: bytes = cloudpickle.dumps((self._envs.spaces, self._envs.mask_source))
+        return answer
+
+    def share_arrays(self, num_envs: int, num_workers: int) -> None:
+        """Write answers to the arrays of all workers from now on.
+
+        Args:
+            num_envs: of all workers.
+            num_workers: how many there are.
+        """
+        first, number = self._share.first, self._share.number
+        arrays = map_arrays(self._memory, self._envs.spaces, num_envs, num_workers)
+        self._busy = arrays.busy[number : number + 1]
+        *self._answers, self._actions = [each[first : first + self._envs.num_envs] for each in arrays[:5]]
+        for index, env in enumerate(self._envs.replayable, start=first):
+            env.env = WatchedEnv(env.env, index, self._busy)
+
+    def reset(self, seeds: list[int] | None) -> dict[str, Any]:
+        """Begin new episodes; returns the infos."""
+        observations, infos = self._envs.reset_seeded(seeds)
+        np.copyto(self._answers[0], observations)
+        self._busy[0] = IDLE
+        return infos
+
+    def step(self, actions: Any = None) -> dict[str, Any]:
+        """Step with these actions, or with the shared ones; returns the infos."""
+        # A copy, because actions of running episodes are kept.
+        *answers, infos = self._envs.step(self._actions.copy() if actions is None else actions)
+        for array, answer in zip(self._answers, answers, strict=True):
+            np.copyto(array, answer)
+        self._busy[0] = IDLE
+        return infos
+
+    def get_running_episodes(self) -> dict[str, Any] | None:
+        """See `VectorEnvs`; by index among all environments."""
+        states, first = self._envs.get_running_episodes(), self._share.first
+        return None if states is None else {str(first + int(index)): state for index, state in states.items()}
+
+    def replay(self, states: Mapping[str, Any]) -> list[RunningEpisode]:
+        """See `VectorEnvs`; the states are those of this worker."""
+        first = self._share.first
+        episodes = self._envs.replay({str(int(index) - first): state for index, state in states.items()})
+        self._busy[0] = IDLE
+        return [_lean(episode) for episode in episodes]
+
+    def restart(self, index: int) -> RunningEpisode:
+        """See `VectorEnvs`; the index is that among all environments."""
+        episode = self._envs.restart(index - self._share.first)
+        self._busy[0] = IDLE
+        return _lean(episode)
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._is_made:
+            self._envs.close()
+
+
+def _lean(episode: RunningEpisode) -> RunningEpisode:
+    """The episode with the infos that an env runner reads; others may not be data."""
+    return episode._replace(info={name: episode.info[name] for name in READ_INFOS if name in episode.info})
+
+
+class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """Writes down that its environment is busy, so that the driver knows in which one a worker died.
+
+    Args:
+        env: the environment.
+        index: among all environments.
+        busy: int64 [1].
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], index: int, busy: Array) -> None:
+        super().__init__(env)
+        self._index, self._busy = index, busy
+
+    def reset(self, **settings: Any) -> Any:
+        """Reset the environment."""
+        self._busy[0] = self._index
+        return self.env.reset(**settings)
+
+    def step(self, action: Any) -> Any:
+        """Step the environment."""
+        self._busy[0] = self._index
+        return self.env.step(action)

@@ -1,0 +1,106 @@
+"""Check what an environment's own vectorised version answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from plugrad.errors import EnvContractError
+from plugrad.sampling.contract import describe
+from plugrad.types import Array
+
+
+class CheckedVectorEnv(VectorWrapper):
+    """An environment's own vectorised version: its answers are checked, and are arrays of numbers and of bools.
+
+    Args:
+        env: the vectorised environment.
+        name: for errors.
+
+    Raises:
+        EnvContractError: by `reset` and `step`, if an array has another shape or holds no numbers, or episodes do not
+            end as the environment's `autoreset_mode` says.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], *, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._shapes = {"observations": (env.num_envs, *(env.single_observation_space.shape or ()))}
+        self._shapes |= dict.fromkeys(("rewards", "terminated", "truncated"), (env.num_envs,))
+        mode = AutoresetMode(env.metadata["autoreset_mode"])
+        self._check_ends = self._check_final if mode == AutoresetMode.SAME_STEP else self._check_reset
+        self._resets_next = np.zeros(env.num_envs, np.bool_)
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset all."""
+        observations, infos = self.env.reset(**settings)
+        self._resets_next[:] = False
+        return self._numbers("observations", observations), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all."""
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        observations = self._numbers("observations", observations)
+        rewards = self._numbers("rewards", rewards)
+        terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        self._check_ends(terminated | truncated, infos)
+        return observations, rewards, terminated, truncated, infos
+
+    def _numbers(self, column: str, values: Any) -> Array:
+        found = np.asarray(values)
+        if found.shape != self._shapes[column] or found.dtype.kind not in "biuf":
+            raise EnvContractError(
+                f"the vectorised {self._name} returned {column} {describe(values)}; expected: numbers of shape "
+                f"{self._shapes[column]}",
+                env=self._name,
+                expected=self._shapes[column],
+                found=found.shape,
+            )
+        return found
+
+    def _flags(self, column: str, values: Any) -> Array:
+        found = self._numbers(column, values)
+        if found.dtype != np.bool_ and not np.isin(found, (0, 1)).all():
+            raise EnvContractError(
+                f"the vectorised {self._name} returned {column} {describe(values)}; expected: True and False",
+                env=self._name,
+                found=found,
+            )
+        return found.astype(np.bool_, copy=False)
+
+    def _check_final(self, ended: Array, infos: Mapping[str, Any]) -> None:
+        """Where an episode ended there is its last observation, since `observations` begin the next one."""
+        if not np.count_nonzero(ended):
+            return
+        given = infos.get("_final_obs")
+        without = ended if given is None or "final_obs" not in infos else ended & ~np.asarray(given, np.bool_)
+        if np.count_nonzero(without):
+            self._raise(
+                without,
+                "ended an episode without infos['final_obs']",
+                "with autoreset_mode=SAME_STEP, the last observation of each episode that ended, and "
+                "infos['_final_obs'], bool [N], which says where there is one",
+            )
+
+    def _check_reset(self, ended: Array, infos: Mapping[str, Any]) -> None:
+        """The step after an end only resets."""
+        again = ended & self._resets_next
+        if np.count_nonzero(again):
+            self._raise(
+                again,
+                "ended an episode in the step after an end",
+                "with autoreset_mode=NEXT_STEP, that step only resets. If episodes end and begin in one step, "
+                "metadata must say AutoresetMode.SAME_STEP",
+            )
+        self._resets_next = ended
+
+    def _raise(self, where: Array, found: str, expected: str) -> None:
+        index = int(np.flatnonzero(where)[0])
+        raise EnvContractError(
+            f"environment {index} of the vectorised {self._name} {found}; expected: {expected}",
+            env=self._name,
+            index=index,
+            found=found,
+            expected=expected,
+        )

@@ -1,0 +1,13 @@
+"""Environments with many agents, and the env runner that samples them.
+
+- `agent_env` is the one interface that the others see; `pettingzoo_envs` and `rllib_envs` give it to environments.
+- `env_faces` says which interface an environment has; `module_mapping` which module acts for an agent.
+- `module_spaces` finds the spaces of modules.
+- `replayable_agent_env` saves a running episode as its seed and actions.
+- `agent_track` has the steps of one agent, `module_batches` those of all agents of one module as arrays, whose
+  observations and masks `agent_observations` checks and encodes.
+- `acting_modules` has the modules that act, with the statistics of their observations.
+- `running_episode` steps one environment; `env_runner` steps all of them with the policies, or with `random_policies`.
+- `running_state` saves running episodes and continues them; `metrics` counts steps and returns.
+- `contract` checks what environments return, `settings` what their config asks for.
+"""

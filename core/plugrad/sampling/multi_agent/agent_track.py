@@ -1,0 +1,107 @@
+"""`AgentTrack`: the steps of one agent of a running episode, as indices of rows in its module's arrays."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from plugrad.types import AgentID, Array, ModuleID
+
+
+@dataclass(slots=True, eq=False)
+class EnvProgress:
+    """Where the running episode of an environment stands.
+
+    Args:
+        env: the name of the environment.
+        index: its place among the environments of an env runner.
+        step: steps of the episode so far.
+        actions: what its agents have chosen for the next step.
+    """
+
+    env: str
+    index: int
+    step: int = 0
+    actions: dict[AgentID, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        when = f"step {self.step} of its episode" if self.step else "its reset"
+        return f"environment {self.index} of {self.env}: {when}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of an error."""
+        return {"env": self.env, "index": self.index, "step": self.step}
+
+
+@dataclass(slots=True, eq=False)
+class AgentTrack:
+    """The steps of one agent since the last chunk, and what it carries from step to step.
+
+    Args:
+        agent: its name.
+        id_: of its episode.
+        module_id: the module that acts for it.
+        progress: of its environment.
+
+    Attributes:
+        observations: rows of its observations; one more than there are rewards.
+        actions: rows of its actions; one more than there are rewards if an action waits for its outcome.
+        rewards: of the steps whose outcome is known.
+        reward: what came since the last observation.
+        terminated: whether it ended in a terminal state.
+        truncated: whether a limit ended it.
+        state: recurrent state, `{name: array}`.
+        episode_return: all rewards since the beginning of the episode.
+    """
+
+    agent: AgentID
+    id_: str
+    module_id: ModuleID
+    progress: EnvProgress
+    observations: list[int] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    state: dict[str, Array] = field(default_factory=dict)
+    episode_return: float = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the agent has ended."""
+        return self.terminated or self.truncated
+
+    @property
+    def waits_for_outcome(self) -> bool:
+        """Whether the agent has acted, and not seen what its action led to."""
+        return len(self.actions) > len(self.rewards)
+
+    @property
+    def acts_next(self) -> bool:
+        """Whether the agent has an observation that it has not acted on."""
+        return bool(self.observations) and not self.is_done and not self.waits_for_outcome
+
+    def add_reward(self, reward: float) -> None:
+        """Add a reward to the step that waits for its outcome, or to the first step before there is one."""
+        self.reward += reward
+        self.episode_return += reward
+
+    def add_observation(self, row: int) -> None:
+        """Add an observation, which is the outcome of the action before it.
+
+        Args:
+            row: its index in the module's arrays.
+        """
+        rewards = self.rewards
+        if len(self.actions) > len(rewards):
+            rewards.append(self.reward)
+            self.reward = 0.0
+            self.observations.append(row)
+        else:
+            self.observations = [row]
+
+    def end(self, *, terminated: bool, truncated: bool) -> None:
+        """End the agent; an action that still waits for its outcome gets the last observation once more."""
+        self.terminated, self.truncated = terminated, truncated
+        if self.waits_for_outcome:
+            self.add_observation(self.observations[-1])

@@ -1,0 +1,316 @@
+"""The env runner of environments with many agents: steps them with the policies of modules and returns episodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad.episodes import MultiAgentEpisode
+from plugrad.errors import ConfigError
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.rng_streams import fresh_seed
+from plugrad.sampling.environments import make_multi_agent_env
+from plugrad.sampling.multi_agent.acting_modules import ActingModules, InitialState
+from plugrad.sampling.multi_agent.agent_track import AgentTrack
+from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
+from plugrad.sampling.multi_agent.module_batches import MultiAgentPolicyFunction
+from plugrad.sampling.multi_agent.random_policies import RandomPolicies
+from plugrad.sampling.multi_agent.replayable_agent_env import ReplayableAgentEnv
+from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisode
+from plugrad.sampling.multi_agent.running_state import get_running_state, set_running_state
+from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig, check_settings
+from plugrad.sampling.settings import steps_per_env
+from plugrad.types import ModuleID
+
+
+class MultiAgentEnvRunner:
+    """Samples episodes from `config.num_envs_per_env_runner` environments with many agents.
+
+    In each step all observations that wait for an action of one module, over all environments and agents, are one
+    batch for its policy. Steps are environment steps. Observations and actions are stored as in `EnvRunner`.
+
+    An episode that is still running when `sample()` returns is handed out as a chunk that is not done. An action whose
+    outcome its agent has not seen yet is part of the next chunk.
+
+    Args:
+        config: an `AlgorithmConfig`, or whatever has the settings of `MultiAgentSamplingConfig`.
+        act: the policies, `act(module_id, observations, state, **mask)`; see `MultiAgentPolicyFunction`.
+        initial_state: `initial_state(module_id)`, see `InitialState`. None: no module is recurrent.
+        seed: seeds the environments: the same seed and policies give the same episodes. None: from the system.
+        normalizers: `{module_id: statistics}` to use in place of new ones.
+
+    Raises:
+        ConfigError: the environment cannot be made, or `agent_to_module` does not fit it.
+        EnvContractError: by `sample()`, if an environment breaks its contract, or gives a NaN or infinite number.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: MultiAgentSamplingConfig,
+        act: MultiAgentPolicyFunction,
+        initial_state: InitialState | None = None,
+        seed: int | None = None,
+        normalizers: Mapping[ModuleID, ObservationNormalizer] | None = None,
+    ) -> None:
+        check_settings(config)
+        self._act = act
+        self._envs = [
+            ReplayableAgentEnv(make_multi_agent_env(config.env, config.env_config))
+            for _ in range(config.num_envs_per_env_runner)
+        ]
+        self._config = config
+        self._modules = ActingModules(self._envs[0].agent_env, config, initial_state, normalizers)
+        self._metrics = MultiAgentMetrics()
+        self._running: list[RunningMultiAgentEpisode] | None = None
+        self.reset(seed)
+
+    @property
+    def config(self) -> MultiAgentSamplingConfig:
+        """The settings; a changed `agent_to_module` holds for agents that arrive from now on.
+
+        If a module is no longer there whose agents are in a running episode, new episodes begin.
+        """
+        return self._config
+
+    @config.setter
+    def config(self, config: MultiAgentSamplingConfig) -> None:
+        self._config = config
+        gone = self._modules.set_config(config)
+        if self._running is not None and any(episode.module_ids & gone for episode in self._running):
+            self._restart_all()
+        self._modules.drop(gone)
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments that step together."""
+        return len(self._envs)
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps sampled so far, including those before a restored state."""
+        return self._metrics.episodes.total_steps
+
+    @property
+    def num_episodes_begun(self) -> int:
+        """Episodes begun so far. The `id_` of an episode is its number, from 1, in the order of beginning."""
+        return self._metrics.episodes.num_episodes_begun
+
+    @property
+    def fragment_length(self) -> int:
+        """Steps per environment in one `sample()`: see `steps_per_env`."""
+        return steps_per_env(self.config)
+
+    @property
+    def finished_episodes(self) -> list[tuple[float, int]]:
+        """See `EnvRunner.finished_episodes`."""
+        return self._metrics.episodes.finished_in_last_sample
+
+    @property
+    def counts_by_name(self) -> tuple[dict[str, list[float]], dict[str, int]]:
+        """`({name: returns}, {name: steps})` of the agents and modules in the last `sample()`."""
+        return self._metrics.by_name_in_last_sample
+
+    def reset(self, seed: int | None = None) -> None:
+        """Drop running episodes: the next `sample()` begins new ones in all environments.
+
+        Args:
+            seed: for the environments; None: from the system.
+        """
+        self._seed = seed
+        self._schedule_reset(() if seed is None else (seed,))
+
+    def sample(
+        self, num_steps_per_env: int | None = None, *, random_actions: bool = False
+    ) -> list[MultiAgentEpisode]:
+        """Step every environment a number of times.
+
+        Args:
+            num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
+            random_actions: draw actions from the action spaces, not from the policies. The episodes then have no other
+                columns of the policies than their recurrent states.
+
+        Returns:
+            Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
+            running. Chunks of one episode share their `id_`.
+
+        Raises:
+            ConfigError: fewer than 1 step.
+            EnvContractError: see the class. The next `sample()` begins new episodes.
+        """
+        num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
+        if num_steps < 1:
+            raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
+        try:
+            running = self._begin_everywhere() if self._running is None else self._running
+            policies = self._random_policies() if random_actions else self._act
+            ended = [each for _ in range(num_steps) for each in self._step(policies, running)]
+        except BaseException:
+            self._restart_all()
+            raise
+        self._running = running
+        return self._make_episodes(ended, running)
+
+    def get_metrics(self) -> dict[str, float]:
+        """Counts of the last `sample()`, and means over the last 20 finished episodes.
+
+        Returns:
+            As `EnvRunner.get_metrics`, where an episode's return is the sum over its agents. Beside it
+            `agent_episode_returns_mean/<agent>`, `module_episode_returns_mean/<module>`,
+            `num_agent_steps_sampled/<agent>` and `num_module_steps_sampled/<module>`.
+        """
+        return self._metrics.get_metrics()
+
+    @property
+    def normalizers(self) -> dict[ModuleID, ObservationNormalizer]:
+        """The statistics that scale the observations of each module: those given, and of modules that have acted."""
+        return self._modules.normalizers
+
+    @normalizers.setter
+    def normalizers(self, normalizers: Mapping[ModuleID, ObservationNormalizer]) -> None:
+        self._modules.normalizers = dict(normalizers)
+
+    def get_state(self) -> dict[str, Any]:
+        """The state for `set_state`: counters, metrics, statistics of observations and running episodes.
+
+        Returns:
+            A dict of arrays and plain values. Running episodes are saved as seeds and actions under `running`. It is
+            None if one has more than `replayable_env.MAX_ACTIONS` steps. Call `truncate()` after saving such a state.
+        """
+        return {
+            **self._metrics.get_state(),
+            "normalizers": {module_id: each.get_state() for module_id, each in self.normalizers.items()},
+            "running": None
+            if self._running is None
+            else get_running_state(self._running, self._modules.by_id),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of `get_state`, in the middle of the running episodes.
+
+        They are replayed from their seeds and actions, and compared with the saved observations. An environment that
+        does not repeat itself begins a new episode, with a warning. If the state holds no running episodes, or those of
+        another number of environments, new ones begin everywhere, seeded by the runner's seed and `total_steps`.
+
+        Raises:
+            RestoreMismatchError: the state has statistics of observations and this runner does not normalise, or the
+                other way round. Nothing was changed.
+        """
+        self._modules.set_statistics(state["normalizers"])
+        self._metrics.set_state(state)
+        self._restart_all()
+        running = state["running"]
+        if running is not None and len(running["episodes"]) == self.num_envs:
+            ids = [each["id"] for each in running["episodes"]]
+            episodes = [self._new_episode(index, id_) for index, id_ in enumerate(ids)]
+            self._modules.clear()
+            set_running_state(running, episodes, self._modules.of_id, self._begin)
+            self._running = episodes
+
+    def truncate(self) -> None:
+        """Drop running episodes that `get_state` cannot hold, as a runner does that is restored from that state.
+
+        So a run that saves and goes on equals one that is resumed from the save.
+        """
+        if self._running is not None and not all(env.can_replay for env in self._envs):
+            self._restart_all()
+
+    def close(self) -> None:
+        """Close the environments; calling it again does nothing."""
+        for env in self._envs:
+            env.close()
+
+    # --- stepping -----------------------------------------------------------------------------------------------
+
+    def _schedule_reset(self, entropy: tuple[int, ...]) -> None:
+        self._entropy = entropy
+        self._running = None
+
+    def _restart_all(self) -> None:
+        self._schedule_reset(() if self._seed is None else (self._seed, self.total_steps))
+
+    def _begin_everywhere(self) -> list[RunningMultiAgentEpisode]:
+        self._modules.clear()
+        seeds: Sequence[int | None] = [None] * self.num_envs
+        if self._entropy:
+            seeds = np.random.SeedSequence(self._entropy).generate_state(self.num_envs).tolist()
+        for env, seed in zip(self._envs, seeds, strict=True):
+            env.begin_series(seed)
+        running = [self._begin(index) for index in range(self.num_envs)]
+        self._modules.encode()
+        return running
+
+    def _begin(self, index: int) -> RunningMultiAgentEpisode:
+        self._metrics.episodes.num_episodes_begun += 1
+        episode = self._new_episode(index, str(self.num_episodes_begun))
+        episode.begin()
+        return episode
+
+    def _new_episode(self, index: int, id_: str) -> RunningMultiAgentEpisode:
+        return RunningMultiAgentEpisode(self._envs[index], index, id_, self._modules.of_agent)
+
+    def _random_policies(self) -> MultiAgentPolicyFunction:
+        # The steps so far name the streams: they need no place in the state.
+        return RandomPolicies(
+            self._act,
+            lambda: self._modules.by_id,
+            max_agents=self.num_envs * len(self._envs[0].possible_agents),
+            seed=fresh_seed() if self._seed is None else self._seed,
+            name=str(self.total_steps),
+        )
+
+    def _step(
+        self, policies: MultiAgentPolicyFunction, running: list[RunningMultiAgentEpisode]
+    ) -> list[RunningMultiAgentEpisode]:
+        """Step all environments once; the episodes that ended, in whose places new ones have begun."""
+        for module in self._modules.by_id.values():
+            module.act(policies)
+        ended = []
+        for index, episode in enumerate(running):
+            episode.step()
+            if episode.is_done:
+                ended.append(episode)
+                running[index] = self._begin(index)
+        self._modules.encode()
+        return ended
+
+    def _make_episodes(
+        self, ended: Sequence[RunningMultiAgentEpisode], running: Sequence[RunningMultiAgentEpisode]
+    ) -> list[MultiAgentEpisode]:
+        self._metrics.begin_sample()
+        for module in self._modules.by_id.values():
+            module.join()
+        chunks = []
+        for episode in [*ended, *running]:
+            if episode.num_steps:
+                chunks.append(self._chunk(episode))
+                self._metrics.add(episode, chunks[-1])
+                episode.num_steps = 0
+        going_on = _tracks_by_module(running)
+        for module_id, module in self._modules.by_id.items():
+            module.carry(going_on.get(module_id, ()))
+        return chunks
+
+    def _chunk(self, episode: RunningMultiAgentEpisode) -> MultiAgentEpisode:
+        tracks = {agent: track for agent, track in episode.tracks.items() if track.rewards}
+        return MultiAgentEpisode(
+            agent_episodes={
+                a: self._modules.by_id[track.module_id].episode(track) for a, track in tracks.items()
+            },
+            agent_to_module={agent: track.module_id for agent, track in tracks.items()},
+            env_steps=episode.num_steps,
+            id_=episode.id_,
+            terminated=episode.terminated,
+            truncated=episode.truncated,
+        )
+
+
+def _tracks_by_module(running: Sequence[RunningMultiAgentEpisode]) -> dict[ModuleID, list[AgentTrack]]:
+    """The agents that go on; those that have ended, or have seen nothing yet, have nothing to carry on."""
+    found: dict[ModuleID, list[AgentTrack]] = {}
+    for track in (track for episode in running for track in episode.tracks.values()):
+        if track.is_done or not track.observations:
+            track.observations, track.actions, track.rewards = [], [], []
+        else:
+            found.setdefault(track.module_id, []).append(track)
+    return found

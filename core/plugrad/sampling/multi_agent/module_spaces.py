@@ -1,0 +1,149 @@
+"""The spaces of the modules that act in an environment with many agents."""
+
+from typing import Any
+
+from gymnasium.spaces import Dict, Space
+
+from plugrad.action_masks import choice_sizes
+from plugrad.columns import Columns
+from plugrad.errors import ConfigError
+from plugrad.observations import model_space
+from plugrad.policy.action_masks import without_action_mask
+from plugrad.sampling.contract import check_spaces
+from plugrad.sampling.multi_agent.agent_env import AgentEnv
+from plugrad.sampling.multi_agent.module_mapping import (
+    EpisodeStart,
+    ModuleMapping,
+    MultiAgentConfig,
+    module_ids_of,
+)
+from plugrad.types import AgentID, ModuleID
+
+_EPISODES = 100
+"""A function `agent_to_module` is asked about so many episodes, to find the agents of each module."""
+
+Spaces = tuple[Space[Any], Space[Any]]
+
+
+def agent_spaces(env: AgentEnv, agent: AgentID) -> Spaces:
+    """The observation space of an agent, without its action mask, and its action space.
+
+    Args:
+        env: the environment.
+        agent: one of its agents.
+
+    Returns:
+        `(observation_space, action_space)`.
+
+    Raises:
+        ConfigError: a space is missing or is no array of numbers; or a mask is given for actions that are not discrete.
+    """
+    found = []
+    for kind in ("observation_space", "action_space"):
+        try:
+            found.append(getattr(env, kind)(agent))
+        except (KeyError, AttributeError, TypeError) as error:
+            raise ConfigError(
+                f"environment {env.name}: its {kind}s have no agent {agent!r}; expected: the space of every agent in "
+                f"possible_agents: {', '.join(map(repr, env.possible_agents))}",
+                env=env.name,
+                agent=agent,
+            ) from error
+    observation, action = found
+    check_spaces(f"{env.name}, agent {agent!r}", _Spaces(observation, action))  # type: ignore[arg-type]
+    if isinstance(observation, Dict) and Columns.ACTION_MASK in observation.spaces:
+        choice_sizes(action)
+        observation = without_action_mask(observation)
+    return observation, action
+
+
+class _Spaces:
+    """Spaces with the names that an environment gives them."""
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+
+def check_same_spaces(env: AgentEnv, module_id: ModuleID, first: AgentID, other: AgentID) -> None:
+    """Refuse agents of one module that have different spaces.
+
+    Args:
+        env: the environment.
+        module_id: that acts for both.
+        first: an agent.
+        other: another one.
+
+    Raises:
+        ConfigError: names both.
+    """
+    kinds = ("observation_space", "action_space")
+    for kind, one, two in zip(kinds, agent_spaces(env, first), agent_spaces(env, other), strict=True):
+        if one != two:
+            raise ConfigError(
+                f"environment {env.name}: module {module_id!r} acts for {first!r} and {other!r}, whose {kind}s differ: "
+                f"{one} and {two}; expected: equal spaces, or a module of its own for each, by agent_to_module",
+                module_id=module_id,
+                expected=one,
+                found=two,
+            )
+
+
+def spaces_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, Spaces]:
+    """The spaces of the modules that act in an environment.
+
+    Args:
+        env: the environment.
+        config: says which module acts for which agent.
+
+    Returns:
+        `{module_id: (observation_space, action_space)}` as modules read them. A module of `config.policies` that no
+        agent is mapped to has the spaces of all agents, if these are equal, and else is not there.
+
+    Raises:
+        ConfigError: a space is missing, or two agents of a module have different ones.
+    """
+    agents = agents_of_modules(env, config)
+    return {module_id: _model_spaces(env, agent, config) for module_id, agent in agents.items()}
+
+
+def agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, AgentID]:
+    """An agent of each module, whose spaces are those of the module.
+
+    Args:
+        env: the environment.
+        config: says which module acts for which agent.
+
+    Returns:
+        `{module_id: agent}`, of the modules that `spaces_of_modules` has.
+
+    Raises:
+        ConfigError: as `spaces_of_modules`.
+    """
+    agents = _agents_of_modules(env, config)
+    for module_id, members in agents.items():
+        for other in members[1:]:
+            check_same_spaces(env, module_id, members[0], other)
+    everyone = [agent_spaces(env, agent) for agent in env.possible_agents]
+    if all(each == everyone[0] for each in everyone):
+        agents |= {
+            each: [env.possible_agents[0]] for each in module_ids_of(config) or () if each not in agents
+        }
+    return {module_id: members[0] for module_id, members in agents.items()}
+
+
+def _agents_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID, list[AgentID]]:
+    mapping = ModuleMapping(config)
+    number = _EPISODES if callable(config.agent_to_module) or isinstance(config.agent_to_module, str) else 1
+    agents: dict[ModuleID, list[AgentID]] = {}
+    for seed in range(number):
+        episode = EpisodeStart(str(seed + 1), seed)
+        for agent in env.possible_agents:
+            members = agents.setdefault(mapping(agent, episode), [])
+            if agent not in members:
+                members.append(agent)
+    return agents
+
+
+def _model_spaces(env: AgentEnv, agent: AgentID, config: MultiAgentConfig) -> Spaces:
+    observation, action = agent_spaces(env, agent)
+    return model_space(observation, normalized=config.normalize_observations), action

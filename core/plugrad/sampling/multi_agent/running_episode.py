@@ -1,0 +1,221 @@
+"""`RunningMultiAgentEpisode`: the running episode of one environment with many agents."""
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, NoReturn
+
+import numpy as np
+
+from plugrad.errors import EnvContractError
+from plugrad.sampling.contract import describe
+from plugrad.sampling.multi_agent.agent_env import Outcome
+from plugrad.sampling.multi_agent.agent_track import AgentTrack, EnvProgress
+from plugrad.sampling.multi_agent.module_batches import ModuleBatches
+from plugrad.sampling.multi_agent.module_mapping import EpisodeStart
+from plugrad.sampling.multi_agent.replayable_agent_env import ReplayableAgentEnv
+from plugrad.types import AgentID, ModuleID
+
+ModuleOf = Callable[[AgentID, EpisodeStart], ModuleBatches]
+"""The module that acts for an agent in an episode."""
+
+
+class RunningMultiAgentEpisode:
+    """Steps one environment, and gives the observations of its agents to their modules.
+
+    Args:
+        env: the environment.
+        index: its place among the environments of the env runner.
+        id_: of the episode.
+        module_of: asked once for each agent of the episode.
+
+    Attributes:
+        tracks: of all agents that took part, `{agent: track}`.
+        progress: steps so far, and the actions chosen for the next one.
+        num_steps: steps since the last chunk.
+        terminated: whether the episode ended in a terminal state.
+        truncated: whether a limit ended it.
+    """
+
+    def __init__(self, env: ReplayableAgentEnv, index: int, id_: str, module_of: ModuleOf) -> None:
+        self.env, self.id_ = env, id_
+        self._module_of = module_of
+        self._modules: dict[ModuleID, ModuleBatches] = {}
+        self.tracks: dict[AgentID, AgentTrack] = {}
+        self.progress = EnvProgress(env.name, index)
+        self.num_steps = 0
+        self.terminated = self.truncated = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode has ended."""
+        return self.terminated or self.truncated
+
+    @property
+    def module_ids(self) -> set[ModuleID]:
+        """The modules whose agents took part."""
+        return set(self._modules)
+
+    def begin(self) -> None:
+        """Reset the environment.
+
+        Raises:
+            EnvContractError: it breaks its contract.
+        """
+        try:
+            observations, infos = self.env.begin()
+        except Exception as error:
+            self._say_where(error)
+            raise
+        self.start = EpisodeStart(self.id_, self.env.mapping_seed)
+        for agent, observation in observations.items():
+            track = self._arrive(agent)
+            self._modules[track.module_id].add(track, observation, infos.get(agent), acts=True)
+
+    def step(self) -> None:
+        """Take the actions that were chosen.
+
+        Raises:
+            EnvContractError: the environment breaks its contract.
+        """
+        chosen = self.progress.actions
+        self.progress.actions = {}
+        actions = {agent: chosen[agent] for agent in self.env.possible_agents if agent in chosen}
+        self.num_steps += 1
+        self.progress.step += 1
+        try:
+            outcome = self.env.step(actions)
+        except Exception as error:
+            self._say_where(error)
+            raise
+        self.terminated, self.truncated = outcome.is_terminated, outcome.is_truncated
+        self._add_rewards(outcome.rewards)
+        for agent, observation in outcome.observations.items():
+            self._observe(agent, observation, outcome)
+        for agent, track in self.tracks.items():
+            if not track.is_done and agent not in outcome.observations:
+                self._end_without_observation(track, *self._flags(agent, outcome))
+
+    def add(self, agent: AgentID, module: ModuleBatches) -> AgentTrack:
+        """Let an agent take part.
+
+        Args:
+            agent: its name.
+            module: acts for it.
+
+        Returns:
+            Its track.
+        """
+        self._modules[module.module_id] = module
+        state = dict(module.initial_state)
+        track = AgentTrack(agent, f"{self.id_}/{agent}", module.module_id, self.progress, state=state)
+        self.tracks[agent] = track
+        return track
+
+    def replay(self, state: Mapping[str, Any]) -> bool:
+        """Replay the environment's episode, where the tracks of its agents are there already.
+
+        Args:
+            state: of `ReplayableAgentEnv.get_state`.
+
+        Returns:
+            Whether the agents that act next see what they saw last.
+        """
+        found = self.env.set_state(state)
+        self.start = EpisodeStart(self.id_, self.env.mapping_seed)
+        self.progress.step = int(state["num_steps"])
+        acting = {agent for agent, track in self.tracks.items() if track.acts_next}
+        if found is None or found[0].keys() != acting:
+            return False
+        observations, infos = found
+        return all(
+            self._modules[self.tracks[agent].module_id].would_repeat(
+                self.tracks[agent], each, infos.get(agent)
+            )
+            for agent, each in observations.items()
+        )
+
+    def _arrive(self, agent: AgentID) -> AgentTrack:
+        if agent not in self.env.possible_agents:
+            known = ", ".join(map(repr, self.env.possible_agents))
+            self._raise(agent, f"agent {agent!r} something", f"only agents of possible_agents: {known}")
+        return self.add(agent, self._module_of(agent, self.start))
+
+    def _say_where(self, error: Exception) -> None:
+        """Let an error of the environment say which one it is, and in which step."""
+        if isinstance(error, EnvContractError):
+            error.facts = {**self.progress.facts, **error.facts}
+        error.add_note(f"in {self.progress}")
+
+    def _add_rewards(self, rewards: Mapping[AgentID, Any]) -> None:
+        for agent, reward in rewards.items():
+            track = self.tracks.get(agent)
+            number = reward if type(reward) is float else self._number(agent, reward)
+            if not math.isfinite(number):
+                self._raise(agent, f"agent {agent!r} the reward {number}", "finite rewards")
+            if track is None or track.is_done:
+                if not number:
+                    continue
+                if track is not None:
+                    self._raise(
+                        agent,
+                        f"agent {agent!r} the reward {number}, which has ended before",
+                        "no rewards of agents that have ended",
+                    )
+                track = self._arrive(agent)
+            track.add_reward(number)
+
+    def _number(self, agent: AgentID, reward: Any) -> float:
+        found = np.asarray(reward)
+        if found.size != 1 or found.ndim > 1 or found.dtype.kind not in "biuf":
+            self._raise(agent, f"agent {agent!r} the reward {describe(reward)}", "a reward is one number")
+        return float(found.item())
+
+    def _observe(self, agent: AgentID, observation: Any, outcome: Outcome) -> None:
+        track = self.tracks.get(agent)
+        if track is None:
+            track = self._arrive(agent)
+        elif track.is_done:
+            self._raise(
+                agent,
+                f"agent {agent!r} an observation, which has ended before",
+                "an agent that has ended does not come back in the same episode",
+            )
+        terminated, truncated = self._flags(agent, outcome)
+        ended = terminated or truncated
+        if ended and not track.observations:  # it came and ended at once: there is nothing to learn from
+            track.end(terminated=terminated, truncated=truncated)
+            return
+        info = outcome.infos.get(agent)
+        if self.is_done:  # the environment is reset before these are encoded, and may write into them
+            observation, info = deepcopy(observation), deepcopy(info)
+        self._modules[track.module_id].add(track, observation, info, acts=not ended)
+        track.terminated, track.truncated = terminated, truncated
+
+    def _flags(self, agent: AgentID, outcome: Outcome) -> tuple[bool, bool]:
+        """Whether an agent terminated, and whether it was truncated: its own flags, or those of the episode."""
+        terminated = bool(outcome.terminated.get(agent, False))
+        truncated = bool(outcome.truncated.get(agent, False))
+        if terminated or truncated:
+            return terminated, truncated
+        return outcome.is_terminated, outcome.is_truncated
+
+    def _end_without_observation(self, track: AgentTrack, terminated: bool, truncated: bool) -> None:
+        if not (terminated or truncated):
+            return
+        if track.waits_for_outcome and not terminated:
+            self._raise(
+                track.agent,
+                f"agent {track.agent!r} no observation with its truncation",
+                "the last observation of an agent that acted and is truncated, whose value is bootstrapped",
+            )
+        track.end(terminated=terminated, truncated=truncated)
+
+    def _raise(self, agent: AgentID, found: str, expected: str) -> NoReturn:
+        raise EnvContractError(
+            f"{self.progress} gave {found}; expected: {expected}",
+            agent=agent,
+            found=found,
+            expected=expected,
+            **self.progress.facts,
+        )

@@ -1,0 +1,124 @@
+"""Environments by their names: Gymnasium ids, classes, functions, and `"package.module:Name"` of these."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from plugrad.errors import ConfigError, did_you_mean
+from plugrad.importing.extras import require_extra
+from plugrad.importing.names import import_named
+from plugrad.sampling.settings import EnvSource
+
+NAMESPACES = {"ALE": ("ale_py", "atari")}
+"""Namespaces of ids whose package is imported when one is named: the package, and the extra that installs it."""
+
+
+def make_named(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
+    """Make an environment; `make` turns a Gymnasium id into one."""
+    creator = _creator(env, make)
+    try:
+        return creator(**env_config)
+    except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
+        raise _unknown(str(env), error) from error
+    except (gym.error.Error, TypeError, ImportError) as error:
+        given = f" with env_config={env_config}" if env_config else ""
+        raise ConfigError(
+            f"cannot make the environment {env_name(env)}{given}: {error}", env=env_name(env)
+        ) from error
+
+
+def _creator(env: EnvSource | None, make: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(env, str):
+        _import_namespace(env)
+        found = import_attribute(env)
+        return found if found is not None else lambda **kwargs: make(env, **kwargs)
+    if callable(env):
+        return env
+    raise ConfigError(
+        f"no environment to make: env={env!r}. Give a Gymnasium id, a class or 'package.module:Class': "
+        "config.environment('CartPole-v1')",
+        env=env,
+    )
+
+
+def import_attribute(env: str) -> Callable[..., Any] | None:
+    """The class that `"package.module:Class"` names; None if `env` is an id, with or without a module."""
+    module_name, colon, attribute = env.partition(":")
+    if not colon:
+        return None
+    module = import_named(module_name, env, where="environment")
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if found is None and not _is_id(attribute):
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise ConfigError(
+            f"environment {env!r}: {module_name!r} has no {attribute!r} and registers no such id."
+            + did_you_mean(attribute, classes),
+            env=env,
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _is_id(name: str) -> bool:
+    # "Ant-v5" or "namespace/Ant" cannot be the name of a class; "Ant" without a version could be either.
+    return not name.replace(".", "").isidentifier() or name in gym.registry
+
+
+def _unknown(env: str, error: Exception) -> ConfigError:
+    env_id = env.rpartition(":")[2]
+    hint = _namespace_hint(env_id) or did_you_mean(env_id, gym.registry)
+    hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
+    return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
+
+
+def _import_namespace(env: str) -> None:
+    """Import the package that registers ids such as `"ALE/Pong-v5"`."""
+    namespace, slash, _ = env.partition("/")
+    if slash and namespace in NAMESPACES and not _is_registered(namespace):
+        package, extra = NAMESPACES[namespace]
+        require_extra(package, extra, f"the environment {env!r}")
+        import_module(package)
+
+
+def _is_registered(namespace: str) -> bool:
+    return any(known.startswith(f"{namespace}/") for known in gym.registry)
+
+
+def _namespace_hint(env_id: str) -> str:
+    """What to type for `"minigrid/Empty-v0"` while nothing has registered an id that begins with `minigrid/`."""
+    namespace, slash, _ = env_id.partition("/")
+    if not slash or _is_registered(namespace):
+        return ""
+    return f" No imported package registers ids {namespace}/...: name the one that does, as in 'package:{env_id}'."
+
+
+def env_name(env: object) -> str:
+    """The name of an environment for messages: `'CartPole-v1'`, or the name of a class."""
+    return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
+
+
+def reward_threshold(env: EnvSource | None) -> float | None:
+    """The mean return at which an environment counts as solved, by its registration; None if that has none.
+
+    Args:
+        env: an id such as `"CartPole-v1"`, `"package.module:Env-v0"` or, of the newest version, `"CartPole"`; classes
+            and functions are not registered.
+    """
+    if not isinstance(env, str) or import_attribute(env) is not None:
+        return None
+    env_id = env.rpartition(":")[2]
+    versions = {spec.version or 0: spec for spec in gym.registry.values() if env_id in _names_of(spec)}
+    return versions[max(versions)].reward_threshold if versions else None
+
+
+def get_spec(env: object) -> EnvSpec | None:
+    """The registration of an id; None if there is none yet, or `env` is no id."""
+    return gym.registry.get(env.rpartition(":")[2]) if isinstance(env, str) else None
+
+
+def _names_of(spec: EnvSpec) -> tuple[str, str]:
+    return spec.id, spec.id.removesuffix(f"-v{spec.version}")

@@ -1,0 +1,56 @@
+"""Single environments that step one after the other, for an env runner."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, iterate
+
+from plugrad.columns import Columns
+from plugrad.types import Array
+
+READ_INFOS = MASK, LIFE_LOST = Columns.ACTION_MASK, Columns.LIFE_LOST
+"""What an env runner reads of the infos of environments, beside those of an episode's end."""
+
+
+class LeanSyncVectorEnv(SyncVectorEnv):
+    """Gymnasium's `SyncVectorEnv` without what no env runner reads: other infos than `READ_INFOS`, and copies.
+
+    MuJoCo's environments give ten infos a step: to stack them takes longer than acting.
+
+    Args:
+        env_fns: each makes an environment, which gives flags as bools.
+    """
+
+    def __init__(self, env_fns: Any) -> None:
+        super().__init__(env_fns, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Step all; the next step overwrites the observations.
+
+        Args:
+            actions: `[N, ...]`, in the structure of the action space.
+
+        Returns:
+            As `SyncVectorEnv.step`.
+        """
+        infos: dict[str, Any] = {}
+        rows, rewards = [], np.empty(self.num_envs)
+        terminations, truncations = np.empty((2, self.num_envs), np.bool_)
+        for n, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+            row, rewards[n], terminations[n], truncations[n], info = answer = env.step(action)
+            if answer[2] or answer[3]:
+                infos = super()._add_info(infos, {"final_obs": row, "final_info": info}, n)
+                row, info = env.reset()
+            if MASK in info or LIFE_LOST in info:
+                infos = self._add_info(infos, info, n)
+            rows.append(row)
+        self._observations = concatenate(self.single_observation_space, rows, self._observations)
+        return self._observations, rewards, terminations, truncations, infos
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: Mapping[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        read = {name: value for name, value in env_info.items() if name in READ_INFOS}
+        return super()._add_info(vector_infos, read, env_num)

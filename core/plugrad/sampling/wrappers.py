@@ -1,0 +1,120 @@
+"""What settings put around each single environment: Atari's preprocessing, a time limit, wrappers, stacked frames."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from plugrad.errors import ConfigError
+from plugrad.importing.names import resolve_name
+from plugrad.sampling.atari import FRAMES, FRAMESKIP, preprocess_atari
+from plugrad.sampling.settings import SamplingConfig, is_atari
+
+
+@dataclass(frozen=True)
+class EnvWrappers:
+    """What is put around each single environment, from the inside out.
+
+    Attributes:
+        atari: changes of the standard preprocessing of Atari games, see `preprocess_atari`; None: no preprocessing.
+        time_limit: steps after which an episode is truncated; None: no limit.
+        env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
+        frame_stack: how many frames one observation has.
+    """
+
+    atari: Mapping[str, Any] | None = None
+    time_limit: int | None = None
+    env_wrappers: Sequence[Any] = ()
+    frame_stack: int = 1
+
+    @classmethod
+    def of(cls, config: SamplingConfig) -> "EnvWrappers":
+        """Those that the settings name."""
+        changes = config.atari if isinstance(config.atari, Mapping) else {}
+        return cls(
+            atari=changes if is_atari(config) else None,
+            time_limit=config.time_limit,
+            env_wrappers=tuple(config.env_wrappers),
+            frame_stack=config.frame_stack or (FRAMES if is_atari(config) else 1),
+        )
+
+    def env_config(self, env_config: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The keyword arguments of the environment itself: the preprocessing of Atari games skips frames itself."""
+        return {**({} if self.atari is None else FRAMESKIP), **(env_config or {})}
+
+    def wrap(self, env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
+        """Put all but stacked frames around an environment.
+
+        Args:
+            env: the environment.
+            name: its name, for errors.
+
+        Returns:
+            The wrapped environment; `env` itself if there is nothing to put around it.
+
+        Raises:
+            ConfigError: a wrapper cannot be made, or does not suit the environment.
+        """
+        if self.atari is not None:
+            env = preprocess_atari(env, self.atari, name)
+        if self.time_limit is not None:
+            env = _limited(env, self.time_limit, name)
+        for wrapper in self.env_wrappers:
+            env = _wrapped(env, wrapper, name)
+        return env
+
+    def refuse(self, mode: str, instead: str) -> None:
+        """Raise `ConfigError` if anything is set that needs single environments.
+
+        Args:
+            mode: `vectorization_mode`.
+            instead: what to type for wrappers in this mode, as the end of a sentence.
+        """
+        for name, value, default in (
+            ("atari", self.atari, None),
+            ("time_limit", self.time_limit, None),
+            ("env_wrappers", tuple(self.env_wrappers), ()),
+            ("frame_stack", self.frame_stack, 1),
+        ):
+            if value != default:
+                shown = "" if name == "env_wrappers" else f"={True if name == 'atari' else value}"
+                raise ConfigError(
+                    f'{name}{shown} needs vectorization_mode="sync" or "async": "{mode}" has no single environments to '
+                    f"wrap. Set one of these, or {instead}",
+                    field=name,
+                )
+
+
+def _limited(env: gym.Env[Any, Any], time_limit: int, name: str) -> gym.Env[Any, Any]:
+    registered = None if env.spec is None else env.spec.max_episode_steps
+    if registered is not None and registered < time_limit:
+        raise ConfigError(
+            f"time_limit={time_limit}: {name} is registered with a limit of {registered} steps, which comes first; "
+            f'give that one in its place: .environment(env_config={{"max_episode_steps": {time_limit}}})',
+            field="time_limit",
+        )
+    return gym.wrappers.TimeLimit(env, time_limit)
+
+
+def _wrapped(env: gym.Env[Any, Any], wrapper: Any, name: str) -> gym.Env[Any, Any]:
+    given, settings = wrapper if isinstance(wrapper, list | tuple) else (wrapper, {})
+    make = resolve_name(given, where="env_wrappers") if isinstance(given, str) else given
+    shown = given if isinstance(given, str) else getattr(given, "__qualname__", repr(given))
+    try:
+        wrapped = make(env, **settings)
+    except Exception as error:
+        raise ConfigError(
+            f"env_wrappers: {shown} cannot be put around {name}{f' with {settings}' if settings else ''}: "
+            f"{type(error).__name__}: {error}",
+            field="env_wrappers",
+            env=name,
+        ) from error
+    if not isinstance(wrapped, gym.Env):
+        raise ConfigError(
+            f"env_wrappers: {shown} made a {type(wrapped).__name__} of {name}; expected: a gymnasium.Env, such as a "
+            "class derived from gymnasium.Wrapper makes",
+            field="env_wrappers",
+            env=name,
+        )
+    return wrapped

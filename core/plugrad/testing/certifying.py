@@ -1,0 +1,139 @@
+"""A pytest plugin that proves one plugin and writes its certificate: `plugrad certify` runs pytest with it.
+
+pytest -p plugrad.testing.fixtures -p plugrad.testing.certifying --certify NAME --certificate FILE SUITE
+"""
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from plugrad.hooks.backend_spec import BackendInfo, Capability
+from plugrad.hooks.manager import Plugin
+from plugrad.hooks.registry import load_algorithm, load_backend, use_plugin
+from plugrad.importing.names import is_local_plugin
+from plugrad.testing.certificate import (
+    FAILED,
+    NOT_DECLARED,
+    PASSED,
+    PROVEN,
+    SKIPPED,
+    Outcome,
+    certificate,
+    verdict,
+)
+from plugrad.testing.fixtures import ASKED, NOT_PROVEN, installed_backends
+from plugrad.testing.tiny_learners import tiny_learner
+
+LOADERS = {"backend": load_backend, "algorithm": load_algorithm}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `plugrad certify` says to the process that it starts."""
+    group = parser.getgroup("plugrad certify")
+    group.addoption("--certify", metavar="NAME", help="a short name or a file")
+    group.addoption("--certify-kind", choices=list(LOADERS), default="backend")
+    group.addoption("--certificate", metavar="FILE", type=Path, help="where the certificate is written")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the plugin, the fixtures of its author, and what gives the suite its name."""
+    name = config.getoption("certify")
+    plugin = use_plugin(name) if is_local_plugin(name) else LOADERS[config.getoption("certify_kind")](name)
+    modules = [*_with_fixtures(plugin), _with_name(plugin.tier, plugin.name)]
+    for module in modules:
+        config.pluginmanager.register(module, module.__name__)
+    config.pluginmanager.register(Recorder(plugin, config.getoption("certificate")))
+
+
+def _with_fixtures(plugin: Plugin) -> Sequence[ModuleType]:
+    """The module `testing` of the plugin's package, or the file that the plugin is in."""
+    found = plugin.implementation
+    module = found if isinstance(found, ModuleType) else import_module(type(found).__module__)
+    if module.__name__.endswith(".py"):
+        return [module]
+    beside = f"{module.__package__}.testing"
+    return [import_module(beside)] if module.__package__ and find_spec(beside) else []
+
+
+def _with_name(kind: str, name: str) -> ModuleType:
+    """A pytest plugin whose fixture, `backend` or `algorithm`, says what is certified."""
+    module = ModuleType(f"{kind} {name}")
+    vars(module)[kind] = pytest.fixture(scope="session", name=kind)(lambda: name)
+    return module
+
+
+class Recorder:
+    """Keeps the outcome of each test, and writes the certificate at the end.
+
+    Args:
+        plugin: the one that is certified.
+        path: where.
+    """
+
+    def __init__(self, plugin: Plugin, path: Path) -> None:
+        self._plugin, self._path = plugin, path
+        self._outcomes: dict[str, Outcome] = {}
+        self._is_whole = True
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """A part of the suite proves nothing."""
+        self._is_whole = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The worst of a test's phases counts."""
+        name = report.nodeid.partition("::")[2]
+        if self._outcomes.get(name, Outcome(PASSED)).result == PASSED:
+            self._outcomes[name] = outcome(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write it; a test that was collected and did not run is not in it."""
+        kind, name = self._plugin.tier, self._plugin.name
+        backends = (
+            {name: _info(name)} if kind == "backend" else {each: _info(each) for each in installed_backends()}
+        )
+        found = certificate(kind, name, backends, self._outcomes)
+        claims = self._capabilities(backends[name]) if kind == "backend" else {}
+        is_proven = self._is_whole and exitstatus == pytest.ExitCode.OK
+        is_proven &= len(self._outcomes) == session.testscollected > 0
+        is_proven &= all(each.result == PASSED or each.left_open for each in self._outcomes.values())
+        is_proven &= {*claims.values()} <= {PROVEN, NOT_DECLARED}
+        found |= {"capabilities": claims} if kind == "backend" else {}
+        found |= {"proven": is_proven}
+        self._path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    def _capabilities(self, info: BackendInfo) -> dict[str, str]:
+        def why_not(capability: Capability) -> str:
+            if capability not in info.conditions:
+                return ""  # a learner might not even be built
+            learner = tiny_learner(info.name)
+            return info.why_not(capability, learner.ops, learner.config)
+
+        return {str(each): verdict(each, info, self._outcomes, why_not) for each in sorted(Capability)}
+
+
+def _info(backend: str) -> BackendInfo:
+    info: BackendInfo = load_backend(backend).implementation.backend_info()
+    return info
+
+
+def outcome(report: pytest.TestReport) -> Outcome:
+    """What a certificate keeps of a test's report."""
+    asked = tuple(str(value) for key, value in report.user_properties if key == ASKED)
+    if report.outcome == SKIPPED and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        return Outcome(SKIPPED, reason, asked, left_open=reason.startswith(NOT_PROVEN))
+    if report.outcome == PASSED:
+        return Outcome(PASSED, asked=asked)
+    return Outcome(FAILED, _last_words(report), asked)
+
+
+def _last_words(report: pytest.TestReport) -> str:
+    """The error, in one line and without places in files."""
+    crash: Any = getattr(report.longrepr, "reprcrash", None)
+    return " ".join(str(crash.message if crash else report.longrepr).split())[:300]

@@ -1,0 +1,116 @@
+"""Refusals, and the line of the author's code that they are about."""
+
+import sys
+import sysconfig
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NoReturn, TypeVar
+
+from plugrad.errors import PortabilityError
+from plugrad.hooks.entry_points import GROUPS, entries
+
+Line = tuple[str, int]
+"""File and number of a line."""
+
+_CORE = f"{Path(__file__).parents[2]}/"
+_STANDARD_LIBRARY = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib"))
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_ASKING = tuple(
+    f"{_CORE}{room}" for room in ("hooks/", "testing/strict/", "learner/learner.py", "deprecation/")
+)
+_refused: list[PortabilityError] = []
+_boundaries: set[CodeType] = set()
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def refuse(what: str, instead: str, at: Line | None = None) -> NoReturn:
+    """Refuse what the author's code does.
+
+    Args:
+        what: was done, a sentence without its stop.
+        instead: what to write, a sentence without its stop.
+        at: where; None: the author's line that is running.
+
+    Raises:
+        PortabilityError: always.
+    """
+    file, line = at or authors_line()
+    error = PortabilityError(f"{file}:{line}: {what}. {instead}", file=file, line=line, instead=instead)
+    _refused.append(error)
+    raise error
+
+
+def begin() -> None:
+    """Forget refusals of before."""
+    _refused.clear()
+
+
+def check() -> None:
+    """Raise the first refusal since `begin` again: code that caught it is no more portable for that."""
+    if _refused:
+        raise _refused[0]
+
+
+def authors_line() -> Line:
+    """The innermost line that belongs to an author: not to plugrad's core, Python, or a package that is no plugin.
+
+    The innermost line of plugrad outside of this room where there is no author's.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    core: Line | None = None
+    while frame is not None and not is_boundary(frame.f_code):
+        file = frame.f_code.co_filename
+        if is_authors(file):
+            return file, frame.f_lineno
+        if core is None and file.startswith(_CORE) and "/testing/strict/" not in file:
+            core = file, frame.f_lineno
+        frame = frame.f_back
+    return core or ("<unknown>", 0)
+
+
+def is_called_by_author() -> bool:
+    """Whether the hook that runs was asked by an author's line, not by the core for its own ends."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_boundary(frame.f_code):
+        file = frame.f_code.co_filename
+        if not ("/pluggy/" in file or file.startswith(_ASKING)):
+            return is_authors(file)
+        frame = frame.f_back
+    return False
+
+
+def boundary(function: Function) -> Function:
+    """Mark a function: who calls it is not the author of what it calls."""
+    _boundaries.add(function.__code__)
+    return function
+
+
+def is_boundary(code: CodeType) -> bool:
+    """Whether this is the code of a function that `boundary` marked."""
+    return code in _boundaries
+
+
+@cache
+def is_authors(file: str) -> bool:
+    """Whether a file is of an author whose code is to be portable."""
+    if file.startswith(("<", _CORE)):
+        return False
+    if is_installed(file):
+        folder = next(each for each in _INSTALLED if each in file)
+        return file.rpartition(folder)[2].split("/")[0].removesuffix(".py") in _plugin_packages()
+    return not file.startswith(_STANDARD_LIBRARY)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file is of an installed package."""
+    return any(folder in file for folder in _INSTALLED)
+
+
+@cache
+def _plugin_packages() -> frozenset[str]:
+    """Top-level packages that entry points name."""
+    found = {entry.value.split(":")[0].split(".")[0] for kind in GROUPS for entry, _ in entries(kind)}
+    return frozenset(found - {"plugrad"})

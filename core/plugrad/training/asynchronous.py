@@ -1,0 +1,150 @@
+"""`AsynchronousTraining`: env runners sample and learners update beside each other."""
+
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from typing import Any, ClassVar
+
+from plugrad.sampling.sample import Sample
+from plugrad.training.train_batch import StepCounts, TrainBatch
+from plugrad.training.training import ModuleResults, Training
+
+
+class AsynchronousTraining(Training):
+    """Training on samples that older weights may have made; an algorithm corrects for that, as IMPALA by V-trace.
+
+    One iteration takes samples until they have `train_batch_size` environment steps, and updates on these. Env runner
+    processes sample meanwhile, each up to `max_requests_in_flight_per_env_runner` samples ahead; then they wait. With
+    `num_env_runners=0` it samples and updates in turn. Remote learners are not waited for either, up to
+    `max_requests_in_flight_per_learner` updates; `on_full` says what happens to one more. Results are of the last
+    update that is done.
+
+    Results, beside those of each training:
+
+    - `env_runners/weights_staleness_mean` and `env_runners/weights_staleness_max`: updates between the weights that
+      acted and those that learned, over the samples that were learned from in the iteration.
+    - `env_runners/num_samples_in_flight`: samples that were requested and not taken yet; `num_updates_in_flight`:
+      updates of remote learners that are not done yet.
+    - `num_env_steps_trained_lifetime`, `num_env_steps_waiting` and `num_env_steps_dropped_lifetime`: their sum is the
+      number of sampled steps. A step counts as sampled when its sample is taken, and as trained once, however often it
+      is learned from.
+    - `num_env_steps_trained_per_second`: in this iteration, evaluation excluded.
+
+    A checkpoint waits for updates and samples under way. The samples are part of it, and a resumed run learns from them
+    first. `Algorithm.stop` does not wait.
+
+    A subclass may override `get_batches_to_learn`, such as for a circular buffer.
+
+    Args:
+        algorithm: see `Training`.
+
+    Attributes:
+        steps: counts of trained, waiting and dropped steps.
+    """
+
+    can_sample_async: ClassVar[bool] = True
+
+    def __init__(self, algorithm: Any) -> None:
+        super().__init__(algorithm)
+        self.steps = StepCounts()
+        self._taken: list[Sample] = []
+        self._updates: list[tuple[Any, TrainBatch]] = []
+        self._learned: ModuleResults = {}
+        self._begin_report()
+
+    def training_step(self) -> ModuleResults:
+        """See `Training`."""
+        start = perf_counter()
+        for batch in self.get_batches_to_learn(self._next_batch()):
+            self._learn(batch)
+            self._finish_updates()
+        self._seconds += perf_counter() - start
+        learned, self._learned = self._learned, {}
+        return learned
+
+    def get_batches_to_learn(self, batch: TrainBatch) -> Iterable[TrainBatch]:
+        """The batches of one iteration, each of which becomes one update. Default: the new one.
+
+        A subclass that keeps batches may give older ones, and the same one several times. It calls `self.steps.drop`
+        for one that it will not give any more.
+
+        Args:
+            batch: new samples with at least `train_batch_size` environment steps.
+
+        Returns:
+            Batches, which are learned from in this order.
+        """
+        return [batch]
+
+    def _next_batch(self) -> TrainBatch:
+        """The oldest samples that have `train_batch_size` steps together."""
+        self.algorithm.request_samples()
+        while sum(sample.num_env_steps for sample in self._taken) < self.config.train_batch_size:
+            for sample in self.algorithm.collect_samples(max_samples=1):
+                self.steps.add(sample)
+                self._taken.append(sample)
+            self.algorithm.request_samples()  # so that no env runner waits for the update
+        batch, self._taken = TrainBatch(self._taken), []
+        return batch
+
+    def _learn(self, batch: TrainBatch) -> None:
+        group = self.algorithm.learner_group
+        version = group.weights_version + sum(not future.done for future, _ in self._updates)
+        self._staleness.extend(batch.staleness(version))
+        try:
+            self._update(batch) if group.is_local else self._submit(batch)
+        except BaseException:
+            self.steps.drop(batch)  # the update was refused or undone
+            raise
+
+    def _update(self, batch: TrainBatch) -> None:
+        self._learned = self.algorithm.update(episodes=batch.episodes)
+        self.steps.train(batch)
+
+    def _submit(self, batch: TrainBatch) -> None:
+        timesteps = {"num_env_steps_sampled_lifetime": self.num_env_steps}
+        future = self.algorithm.learner_group.submit(episodes=batch.episodes, timesteps=timesteps)
+        self._updates.append((future, batch))
+
+    def _finish_updates(self) -> None:
+        """Count the updates of remote learners that are done, in their order."""
+        for future, batch in [each for each in self._updates if each[0].done]:
+            self._updates.remove((future, batch))
+            if future.state != "applied":
+                self.steps.drop(batch)
+            outcome = future.result()
+            if future.state == "applied":
+                self.steps.train(batch)
+                self._learned = outcome[0]
+
+    def _begin_report(self) -> None:
+        self._staleness: list[int] = []
+        self._trained_before, self._seconds = self.steps.trained, 0.0
+
+    def get_metrics(self) -> dict[str, float]:
+        """See the class; of the training steps since the last call."""
+        steps, staleness = self.steps, self._staleness
+        metrics: dict[str, float] = {
+            "num_env_steps_trained_lifetime": steps.trained,
+            "num_env_steps_waiting": steps.waiting,
+            "num_env_steps_dropped_lifetime": steps.dropped,
+            "env_runners/num_samples_in_flight": self.algorithm.num_samples_in_flight,
+            "num_updates_in_flight": len(self._updates),
+            "num_env_steps_trained_per_second": (steps.trained - self._trained_before)
+            / max(self._seconds, 1e-9),
+        }
+        if staleness:
+            metrics["env_runners/weights_staleness_mean"] = sum(staleness) / len(staleness)
+            metrics["env_runners/weights_staleness_max"] = max(staleness)
+        self._begin_report()
+        return metrics
+
+    def get_state(self) -> dict[str, Any]:
+        """The counts of steps."""
+        self._finish_updates()
+        return {"steps": self.steps.get_state()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """See `Training`. Steps that waited when the run was saved are dropped."""
+        if state:
+            self.steps.set_state(state["steps"])
+            self._begin_report()

@@ -1,0 +1,46 @@
+"""Rewards of a replay buffer: kept as the environment gave them, and normalised when they are drawn.
+
+So rows of any age have the scale of the present statistics, as in stable-baselines3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from plugrad.columns import Columns
+from plugrad.episodes import SingleAgentEpisode, own_episode
+from plugrad.replay.storage import Rows
+from plugrad.sampling.learner_rewards import RewardNormalizer, clip_rewards, reward_clip
+from plugrad.sampling.settings import SamplingConfig
+
+
+def rewards_to_keep(
+    chunks: Sequence[SingleAgentEpisode], config: SamplingConfig
+) -> Sequence[SingleAgentEpisode]:
+    """Sampled chunks with the rewards that a buffer keeps.
+
+    Args:
+        chunks: as an env runner sampled them.
+        config: the settings.
+
+    Returns:
+        The chunks with clipped rewards that are not normalised.
+    """
+    if not config.normalize_rewards:
+        return chunks
+    clip = reward_clip(config)
+    return [replace(each, rewards=clip_rewards(own_episode(each).rewards, clip)) for each in chunks]
+
+
+def with_seen_rewards(rows: Rows, normalizer: RewardNormalizer | None) -> Rows:
+    """Drawn rows with the rewards that a learner sees; those of n steps are normalised as one sum.
+
+    Args:
+        rows: as the buffer keeps them.
+        normalizer: present statistics; None: rewards are not normalised.
+
+    Returns:
+        The rows.
+    """
+    if normalizer is None:
+        return rows
+    return {**rows, Columns.REWARDS: normalizer.normalize(rows[Columns.REWARDS])}

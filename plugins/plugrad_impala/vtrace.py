@@ -1,0 +1,81 @@
+"""V-trace of a minibatch of sequences, over ops.
+
+Reference: Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
+Architectures", arXiv:1802.01561, sections 4.1 and 4.2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad import Columns, LearnerProtocol
+from plugrad.losses import check_one_per_row, vtrace
+from plugrad.schedules import ConfigView
+from plugrad.types import ModuleID, Tensor
+from plugrad_impala.connectors import BOOTSTRAP_OBS
+
+
+def vtrace_of_sequences(
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: ConfigView,
+    batch: Mapping[str, Tensor],
+    values: Tensor,
+    rhos: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The value targets `v_s` and the advantages of the policy gradient, by `plugrad.losses.vtrace`.
+
+    No gradient flows through either.
+
+    Args:
+        learner: gives ops and the module.
+        module_id: whose sequences.
+        config: gamma, lambda_, vtrace_clip_rho_threshold, vtrace_clip_pg_rho_threshold.
+        batch: what `VTraceSequences` made: rewards and terminateds [B, T], seq_lens [B], bootstrap_obs.
+        values: of the observations, by the present weights [B, T].
+        rhos: importance ratios `pi(a|x) / mu(a|x)` [B, T].
+
+    Returns:
+        `(vs, pg_advantages)`, [B, T].
+
+    Raises:
+        BatchError: a column has not one number per step, and would broadcast.
+    """
+    ops = learner.ops
+    check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, like=values)
+    terminated = ops.cast(batch[Columns.TERMINATEDS], "bool")
+    steps = ops.asarray(np.arange(1, ops.shape(values)[1] + 1, dtype=np.int32)[None])
+    is_last = steps >= ops.expand_dims(ops.cast(batch[Columns.SEQ_LENS], "int32"), -1)
+    behind = ops.expand_dims(_bootstrap_values(learner, module_id, batch), -1)
+    later = ops.concat([values[:, 1:], behind], 1)
+    next_values = ops.where(terminated, 0.0, ops.where(is_last, behind, later))
+    rewards = ops.cast(batch[Columns.REWARDS], "float32")
+    ends = ops.logical_or(is_last, terminated)
+    columns = (rewards, values, next_values, rhos, ends)
+    r, v, next_v, ratios, stops = (ops.permute_dims(ops.stop_gradient(each), (1, 0)) for each in columns)
+    found = vtrace(
+        ops,
+        r,
+        v,
+        next_v,
+        ratios,
+        stops,
+        config.gamma,
+        config.lambda_,
+        clip_rho_threshold=config.vtrace_clip_rho_threshold,
+        clip_pg_rho_threshold=config.vtrace_clip_pg_rho_threshold,
+    )
+    vs, advantages = (ops.permute_dims(each, (1, 0)) for each in found)
+    return vs, advantages
+
+
+def _bootstrap_values(learner: LearnerProtocol, module_id: ModuleID, batch: Mapping[str, Tensor]) -> Tensor:
+    """V of the observation behind each sequence [B]; of a stateful module in the state after its last step."""
+    ops, module = learner.ops, learner.module[module_id]
+    seen: dict[str, Any] = {Columns.OBS: batch[BOOTSTRAP_OBS]}
+    if not module.is_stateful:
+        return module.compute_values(seen)[:, 0]
+    values = module.compute_values({**seen, Columns.STATE_IN: batch[Columns.STATE_IN]})
+    place = ops.one_hot(ops.cast(batch[Columns.SEQ_LENS], "int64"), ops.shape(values)[1])
+    return ops.sum(values * place, 1)

@@ -1,0 +1,1 @@
+from plugrad.testing.backend_suite import *

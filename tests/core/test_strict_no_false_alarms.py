@@ -1,0 +1,82 @@
+"""Portable code passes on the strict backend: networks, spaces, listeners and modes of updates, from episodes on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from random_spaces import RandomSpaces
+
+from plugrad import AlgorithmConfig, get_algorithm
+from plugrad.hooks.registry import list_plugins
+from plugrad.testing.tiny_learners import tiny_batch, tiny_learner, weights_of
+
+MODELS: dict[str, dict[str, Any]] = {
+    "lstm": {"use_lstm": True, "lstm_cell_size": 2, "max_seq_len": 3},
+    "gru": {"use_gru": True, "gru_cell_size": 1, "max_seq_len": 3},
+    "one encoder with layer norm": {"vf_share_layers": True, "layer_norm": True, "fcnet_activation": "relu"},
+}
+SPACES = [
+    *(("Discrete", action, "plain") for action in ("MultiDiscrete", "n-d Box", "Dict")),
+    ("Tuple", "MultiBinary", "mask"),
+]
+TINY = {"fcnet_hiddens": [1]}
+
+
+def _train(env: Any, model: dict[str, Any]) -> dict[str, Any]:
+    config: AlgorithmConfig = get_algorithm("ppo")().framework("strict").environment(env).debugging(seed=1)
+    config = config.rl_module(model_config={**TINY, **model}).env_runners(num_envs_per_env_runner=2)
+    config = config.training(train_batch_size=12, minibatch_size=None, num_epochs=1, use_kl_loss=True)
+    algorithm = config.build_algo()
+    try:
+        results: dict[str, Any] = algorithm.train()
+    finally:
+        algorithm.stop()
+    return results
+
+
+@pytest.mark.parametrize("cell", SPACES, ids=" to ".join)
+def test_every_space_trains(cell: tuple[str, str, str]) -> None:
+    results = _train(lambda: RandomSpaces(*cell), {})
+    assert np.isfinite(results["learners/default_policy/total_loss"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_network_trains(model: str) -> None:
+    results = _train(lambda: RandomSpaces("Box", "Discrete", "plain"), MODELS[model])
+    assert np.isfinite(results["learners/default_policy/total_loss"])
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "accumulated": {"accumulate": 2},
+    "skipped": {"nonfinite": "skip"},
+    "two modules": {"modules": ("a", "b")},
+    **{f"clipped by {by}": {"grad_clip": 0.1, "grad_clip_by": by} for by in ("value", "norm", "global_norm")},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_trains_as_on_numpy(mode: str) -> None:
+    modules = MODES[mode].get("modules", ())
+    weights = []
+    for backend in ("strict", "numpy"):
+        learner = tiny_learner(backend, **MODES[mode])
+        batch: Any = {each: tiny_batch() for each in modules} or tiny_batch()
+        learner.update(batch)
+        weights.append(np.concatenate([weights_of(learner, each) for each in learner.module]))
+    np.testing.assert_allclose(*weights, rtol=0.0, atol=1e-6)
+
+
+LISTENERS = [each.name for each in list_plugins() if each.kind == "plugin" and each.requires is None]
+
+
+@pytest.mark.parametrize("name", LISTENERS)
+def test_every_listener_that_needs_no_extra_is_portable(name: str) -> None:
+    config = get_algorithm("ppo")().framework("strict").environment("CartPole-v1").debugging(seed=1)
+    config = config.rl_module(model_config=TINY).plugins(name)
+    config = config.training(train_batch_size=8, minibatch_size=4, num_epochs=1)
+    algorithm = config.build_algo()
+    try:
+        results = algorithm.train()
+    finally:
+        algorithm.stop()
+    assert np.isfinite(results["learners/default_policy/total_loss"])
