@@ -1,12 +1,14 @@
 """Portable code passes on the strict backend: networks, spaces, listeners and modes of updates, from episodes on."""
 
+import gc
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
 from random_spaces import RandomSpaces
 
-from plugrad import AlgorithmConfig, get_algorithm
+from plugrad import AlgorithmConfig, get_algorithm, hookimpl
 from plugrad.hooks.registry import list_plugins
 from plugrad.testing.tiny_learners import tiny_batch, tiny_learner, weights_of
 
@@ -64,6 +66,36 @@ def test_every_mode_trains_as_on_numpy(mode: str) -> None:
         learner.update(batch)
         weights.append(np.concatenate([weights_of(learner, each) for each in learner.module]))
     np.testing.assert_allclose(*weights, rtol=0.0, atol=1e-6)
+
+
+class _Remembering:
+    """A listener that keeps a value for each learner, for as long as the learner lives."""
+
+    def __init__(self) -> None:
+        self.seen: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    @hookimpl(wrapper=True)
+    def update(self, batch: Any) -> Any:
+        gc.set_threshold(1)
+        kept = [[n] for n in range(1000)]  # so that garbage is collected here
+        return (yield) if kept else None
+
+
+def test_garbage_that_is_collected_meanwhile_sets_nothing() -> None:
+    class Gone:
+        def __init__(self) -> None:
+            self.itself = self
+
+    listener = _Remembering()
+    thresholds = gc.get_threshold()
+    learner = tiny_learner("strict", plugins=[listener])
+    gc.set_threshold(0)
+    listener.seen[Gone()] = 1
+    try:
+        learner.update(tiny_batch())
+    finally:
+        gc.set_threshold(*thresholds)
+    assert not listener.seen
 
 
 LISTENERS = [each.name for each in list_plugins() if each.kind == "plugin" and each.requires is None]

@@ -6,6 +6,7 @@ the Python numbers that enter the operations, nor, for the order of keys, the re
 made up, so that they cost one forward pass each; afterwards variables and counters are as they were.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -56,6 +57,19 @@ _built: WeakKeyDictionary[Any, dict[tuple[int, str], Any]] = WeakKeyDictionary()
 def remember_numbers(learner: Learner) -> None:
     """Remember the numbers that a learner's plugins keep when it is built: those that differ later do change."""
     _built[learner] = {key: fingerprint(value) for key, (_, value) in numbers_of(learner).items()}
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Collect garbage before, not meanwhile: it would take entries out of authors' weak mappings."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    gc.collect()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def is_probing() -> bool:
@@ -113,6 +127,7 @@ class Probe:
             place: Callable[[Any], None] = getattr(variable, "place", variable.assign)
             place(value)
 
+    @_nothing_collected()
     def _check_state(self, run: Run) -> None:
         """Refuse what is set, drawn or asked of the host in a step."""
         state = WatchedState(self._learner)
