@@ -18,7 +18,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
-from plugrad_tf2.xla_clusters import APPLY, DIFFERENTIATE, clusters
+from plugrad_tf2.xla_clusters import DIFFERENTIATE, FINISH, clusters
 
 Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
@@ -165,7 +165,7 @@ class WholeUpdate(Program):
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
         self._program = DirectFunction(self._loop, jit_compile=True)
         if learner.collective is not None:
-            self._traced.clusters = (DIFFERENTIATE, APPLY)
+            self._traced.clusters = (DIFFERENTIATE, FINISH)
             self._program = DirectFunction(self._loop)
             self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
 
@@ -190,7 +190,7 @@ class WholeUpdate(Program):
             return
         self._widths.add(width)
         if len(self._widths) > MOST_WIDTHS:
-            self._leave_xla("the size of the minibatches keeps changing", keep=(APPLY,))
+            self._leave_xla("the size of the minibatches keeps changing", keep=(FINISH,))
         else:
             log.info("compiling the update for tf2: the first one takes some seconds")
 

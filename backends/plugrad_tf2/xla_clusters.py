@@ -1,6 +1,6 @@
 """XLA for the parts of a step between which learners exchange gradients: XLA itself takes no call of the host.
 
-Losses with their gradients are one part, the optimizers another. What lies between them stays in the graph around.
+Losses with their gradients are one part; clipping, the finite check and the optimizers are the other.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad import LearnerProtocol
-from plugrad.gradients import FlatGradients, Gradients, as_flat
+from plugrad.gradients import FlatGradients, as_flat
 from plugrad_tf2 import ops
 
-DIFFERENTIATE, APPLY = "_differentiate", "apply_gradients"
+DIFFERENTIATE, FINISH = "_differentiate", "_finish_step"
 
 
 @contextmanager
@@ -23,12 +23,12 @@ def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]
 
     Args:
         learner: whose methods they are.
-        parts: of `DIFFERENTIATE`, `APPLY`.
+        parts: of `DIFFERENTIATE`, `FINISH`.
     """
     wrapped = {name: vars(learner)[name] for name in parts if name in vars(learner)}
     compiled: dict[str, Callable[..., Any]] = {
         DIFFERENTIATE: partial(_differentiate, learner),
-        APPLY: _apply_gradients,
+        FINISH: _finish_step,
     }
     for name in parts:
         setattr(learner, name, partial(compiled[name], getattr(learner, name)))
@@ -63,5 +63,6 @@ def _differentiate(
     return losses, outputs, FlatGradients(ops, list(zip(layouts, flats, strict=True)))
 
 
-def _apply_gradients(apply: Callable[[Gradients], None], gradients_dict: Gradients) -> None:
-    _compiled(partial(apply, gradients_dict))
+def _finish_step(run: Callable[[Callable[[], Any]], Any], finish: Callable[[], Any]) -> Any:
+    """The metrics of the step; what it assigns, it assigns inside."""
+    return _compiled(partial(run, finish))

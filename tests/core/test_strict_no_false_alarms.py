@@ -68,7 +68,7 @@ def test_every_mode_trains_as_on_numpy(mode: str) -> None:
     np.testing.assert_allclose(*weights, rtol=0.0, atol=1e-6)
 
 
-class _Remembering:
+class _PerLearner:
     """A listener that keeps a value for each learner, for as long as the learner lives."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ def test_garbage_that_is_collected_meanwhile_sets_nothing() -> None:
         def __init__(self) -> None:
             self.itself = self
 
-    listener = _Remembering()
+    listener = _PerLearner()
     thresholds = gc.get_threshold()
     learner = tiny_learner("strict", plugins=[listener])
     gc.set_threshold(0)

@@ -427,6 +427,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self._provide("apply_gradients", gradients_dict=gradients_dict)
         self.weights_version += 1
 
+    def _finish_step(self, finish: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Run what comes after the exchange of gradients; a backend that compiles it puts its own here."""
+        return finish()
+
     def supports(self, capability: Capability | str) -> bool:
         """Whether the backend has a capability, on this device and with this config.
 

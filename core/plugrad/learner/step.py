@@ -25,6 +25,7 @@ from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import check_gradient_names, merge_gradients
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.metrics import SEPARATOR
+from plugrad.ops import Variable
 from plugrad.schedules import ConfigView
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
 
@@ -91,6 +92,20 @@ def update(
     with learner.metrics.step() as metrics:
         losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
         reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
+        metrics.update(learner._finish_step(partial(_finish, learner, batch, buffers, losses, raw, reduced)))
+    return fwd_out, dict(losses), metrics
+
+
+def _finish(
+    learner: LearnerInternals,
+    batch: ModuleBatches,
+    buffers: Sequence[tuple[Variable, Tensor]],
+    losses: Mapping[ModuleID, Tensor],
+    raw: Gradients,
+    reduced: Gradients,
+) -> dict[str, Tensor]:
+    """All of a step that comes after the exchange of gradients; returns the metrics of the whole step."""
+    with learner.metrics.step() as metrics:
         gradients = learner.postprocess_gradients(reduced)
         check_gradient_names(gradients, learner.layouts, "postprocess_gradients")
         if learner.weights is None:
@@ -106,7 +121,7 @@ def update(
                 _report_parameters(learner, (raw, gradients))
         finally:
             learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
-    return fwd_out, dict(losses), metrics
+        return dict(metrics)
 
 
 def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
