@@ -1,4 +1,4 @@
-"""Time for two processes on one machine to sum an array: plugrad's collectives and torch's gloo.
+"""Time for two processes on one machine to sum an array: plugrad's collectives and bare gloo, as torch gives it.
 
     python benchmarks/exchanges.py --rounds 15 --save
 
@@ -12,8 +12,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from pathlib import Path
+from secrets import token_hex
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -24,12 +25,16 @@ from alone import environment
 from race import median_ratio
 from report import machine, table
 
-from plugrad.collective import SHARED_MEMORY, SOCKETS, Address, host, join
+from plugrad import list_plugins
+from plugrad.collective import Collective, Membership
+from plugrad.hooks.registry import load_collective
 from plugrad.types import Array
 
 SIZES = {"36 kB": (36_000, 200), "1 MB": (1_000_000, 30), "10 MB": (10_000_000, 4)}
 """`{name: (bytes, exchanges in a round)}`: 36 kB are the gradients of two networks of 2x64."""
-OURS = {"shared memory": SHARED_MEMORY, "sockets": SOCKETS}
+OURS = ("shared_memory", "gloo", "ray")
+"""Of plugrad, where they are installed."""
+BARE = "bare gloo"
 TIMEOUT_S = 60.0
 
 Exchange = Callable[[Array], Array]
@@ -44,27 +49,20 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.update(environment())
     with tempfile.TemporaryDirectory() as folder:
-        hosted = {name: host(kind, 2) for name, kind in OURS.items()}
-        addresses = {name: address for name, (address, _) in hosted.items()}
-        there = (addresses, Path(folder, "gloo"), given.rounds)
-        other = get_context("spawn").Process(target=play, args=(1, *there), daemon=True)
+        mine, yours = Pipe()
+        there = (token_hex(16), Path(folder, "gloo"), given.rounds)
+        other = get_context("spawn").Process(target=play, args=(1, yours, *there), daemon=True)
         other.start()
-        seconds = play(0, *there, {name: mine for name, (_, mine) in hosted.items()})
+        seconds = play(0, mine, *there)
         other.join(TIMEOUT_S)
     print(machine(), end="\n\n")
     print(as_table(seconds))
     record.save(given.save, "exchanges", figures(seconds) | {"rounds": given.rounds})
 
 
-def play(
-    rank: int,
-    addresses: dict[str, Address],
-    gloo_file: Path,
-    rounds: int,
-    hosted: dict[str, Any] | None = None,
-) -> dict[str, dict[str, list[float]]]:
+def play(rank: int, pipe: Any, key: str, gloo_file: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Run one of the two processes. Returns `{size: {exchange: seconds of one exchange, by round}}`."""
-    with entered(rank, addresses, gloo_file, hosted or {}) as exchanges:
+    with entered(rank, pipe, key, gloo_file) as exchanges:
         found: dict[str, dict[str, list[float]]] = {}
         for size, (num_bytes, times) in SIZES.items():
             values = np.random.default_rng(rank).normal(size=num_bytes // 4).astype(np.float32)
@@ -77,9 +75,7 @@ def play(
 
 
 @contextmanager
-def entered(
-    rank: int, addresses: dict[str, Address], gloo_file: Path, hosted: dict[str, Any]
-) -> Iterator[dict[str, Exchange]]:
+def entered(rank: int, pipe: Any, key: str, gloo_file: Path) -> Iterator[dict[str, Exchange]]:
     """Context manager that yields the open exchanges, `{name: exchange}`."""
     import torch
     from torch import distributed
@@ -94,11 +90,16 @@ def entered(
         total: Array = buffer.numpy()
         return total
 
-    ours = {name: join(each, rank, TIMEOUT_S, hosted.get(name)) for name, each in addresses.items()}
-    for each in ours.values():
-        each.enter()
+    installed = {each.name for each in list_plugins() if each.kind == "collective"}
+    ours: dict[str, Collective] = {}
+    for number, name in enumerate(each for each in OURS if each in installed):
+        ours[name] = load_collective(name)(Membership(rank, 2, number, key, TIMEOUT_S))
+        own = ours[name].contact()
+        pipe.send(own)
+        contacts = [own, pipe.recv()]
+        ours[name].enter(contacts[:: 1 if rank == 0 else -1])
     try:
-        yield {"gloo": gloo} | {name: each.all_reduce for name, each in ours.items()}
+        yield {BARE: gloo} | {name: each.all_reduce for name, each in ours.items()}
     finally:
         for each in ours.values():
             each.close()
@@ -132,7 +133,7 @@ def as_table(seconds: dict[str, dict[str, list[float]]]) -> str:
 
 
 def ratio(by_name: dict[str, list[float]], name: str) -> float:
-    return median_ratio(by_name[name], by_name["shared memory"])
+    return median_ratio(by_name[name], by_name["shared_memory"])
 
 
 def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
@@ -145,7 +146,7 @@ def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
         f"{name} {size} of shared memory": ratio(by_name, name)
         for size, by_name in seconds.items()
         for name in by_name
-        if name != "shared memory"
+        if name != "shared_memory"
     }
 
 

@@ -30,12 +30,6 @@ QUOTES = {
         "| RLlib's Learner, torch | {update small: rllib ms: .1f} | |",
         "yes, tried {crash_save: kills: ,d} times",
     ],
-    "ARCHITECTURE.md": [
-        "36 kB take {exchanges: shared memory 36 kB ms: .2f} ms in shared memory, "
-        "{exchanges: sockets 36 kB ms: .2f} over sockets and {exchanges: gloo 36 kB ms: .2f} with torch's gloo, "
-        "10 MB {exchanges: shared memory 10 MB ms: .0f}, {exchanges: sockets 10 MB ms: .0f} and "
-        "{exchanges: gloo 10 MB ms: .0f}",
-    ],
     "docs/performance.md": [
         "update of {update small: steps: d} steps takes some {update small: plugrad-tf2-auto ms: .0f} ms on tf2, "
         '{update small: plugrad-torch-complete ms: .0f} ms with torch\'s `"complete_update"`, '

@@ -9,7 +9,7 @@ import pytest
 import plugrad
 
 CORE = Path(plugrad.__file__).parent
-ENTRY_POINT_GROUPS = {"plugrad.algorithms", "plugrad.backends", "plugrad.plugins"}
+ENTRY_POINT_GROUPS = {"plugrad.algorithms", "plugrad.backends", "plugrad.plugins", "plugrad.collectives"}
 IN_TEMPLATES = CORE / "cli/templates"
 
 

@@ -108,8 +108,9 @@ def test_a_strangers_plugins_are_listed_like_ours_and_none_is_loaded(site):
         ("backends", "mine"): "mine_backend",
         ("algorithms", "sac"): "mine_sac:plugin",
         ("plugins", "ears"): "mine_ears",
+        ("collectives", "wire"): "mine_wire:Wire",
     }
-    modules = {"mine_backend": "1 / 0", "mine_sac": "1 / 0", "mine_ears": "1 / 0"}
+    modules = dict.fromkeys(("mine_backend", "mine_sac", "mine_ears", "mine_wire"), "1 / 0")
     requires = ("numpy", 'minelib>=2; extra == "mine"')
     site.install("plugrad-mine", "3.2", plugins=plugins, modules=modules, requires=requires)
     records = site.run("[vars(record) for record in list_plugins()]")
@@ -118,17 +119,50 @@ def test_a_strangers_plugins_are_listed_like_ours_and_none_is_loaded(site):
         ("backend", "mine", "mine_backend"),
         ("algorithm", "sac", "mine_sac:plugin"),
         ("plugin", "ears", "mine_ears"),
+        ("collective", "wire", "mine_wire:Wire"),
     ]
     assert {each["version"] for each in mine} == {"3.2"}
     assert [(each["requires"], each["installed"]) for each in mine] == [
         ("minelib", False),
         (None, True),
         (None, True),
+        (None, True),
     ]
     ours = {(record["kind"], record["name"]) for record in records if record["distribution"] == "plugrad"}
     assert ours >= {("backend", "torch"), ("backend", "tf2"), ("algorithm", "ppo")}
     kinds = [record["kind"] for record in records]
-    assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin"].index)
+    assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin", "collective"].index)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("1 / 0", "fails to load (mine_wire:Wire): ZeroDivisionError"),
+        ("Wire = 3", "is no subclass of plugrad.collective.Collective"),
+        (
+            "from plugrad.collective import Collective\nclass Wire(Collective): pass",
+            "lacks close, contact, enter, sum",
+        ),
+        (
+            "from plugrad.collective.shared_memory import SharedMemory\n"
+            "class Wire(SharedMemory): requires = 'wirelib'",
+            "collective 'wire' needs wirelib: pip install \"wirelib\"",
+        ),
+    ],
+)
+def test_a_collective_that_cannot_be_used_is_an_error_of_one_sentence(site, module, words):
+    site.install(
+        "plugrad-mine",
+        "3.2",
+        plugins={("collectives", "wire"): "mine_wire:Wire"},
+        modules={"mine_wire": module},
+    )
+    assert words in site.error("load_collective('wire')")[1]
+    report = site.run(
+        "from plugrad.cli.plugin_check import check_record\n"
+        "check_record(next(each for each in list_plugins() if each.name == 'wire')).reason"
+    )
+    assert words in report
 
 
 def test_a_misspelt_name_gets_the_installed_ones_and_the_closest(site):

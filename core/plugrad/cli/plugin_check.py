@@ -14,6 +14,7 @@ from plugrad.hooks.registry import (
     get_algorithm,
     load_algorithm,
     load_backend,
+    load_collective,
     load_command,
     load_listener,
     obstacle,
@@ -28,7 +29,7 @@ class PluginReport:
 
     Attributes:
         name: the plugin's short name.
-        kind: "backend", "algorithm" or "plugin"; for a listener in a file "listener".
+        kind: "backend", "algorithm", "plugin" or "collective"; for a listener in a file "listener".
         value: its entry point, or the file.
         distribution: the distribution that has it; None for a file.
         version: of the distribution.
@@ -50,6 +51,8 @@ class PluginReport:
 def check_record(record: PluginRecord) -> PluginReport:
     """Load an installed plugin."""
     report = PluginReport(record.name, record.kind, record.value, record.distribution, record.version)
+    if record.kind == "collective":
+        return _check_collective(report)
     loaders: dict[str, Callable[[], Plugin]] = {
         "backend": lambda: load_backend(record.name),
         "algorithm": lambda: load_algorithm(record.name),
@@ -58,6 +61,14 @@ def check_record(record: PluginRecord) -> PluginReport:
     report = _load_and_check(report, loaders[record.kind])
     if record.kind == "plugin" and report.reason and obstacle(record) is None:
         return _as_command(report)
+    return report
+
+
+def _check_collective(report: PluginReport) -> PluginReport:
+    try:
+        load_collective(report.name)
+    except PlugradError as error:
+        return replace(report, reason=str(error))
     return report
 
 

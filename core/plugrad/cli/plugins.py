@@ -24,9 +24,10 @@ from plugrad.importing.names import is_local_plugin
 @debug_option
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, check: str | None) -> None:
-    """List the installed backends, algorithms, listeners and commands.
+    """List the installed plugins.
 
-    None of them is imported, except the one that --check names. The exit code is 1 if that one cannot be used.
+    These are backends, algorithms, listeners, commands and collectives. None of them is imported, except the one that
+    --check names. The exit code is 1 if that one cannot be used.
     """
     if check is None:
         _list(list_plugins(), as_json)
@@ -86,10 +87,19 @@ def _show(reports: Sequence[PluginReport]) -> None:
     for report in reports:
         owner = "" if report.distribution is None else f" of {report.distribution} {report.version}"
         click.echo(f"{report.kind} {report.name!r}{owner} ({report.value})")
-        fits = f"is a command: plugrad {report.name}" if report.is_command else "its hooks fit"
-        click.echo(f"  unusable: {report.reason}" if report.reason else f"  loads, and {fits}")
+        click.echo(f"  unusable: {report.reason}" if report.reason else f"  loads, and {_fit(report)}")
         if report.hooks:
             Console().print(_hooks_table(report.hooks))
+
+
+def _fit(report: PluginReport) -> str:
+    if report.is_command:
+        return f"is a command: plugrad {report.name}"
+    return (
+        f'is used by .learners(collective="{report.name}")'
+        if report.kind == "collective"
+        else "its hooks fit"
+    )
 
 
 def _hooks_table(hooks: Sequence[dict[str, Any]]) -> Table:

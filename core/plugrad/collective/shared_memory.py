@@ -1,18 +1,20 @@
 """A collective in the memory that processes of one machine share.
 
-The memory is a mapped file that is unlinked as soon as all have opened it, so that no file is left behind a killed
-process. Each process has a counter and two slots of fixed size; longer arrays are sent in pieces. For its n-th piece a
-process fills slot n mod 2 and sets its counter to n; when all counters are at least n it adds up all slots. Two slots
-suffice: a process that writes piece n + 2 has seen all counters at n + 1, so all have read piece n. The values of a
-process stay there when it dies or leaves, so that either all of the others get a sum or none does.
+The memory is a mapped file that rank 0 makes. It is unlinked as soon as all have opened it, and by the driver after a
+failure (`clean_up`), so that no file is left behind a killed process. Each process has a counter and two slots of fixed
+size; longer arrays are sent in pieces. For its n-th piece a process fills slot n mod 2 and sets its counter to n; when
+all counters are at least n it adds up all slots. Two slots suffice: a process that writes piece n + 2 has seen all
+counters at n + 1, so all have read piece n. The values of a process stay there when it dies or leaves, so that
+either all of the others get a sum or none does.
 
 A process that sees a counter must see what was written before it. Without a memory barrier, which Python does not have,
-only processors that keep the order of stores and loads guarantee that (`keeps_store_order`); others use sockets.
+only processors that keep the order of stores and loads guarantee that (`ORDERED`); others are refused (`why_not`).
 """
 
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.collective.base import Address, Collective, left_error
+from plugrad.collective.base import Collective, Membership, Place, left_error
 from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
@@ -34,31 +36,13 @@ for each of its slots, the size of the array that the piece there is of."""
 _SPIN_S, _NAP_S, _LONGEST_NAP_S = 1e-4, 5e-5, 2e-3
 
 
-def keeps_store_order(machine: str) -> bool:
-    """Whether the processors of a machine keep the order of stores: x86 does, arm64 does not."""
-    return machine.lower() in ORDERED
-
-
-def shared_file_path(name: str) -> str:
-    """The path of a shared file: in /dev/shm where that exists."""
+def shared_file_path(key: str) -> str:
+    """The path of the file of a collective's key: in /dev/shm where that exists."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    return os.path.join(folder, f"plugrad-{name}")
+    return os.path.join(folder, f"plugrad-{key}")
 
 
-def create_shared_file(size: int, name: str) -> str:
-    """Create the file that `size` processes share.
-
-    Args:
-        size: number of processes.
-        name: of the file.
-
-    Returns:
-        Its path.
-
-    Raises:
-        CollectiveError: there is not enough memory.
-    """
-    path = shared_file_path(name)
+def _create_shared_file(size: int, path: str) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         if hasattr(
@@ -72,7 +56,6 @@ def create_shared_file(size: int, name: str) -> str:
         raise CollectiveError(f"no shared memory for {size} learners, {path}: {error.strerror}") from error
     finally:
         os.close(descriptor)
-    return path
 
 
 def _bytes(size: int) -> int:
@@ -82,44 +65,81 @@ def _bytes(size: int) -> int:
 class SharedMemory(Collective):
     """A collective in shared memory; see the module."""
 
-    def __init__(self, address: Address, rank: int, hosted: Any) -> None:
-        super().__init__(rank, address.size)
-        self._path = Path(address.place)
-        self._map = _open_map(address)
-        words = memoryview(self._map).cast("q")
-        self._lines = [words[n * _LINE : (n + 1) * _LINE] for n in range(self.size)]
-        first = _bytes(self.size) - 2 * self.size * SLOT_BYTES
-        data = np.frombuffer(self._map, np.uint8, offset=first)
-        self._parts = lru_cache(maxsize=16)(partial(_slot_views, data.reshape(2, self.size, SLOT_BYTES)))
+    def __init__(self, membership: Membership) -> None:
+        super().__init__(membership)
+        self._lines: list[memoryview] = []
+        self._parts: Any = None
         self._count = 0
+        self._made: Path | None = None
 
-    def enter(self) -> None:
+    @classmethod
+    def why_not(cls, place: Place) -> str | None:
+        """See `Collective`: it is for one machine, of processors that keep the order of stores."""
+        if place.num_hosts > 1:
+            return (
+                f"the {place.num_processes} learners are on {place.num_hosts} machines, which share no memory: "
+                'collective="auto", or one across machines, such as "gloo"'
+            )
+        if place.machine.lower() not in ORDERED:
+            return (
+                f"sharing memory is safe on x86 only, and this machine is {place.machine or 'unknown'}: "
+                'collective="auto", or another one, such as "gloo"'
+            )
+        return None
+
+    def contact(self) -> bytes:
+        """See `Collective`: rank 0 makes the file, and names it."""
+        if self.rank:
+            return b""
+        path = Path(shared_file_path(self.membership.key))
+        _create_shared_file(self.size, str(path))
+        self._made = path
+        return str(path).encode()
+
+    def enter(self, contacts: Sequence[bytes]) -> None:
         """See `Collective`."""
         try:
+            self._open(contacts[0].decode())
             self.barrier()
         finally:
-            if self.rank == 0:
-                self._path.unlink(missing_ok=True)
+            self._unlink()
+
+    def _open(self, path: str) -> None:
+        memory = _open_map(path, _bytes(self.size))
+        words = memoryview(memory).cast("q")
+        self._lines = [words[n * _LINE : (n + 1) * _LINE] for n in range(self.size)]
+        data = np.frombuffer(memory, np.uint8, offset=_bytes(self.size) - 2 * self.size * SLOT_BYTES)
+        self._parts = lru_cache(maxsize=16)(partial(_slot_views, data.reshape(2, self.size, SLOT_BYTES)))
+
+    def _unlink(self) -> None:
+        if self._made is not None:
+            self._made.unlink(missing_ok=True)
 
     def leave(self) -> None:
         """See `Collective`."""
         if self._lines:
             self._lines[self.rank][_LEFT] = 1
-        self.abort("this learner left the exchange")
+        super().leave()
 
     def close(self) -> None:
         """See `Collective`."""
         self.leave()
-        self._lines = []  # the memory goes with the last array that looks into it
-        self._parts.cache_clear()
+        self._lines, self._parts = [], None  # the memory goes with the last array that looks into it
+        self._unlink()
 
-    def _sum(self, values: Array) -> Array:
-        flat = values.reshape(-1)
+    @classmethod
+    def clean_up(cls, key: str) -> None:
+        """See `Collective`."""
+        Path(shared_file_path(key)).unlink(missing_ok=True)
+
+    def sum(self, array: Array) -> Array:
+        """See `Collective`."""
+        flat = array.reshape(-1)
         total = np.empty_like(flat)
         step = SLOT_BYTES // flat.itemsize
         for start in range(0, flat.size, step):
             self._sum_piece(flat[start : start + step], flat.size, total[start : start + step])
-        return total.reshape(values.shape)
+        return total.reshape(array.shape)
 
     def _sum_piece(self, piece: Array, whole: int, total: Array) -> None:
         self._count += 1
@@ -141,12 +161,12 @@ class SharedMemory(Collective):
             np.add(total, part, out=total)
 
     def _wait(self) -> None:
-        begun, deadline = monotonic(), self._deadline()
+        begun, deadline = monotonic(), self.deadline()
         for rank, line in enumerate(self._lines):
             while line[0] < self._count:
                 if line[_LEFT] and line[0] < self._count:  # read again: it may have come before it left
                     raise left_error(rank)
-                self._check(deadline, rank)
+                self.check(deadline, rank)
                 _pause(monotonic() - begun)
 
 
@@ -166,12 +186,12 @@ def _slot_views(slots: Array, slot: int, dtype: np.dtype[Any], size: int) -> lis
     return [each[: size * dtype.itemsize].view(dtype) for each in slots[slot]]
 
 
-def _open_map(address: Address) -> mmap.mmap:
+def _open_map(path: str, size: int) -> mmap.mmap:
     try:
-        descriptor = os.open(address.place, os.O_RDWR | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError as error:
         raise CollectiveError(f"the learners' shared memory is gone: {error.strerror}") from error
     try:
-        return mmap.mmap(descriptor, _bytes(address.size))
+        return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)

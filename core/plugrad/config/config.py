@@ -125,6 +125,7 @@ class Config(SamplingSettings):
     on_full: str = field(
         "block", section="learners", choices=("block", "raise", "drop_oldest", "drop_newest")
     )
+    collective: str = field("auto", section="learners")
     on_failure: str = field("restart", section="learners", choices=("restart", "shrink", "raise"))
     max_restarts: int = field(3, section="learners", minimum=0)
     timeout_s: float = field(60, section="learners", above=0)
@@ -149,6 +150,8 @@ class Config(SamplingSettings):
             max_requests_in_flight_per_learner (int): batches that may wait in an asynchronous group. Default: `3`.
             on_full (str): what `submit` does when so many batches wait: "block", "raise", "drop_oldest" or
                 "drop_newest". Default: `"block"`.
+            collective (str): how remote learners sum their gradients: the name of a collective plugin, such as
+                "shared_memory" (one machine), or "auto" (the best that can be used). Default: `"auto"`.
             on_failure (str): what happens when a remote learner dies: "restart" starts another one, "shrink" goes on
                 with the others, "raise" gives up. Default: `"restart"`.
             max_restarts (int): restarts of learners before the group gives up. Default: `3`.

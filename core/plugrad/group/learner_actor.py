@@ -7,13 +7,14 @@ number of threads.
 import os
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plugrad.batch import MultiAgentBatch
-from plugrad.collective import Address, Collective, host, join
+from plugrad.collective import Collective, Membership
 from plugrad.episodes import num_env_steps
 from plugrad.group.messages import Failure, Reply, make_failure
+from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
 from plugrad.learner.snapshot import digest
 
@@ -41,7 +42,7 @@ class LearnerActor:
     """The class of the actors that `WorkerGroup` starts.
 
     Args:
-        rank: in the group, until `join` gives another.
+        rank: in the group, until `contact` gives another.
         num_threads: see `prepare_process`.
         search_path: see `prepare_process`.
     """
@@ -52,7 +53,6 @@ class LearnerActor:
         self._committed = 0
         self._learner: Learner | None = None
         self._collective: Collective | None = None
-        self._hosted: Any = None
 
     def build(self, pickled_config: bytes) -> Reply:
         """Build the learner."""
@@ -62,52 +62,49 @@ class LearnerActor:
 
         return self._reply(build)
 
-    def host(self, kind: str, size: int, name: str) -> Reply:
-        """Host a collective, as rank 0; see `plugrad.collective.host`.
+    def contact(self, name: str, membership: Membership) -> Reply:
+        """Leave the present collective and make this learner's end of another; the first step.
 
         Args:
-            kind: "shared_memory" or "sockets".
-            size: number of learners.
-            name: of the shared file.
+            name: of the collective.
+            membership: the learner's new rank, and of how many; one learner alone has no collective.
 
         Returns:
-            A reply with the address.
+            A reply with what the other learners need for `enter`.
         """
+        self._rank = membership.rank
+        former, self._collective = self._collective, None
+        if former is not None:
+            former.close()
 
-        def host_collective() -> Address:
-            address, self._hosted = host(kind, size, name)
-            return address
+        def make() -> bytes:
+            if membership.size == 1:
+                return b""
+            self._collective = load_collective(name)(membership)
+            return self._collective.contact()
 
-        return self._reply(host_collective)
+        return self._reply(make)
 
-    def join(self, address: Address | None, rank: int, timeout_s: float) -> Reply:
-        """Leave the present collective and join another.
+    def enter(self, contacts: Sequence[bytes]) -> Reply:
+        """Connect to the other learners; the second step.
 
         Args:
-            address: from `host`; None: this learner is alone.
-            rank: its new rank.
-            timeout_s: seconds to wait for the other learners.
+            contacts: what `contact` answered on all learners, in the order of ranks.
 
         Returns:
             A reply without a value.
         """
-        self._rank = rank
-        was_alone = self._collective is None
-        if self._collective is not None:
-            self._collective.close()
-        self._collective = None
 
-        def join_collective() -> None:
+        def enter() -> None:
             learner = self._built_learner()
-            if address is not None:
-                self._collective = join(address, rank, timeout_s, self._hosted)
-                self._hosted = None
-                self._collective.enter()
+            if self._collective is not None:
+                self._collective.enter(contacts)
+            was_alone = learner.collective is None
             learner.collective = self._collective
-            if was_alone != (address is None):
+            if was_alone != (self._collective is None):
                 learner.forget_programs()  # those of a learner alone exchange nothing
 
-        return self._reply(join_collective)
+        return self._reply(enter)
 
     def call(
         self,
@@ -145,10 +142,16 @@ class LearnerActor:
         reply = self._reply(lambda: columns.update(self._built_learner().run_connectors(*args)))
         return reply, (MultiAgentBatch(columns, num_env_steps(args[0])),)
 
-    def abort(self, reason: str) -> None:
-        """Stop waiting for other learners; called from another thread."""
-        if self._collective is not None:
-            self._collective.abort(reason)
+    def abort(self, reason: str, epoch: int) -> None:
+        """Stop waiting for other learners; called from another thread.
+
+        Args:
+            reason: of the error.
+            epoch: the last one that this is meant for; a later collective goes on.
+        """
+        collective = self._collective
+        if collective is not None and collective.membership.epoch <= epoch:
+            collective.abort(reason)
 
     def get_status(self) -> Reply:
         """A reply without a value, for what every reply says."""

@@ -162,9 +162,14 @@ class LearnerGroup(Adaptable):
         settings["timesteps"] = timesteps
         return self._requests.submit(partial(self._update, batch, episodes, settings, return_state))
 
-    def get_stats(self) -> dict[str, int]:
-        """Counts of submitted updates: `submitted` = `applied` + `failed` + `dropped` + `in_flight`."""
-        return self._requests.get_stats()
+    def get_stats(self) -> dict[str, Any]:
+        """Counts of submitted updates, and what the group runs on.
+
+        Returns:
+            `submitted` = `applied` + `failed` + `dropped` + `in_flight`; and `collective`, the name of the one by which
+            the learners sum their gradients; None if one learner needs none.
+        """
+        return {**self._requests.get_stats(), **self._learners.get_stats()}
 
     def _update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any], return_state: bool

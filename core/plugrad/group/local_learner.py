@@ -37,6 +37,10 @@ class LocalLearner:
     def __len__(self) -> int:
         return 1
 
+    def get_stats(self) -> dict[str, Any]:
+        """See `RemoteLearners.get_stats`."""
+        return {"collective": None}
+
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> list[dict[str, Any]]:

@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 from plugrad.config import Config
 from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
 from plugrad.group.answers import LostActor
+from plugrad.group.collective_choice import choose_collective
 from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, raise_failures
 from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
-from plugrad.group.worker_group import WorkerGroup
+from plugrad.group.worker_group import WorkerGroup, place_of
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
@@ -45,6 +46,9 @@ class RemoteLearners:
     def __init__(self, config: Config) -> None:
         config = with_spaces(config)
         check_expected_weights(config)  # before processes are started
+        if config.num_learners > 1:
+            # where the learners will be is not known yet: on one machine at least
+            choose_collective(config.collective, place_of(config, config.num_learners, 1))
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
         self._workers = WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config)
@@ -66,6 +70,10 @@ class RemoteLearners:
     def config(self) -> Config:
         """The learners' config; it follows modules that are added and removed."""
         return self._workers.config
+
+    def get_stats(self) -> dict[str, Any]:
+        """What the group runs on: `collective`, the name of the one by which learners sum gradients, or None."""
+        return {"collective": self._workers.collective}
 
     # --- calls --------------------------------------------------------------------------------------------------
 

@@ -3,25 +3,28 @@
 It reports lost actors; `remote_learners` decides what to do about them.
 """
 
+import logging
+import platform
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from plugrad.collective import SHARED_MEMORY, SOCKETS
-from plugrad.collective.shared_memory import shared_file_path
+from plugrad.collective import Membership, Place
 from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError
 from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
 from plugrad.group.answers import LostActor, gather, gather_with_pings
+from plugrad.group.collective_choice import choose_collective
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.ray_start import num_cpus_to_reserve
+from plugrad.hooks.registry import load_collective
 
 GRACE_S = 1.0
 """The driver waits so much longer than the learners wait for each other, since they know which one is missing."""
 SHUTDOWN_S = 3.0
+log = logging.getLogger("plugrad")
 
 
 class WorkerGroup:
@@ -33,6 +36,7 @@ class WorkerGroup:
 
     Attributes:
         is_connected: whether all are in one collective, in which nothing has failed yet.
+        collective: name of the present one; None while there is none, and for one learner.
         digest: of the state that all had when they were last equal.
     """
 
@@ -40,7 +44,9 @@ class WorkerGroup:
         self.ray = ray
         self.config = config
         self.is_connected = False
+        self.collective: str | None = None
         self.digest = ""
+        self._epoch = 0
         self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
         self._unsynced: set[int] = set()
@@ -133,7 +139,7 @@ class WorkerGroup:
         self.is_connected = False
         for rank, actor in self._actors.items():
             if rank != without:
-                actor.call("abort", reason, control=True)
+                actor.call("abort", reason, self._epoch, control=True)
 
     def _gather(self, refs: Mapping[int, Any], timeout_s: float) -> dict[int, Any]:
         ping_timeout_s = self.config.timeout_s + GRACE_S
@@ -220,28 +226,48 @@ class WorkerGroup:
         """Connect the learners in a new collective; returns those that were lost meanwhile.
 
         Raises:
+            ConfigError: the collective that the config names cannot be used where the learners are.
             Exception: none is lost, and they could not connect.
         """
-        name = token_hex(8)
+        self._epoch += 1
+        name, key = self._choose_collective(), token_hex(16)
         try:
-            return self._connect(name)
+            return self._connect(name or "", key)
         finally:
-            Path(shared_file_path(name)).unlink(missing_ok=True)  # the actor that made it may have died
+            if name is not None:
+                load_collective(name).clean_up(key)
 
-    def _connect(self, name: str) -> list[LostActor]:
-        address = None
-        if len(self) > 1:
-            is_one_node = len({actor.node for actor in self._actors.values()}) == 1
-            kind = SHARED_MEMORY if is_one_node else SOCKETS
-            replies, lost = self.call("host", kind, len(self), name, ranks=[0])
-            if lost:
-                return lost
-            raise_failures(replies)
-            address = replies[0].value
+    def _choose_collective(self) -> str | None:
+        if len(self) == 1:
+            self.collective = None
+            return None
+        hosts = len({actor.node for actor in self._actors.values()})
+        name = choose_collective(self.config.collective, place_of(self.config, len(self), hosts))
+        if name != self.collective:
+            log.info(
+                "%d learners on %d %s sum gradients by %r (collective=%r)",
+                len(self),
+                hosts,
+                "machine" if hosts == 1 else "machines",
+                name,
+                self.config.collective,
+            )
+        self.collective = name
+        return name
+
+    def _connect(self, name: str, key: str) -> list[LostActor]:
         timeout_s = self.config.timeout_s
-        refs = {rank: actor.call("join", address, rank, timeout_s) for rank, actor in self._actors.items()}
+        refs = {
+            rank: actor.call("contact", name, Membership(rank, len(self), self._epoch, key, timeout_s))
+            for rank, actor in self._actors.items()
+        }
+        # as for building: the first collective may import a framework
+        contacts, lost = self._split(self._gather(refs, self.config.build_timeout_s))
+        if lost:
+            return lost
+        raise_failures(contacts)
         self.is_connected = True
-        replies, lost = self._split(self._gather(refs, timeout_s))
+        replies, lost = self.call("enter", [contacts[rank].value for rank in self.ranks])
         if not lost:
             raise_failures(replies)
         return lost
@@ -265,3 +291,17 @@ class WorkerGroup:
             raise_failures(replies)
             self._unsynced = set()
         return lost
+
+
+def place_of(config: Config, num_learners: int, num_hosts: int) -> Place:
+    """Where learners are, for the choice of a collective.
+
+    Args:
+        config: of the group.
+        num_learners: how many there are.
+        num_hosts: on how many machines; they are taken to be like this one.
+
+    Returns:
+        The place.
+    """
+    return Place(num_learners, num_hosts, platform.machine(), config.num_gpus_per_learner)

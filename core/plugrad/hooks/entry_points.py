@@ -6,7 +6,12 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 
-GROUPS = {"backend": "plugrad.backends", "algorithm": "plugrad.algorithms", "plugin": "plugrad.plugins"}
+GROUPS = {
+    "backend": "plugrad.backends",
+    "algorithm": "plugrad.algorithms",
+    "plugin": "plugrad.plugins",
+    "collective": "plugrad.collectives",
+}
 """Entry-point groups by the kind of plugin."""
 
 

@@ -8,13 +8,15 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distribution
 from typing import Any
 
+from plugrad.collective import Collective
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
+    ConfigError,
     MissingFrameworkError,
     PluginConflictError,
     PluginError,
@@ -29,7 +31,12 @@ from plugrad.importing.names import is_local_plugin
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}
 """By tier and name, what `use_plugin` brought."""
-_NOT_FOUND = {"backend": BackendNotFoundError, "algorithm": AlgorithmNotFoundError, "plugin": PluginError}
+_NOT_FOUND = {
+    "backend": BackendNotFoundError,
+    "algorithm": AlgorithmNotFoundError,
+    "plugin": PluginError,
+    "collective": ConfigError,
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class PluginRecord:
 
     Args:
         name: the entry point's name.
-        kind: "backend", "algorithm" or "plugin" (listeners, loggers, commands).
+        kind: "backend", "algorithm", "plugin" (listeners, loggers, commands) or "collective".
         distribution: who brings it.
         version: of the distribution.
         value: the entry point, `package:object`.
@@ -234,6 +241,33 @@ def load_command(name: str) -> Any:
     """
     entry, owner = _find("plugin", name)
     return _import(entry, _record("plugin", entry, owner))
+
+
+def load_collective(name: str) -> type[Collective]:
+    """The collective with this name, loaded.
+
+    Raises:
+        ConfigError: no such collective, with the closest name.
+        MissingFrameworkError: it is installed and what it `requires` is not.
+        PluginError: it fails to import, or is no complete subclass of `Collective`.
+    """
+    entry, owner = _find("collective", name)
+    record = _record("collective", entry, owner)
+    found = _import(entry, record)
+    if not (isinstance(found, type) and issubclass(found, Collective)):
+        raise PluginError(
+            f"collective {name!r} of {record.distribution} {record.version} ({record.value}) is no subclass of "
+            "plugrad.collective.Collective"
+        )
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise PluginError(
+            f"collective {name!r} of {record.distribution} {record.version} ({record.value}) lacks "
+            f"{', '.join(missing)}"
+        )
+    if found.requires is not None and not is_installed(found.requires):
+        install = needed(owner, found.requires)[1] or (found.requires,)
+        raise _missing_framework(replace(record, requires=found.requires, install=install))
+    return found
 
 
 class _IsCommandError(PluginError):

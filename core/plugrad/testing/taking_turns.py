@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from plugrad.collective import Collective
+from plugrad.collective import Collective, Membership
 from plugrad.learner import Learner
 from plugrad.types import Array
 
@@ -29,25 +29,27 @@ class TurnCollective(Collective):
     """
 
     def __init__(self, rank: int, size: int) -> None:
-        super().__init__(rank, size)
+        super().__init__(Membership(rank, size, 0, "", 60.0))
         self.said: list[Array] = []
         self.heard: Sequence[Sequence[Array]] = [[] for _ in range(size)]
 
-    def enter(self) -> None:
-        """Nobody is waited for."""
+    def contact(self) -> bytes:
+        """Nobody has to reach it."""
+        return b""
 
-    def leave(self) -> None:
-        """Nobody waits."""
+    def enter(self, contacts: Sequence[bytes]) -> None:
+        """Nobody is waited for."""
 
     def close(self) -> None:
         """There is nothing to free."""
 
-    def _sum(self, values: Array) -> Array:
+    def sum(self, array: Array) -> Array:
+        """What all have said, as far as it was heard; this learner's own in any case."""
         number = len(self.said)
-        self.said.append(values.copy())
-        parts = [each[number] if number < len(each) else np.zeros_like(values) for each in self.heard]
-        parts[self.rank] = values
-        return np.asarray(sum(parts[1:], parts[0]), values.dtype)
+        self.said.append(array.copy())
+        parts = [each[number] if number < len(each) else np.zeros_like(array) for each in self.heard]
+        parts[self.rank] = array
+        return np.asarray(sum(parts[1:], parts[0]), array.dtype)
 
 
 def take_turns(learners: Sequence[Learner], work: Callable[[Learner], None]) -> list[int]:
