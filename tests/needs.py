@@ -15,6 +15,7 @@ import pytest
 FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow", "jax": "jax"}
 NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
 NO_EXTRA = "not installed: "
+NO_MACHINES = "no two machines: "
 
 
 def backends_under_test() -> list[str]:

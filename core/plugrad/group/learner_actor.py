@@ -30,12 +30,17 @@ THREAD_VARIABLES = (
 def prepare_process(search_path: list[str], num_threads: int) -> None:
     """Prepare an actor's process, before it imports a framework.
 
+    PLUGRAD_HOST, which nobody may have set, becomes the address by which Ray reaches this machine.
+
     Args:
         search_path: the driver's `sys.path`, from which the user's classes are imported.
         num_threads: how many threads one operation of a framework may use.
     """
     sys.path += [folder for folder in search_path if folder not in sys.path]
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+    import ray
+
+    os.environ.setdefault("PLUGRAD_HOST", ray.util.get_node_ip_address())
 
 
 class LearnerActor:

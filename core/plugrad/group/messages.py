@@ -35,6 +35,8 @@ class Reply:
     failure: "Failure | None" = None
 
 
+_LEFT = 2
+"""See `Failure.level`."""
 Replies: TypeAlias = dict[int, Reply]
 """By rank."""
 
@@ -51,6 +53,20 @@ def raise_failures(replies: Mapping[int, Reply]) -> None:
     failures = [reply.failure for reply in replies.values() if reply.failure is not None]
     if failures:
         raise min(failures, key=lambda failure: failure.level).error()
+
+
+def exchange_failure(replies: Mapping[int, Reply]) -> str | None:
+    """What broke if no learner failed by itself and none came late: only the connections between them broke.
+
+    Args:
+        replies: by rank.
+
+    Returns:
+        The first learner's words; None if nothing failed, or a learner did.
+    """
+    failures = [reply.failure for reply in replies.values() if reply.failure is not None]
+    is_only_that = failures and all(failure.level == _LEFT for failure in failures)
+    return failures[0].summary if is_only_that else None
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
         f"{type(error).__name__}: {error}",
         {"rank": rank, "change": change, **_locate(error.__traceback__)},
         "".join(traceback.format_exception(error)),
-        2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
+        _LEFT if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
     )
 
 

@@ -16,7 +16,7 @@ from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeou
 from plugrad.group.answers import LostActor
 from plugrad.group.collective_choice import choose_collective
 from plugrad.group.compile_key import compile_key
-from plugrad.group.messages import Replies, raise_failures
+from plugrad.group.messages import Replies, exchange_failure, raise_failures
 from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
 from plugrad.group.worker_group import WorkerGroup, place_of
@@ -24,6 +24,8 @@ from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
 
+REPEATS = 2
+"""So often a change is repeated where nothing failed but the connections between learners."""
 log = logging.getLogger("plugrad")
 
 
@@ -210,6 +212,7 @@ class RemoteLearners:
         """Apply one change to all learners exactly once, or to none; returns the method's values."""
         self._last_number += 1
         number = self._last_number
+        repeats = REPEATS
         while True:
             self._connect()
             args = make_args()
@@ -218,6 +221,11 @@ class RemoteLearners:
             replies, lost = self._workers.call_learners(
                 method, args, kwargs, number=number, timeout_s=timeout_s()
             )
+            if not lost and repeats and (broken := exchange_failure(replies)):
+                log.warning("%s: %r is repeated over new connections", broken, method)
+                repeats -= 1
+                self._undo(number, replies)
+                continue
             if not lost:
                 return self._commit(number, method, replies)
             self._recover(lost)
@@ -226,11 +234,10 @@ class RemoteLearners:
 
     def _commit(self, number: int, method: str, replies: Replies) -> list[Any]:
         """The values of all learners; or the error of one, after the change is undone on those that applied it."""
-        are_equal = len({reply.digest for reply in replies.values()}) == 1
         if any(reply.failure for reply in replies.values()):
-            if not are_equal:
-                self._sync_from(next(rank for rank, reply in replies.items() if reply.committed < number))
+            self._undo(number, replies)
             raise_failures(replies)
+        are_equal = _are_equal(replies)
         self._committed = number
         self._workers.digest = replies[0].digest
         if not are_equal:
@@ -241,6 +248,11 @@ class RemoteLearners:
                     "changes them by numbers that are not reduced over the learners"
                 )
         return [replies[rank].value for rank in sorted(replies)]
+
+    def _undo(self, number: int, replies: Replies) -> None:
+        """Undo a change, of which one learner or more did not get done, on those that applied it."""
+        if not _are_equal(replies):
+            self._sync_from(next(rank for rank, reply in replies.items() if reply.committed < number))
 
     def _values_after_recovery(self, replies: Replies, number: int) -> list[Any]:
         """The values of a change that only some learners answered; the others have their state now."""
@@ -348,6 +360,10 @@ class RemoteLearners:
         if lost.died:
             raise self._error
         raise LearnerTimeoutError(str(self._error), rank=lost.rank, phase="call")
+
+
+def _are_equal(replies: Replies) -> bool:
+    return len({reply.digest for reply in replies.values()}) == 1
 
 
 def _get_config(learner: LearnerProtocol) -> Config:
