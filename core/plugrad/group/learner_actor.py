@@ -38,9 +38,10 @@ def prepare_process(search_path: list[str], num_threads: int) -> None:
     """
     sys.path += [folder for folder in search_path if folder not in sys.path]
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
-    import ray
+    from ray import util
 
-    os.environ.setdefault("PLUGRAD_HOST", ray.util.get_node_ip_address())
+    get_address: Callable[[], str] = util.get_node_ip_address
+    os.environ.setdefault("PLUGRAD_HOST", get_address())
 
 
 class LearnerActor:
