@@ -1,6 +1,6 @@
 """A stranger's distributions: built, installed, proven, trained with, uninstalled; and missed by what needs them.
 
-They are the code of docs/write-an-algorithm.md, docs/write-a-backend.md and docs/write-a-functional-backend.md. They
+They are the code of the pages docs/write-a*.md. They
 live in an environment of their own, with the wheel of plugrad; what that requires, and the frameworks, it finds in the
 environment that the tests run in.
 """
@@ -122,6 +122,10 @@ def test_the_functional_backend_is_proven_in_programs_too(environment, options):
         assert f"{test} PASSED" in said
 
 
+def test_the_collective_is_proven(environment):
+    assert re.search(r" [1-9]\d+ passed in", prove(environment, "plugrad-folder"))
+
+
 def test_the_algorithm_is_proven_on_every_backend(environment):
     """The toy learns nothing here: it is too slow."""
     said = prove(environment, "plugrad-reinforce", "-k", "not (toy and (learns or goes_down))")
@@ -138,9 +142,10 @@ def test_the_command_line_shows_and_checks_them(environment):
     assert found["reinforce"] == ("algorithm", "plugrad-reinforce", "0.1.0")
     assert found["toy"] == ("backend", "plugrad-toy", "0.1.0")
     assert found["functional"] == ("backend", "plugrad-functional", "0.1.0")
+    assert found["folder"] == ("collective", "plugrad-folder", "0.1.0")
     needs = {each["name"]: each["requires"] for each in records}
     assert (needs["toy"], needs["functional"]) == (None, "jax")
-    for name in ("reinforce", "toy", "functional"):
+    for name in ("reinforce", "toy", "functional", "folder"):
         assert environment.plugrad("plugins", "--check", name).returncode == 0
 
 

@@ -110,6 +110,7 @@ STRANGERS = {
     "write-an-algorithm.md": "plugrad-reinforce",
     "write-a-backend.md": "plugrad-toy",
     "write-a-functional-backend.md": "plugrad-functional",
+    "write-a-collective.md": "plugrad-folder",
 }
 
 

@@ -22,6 +22,7 @@ OURS = ("plugrad_sac", "plugrad_offline", "plugrad_bc", "plugrad_impala")
 """Plugins of ours that import what a stranger's may import."""
 ROOMS = (
     "plugrad.batch",
+    "plugrad.collective",
     "plugrad.config",
     "plugrad.distributions",
     "plugrad.episodes",
@@ -49,6 +50,7 @@ ROOMS = (
     "plugrad.schedules",
     "plugrad.testing.algorithm_suite",
     "plugrad.testing.backend_suite",
+    "plugrad.testing.collective_suite",
     "plugrad.testing.fixtures",
     "plugrad.training",
     "plugrad.types",

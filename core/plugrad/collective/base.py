@@ -179,7 +179,7 @@ class Collective(ABC):
         """Remove what a process that died may have left, such as a file: the driver calls it.
 
         Args:
-            key: of the membership. All processes have entered by now, or some never will.
+            key: of the membership. Its epoch is over: all processes have closed their ends or failed.
         """
 
     def deadline(self) -> float:

@@ -105,6 +105,8 @@ class SharedMemory(Collective):
             self._unlink()
 
     def _open(self, path: str) -> None:
+        if os.path.basename(path) != os.path.basename(shared_file_path(self.membership.key)):
+            raise CollectiveError(f"{path} is not the shared memory of this learner's epoch")
         memory = _open_map(path, _bytes(self.size))
         words = memoryview(memory).cast("q")
         self._lines = [words[n * _LINE : (n + 1) * _LINE] for n in range(self.size)]
@@ -137,7 +139,7 @@ class SharedMemory(Collective):
         flat = array.reshape(-1)
         total = np.empty_like(flat)
         step = SLOT_BYTES // flat.itemsize
-        for start in range(0, flat.size, step):
+        for start in range(0, max(flat.size, 1), step):  # an array of nothing is exchanged, too
             self._sum_piece(flat[start : start + step], flat.size, total[start : start + step])
         return total.reshape(array.shape)
 

@@ -47,6 +47,7 @@ class WorkerGroup:
         self.collective: str | None = None
         self.digest = ""
         self._epoch = 0
+        self._joined: tuple[str | None, str] = (None, "")  # the present collective: its name and its key
         self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
         self._unsynced: set[int] = set()
@@ -219,6 +220,7 @@ class WorkerGroup:
         finally:
             actors, self._actors = self._actors, {}
             kill_all(actors.values(), SHUTDOWN_S)
+            self._clean_up(*self._joined)
 
     # --- collective and state -----------------------------------------------------------------------------------
 
@@ -231,11 +233,15 @@ class WorkerGroup:
         """
         self._epoch += 1
         name, key = self._choose_collective(), token_hex(16)
+        former, self._joined = self._joined, (name, key)
         try:
             return self._connect(name or "", key)
         finally:
-            if name is not None:
-                load_collective(name).clean_up(key)
+            self._clean_up(*former)
+
+    def _clean_up(self, name: str | None, key: str) -> None:
+        if name is not None:
+            load_collective(name).clean_up(key)
 
     def _choose_collective(self) -> str | None:
         if len(self) == 1:

@@ -8,14 +8,15 @@
 
     @pytest.fixture(scope="session")
     def backend():
-        return "mine"  # of backend_suite; of algorithm_suite: def algorithm()
+        return "mine"  # of backend_suite; of algorithm_suite: def algorithm(), of collective_suite: def collective()
 
 A test that needs what a backend does not declare in `BackendInfo.capabilities` is skipped by `requires`, and the end of
 the run says so. Knows no framework.
 """
 
+import platform
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,20 @@ from typing import Any
 import pytest
 
 from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
-from plugrad.errors import ConfigError
+from plugrad.collective import Collective, Place
+from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.hooks.backend_spec import BackendInfo, Capability
-from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend
+from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend, load_collective
 from plugrad.learner import Learner
 from plugrad.ops import Ops
+from plugrad.testing.members import Members
 from plugrad.testing.recording import BatchRecordedError, batch_recorder
 from plugrad.testing.tiny_learners import tiny_learner
 from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
 
-pytest.register_assert_rewrite("plugrad.testing.backend_suite", "plugrad.testing.algorithm_suite")
+pytest.register_assert_rewrite(
+    *(f"plugrad.testing.{suite}" for suite in ("backend_suite", "algorithm_suite", "collective_suite"))
+)
 
 NOT_PROVEN = "not proven: "
 ASKED = "capability"
@@ -221,6 +226,53 @@ def user_model(backend_info: BackendInfo) -> Callable[[], Any]:
         "returns a function () -> a model of your framework, called with [B, 3] and returning ([B, 2], [B, 1]), with "
         "layers that compute otherwise in training (BatchNorm, Dropout) if it has such"
     )
+
+
+@pytest.fixture(scope="session")
+def collective() -> str:
+    """The short name of the collective that `collective_suite` proves: your conftest.py says it."""
+    raise pytest.UsageError(
+        "which collective? Write in conftest.py:\n"
+        '@pytest.fixture(scope="session")\ndef collective():\n    return "the name of its entry point"'
+    )
+
+
+@pytest.fixture(scope="session")
+def prepare_member() -> Callable[[], Any] | None:
+    """What each process of `collective_suite` calls first, such as one that connects to a service; nothing."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def collective_class(collective: str) -> type[Collective]:
+    """The class of the collective; its tests are left out if it cannot be used on this machine."""
+    try:
+        found = load_collective(collective)
+    except MissingFrameworkError as error:
+        leave_unproven(f"collective {collective!r}: {error}")
+    if reason := found.why_not(Place(4, 1, platform.machine(), 0.0)):
+        leave_unproven(f"collective {collective!r} cannot be used here: {reason}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def all_members(prepare_member: Callable[[], Any] | None) -> Iterator[Members]:
+    """The processes of all tests of collectives."""
+    members = Members(prepare_member)
+    try:
+        yield members
+    finally:
+        members.end()
+
+
+@pytest.fixture
+def members(all_members: Members, collective_class: type[Collective]) -> Iterator[Members]:
+    """Processes that join epochs of the collective; they part when the test ends."""
+    all_members.cls = collective_class
+    try:
+        yield all_members
+    finally:
+        all_members.part()
 
 
 _running: list[pytest.Item] = []

@@ -1,0 +1,1 @@
+from plugrad.testing.collective_suite import *
