@@ -16,6 +16,7 @@ FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow", "jax": "jax"}
 NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
 NO_EXTRA = "not installed: "
 NO_MACHINES = "no two machines: "
+NO_GPU = "torch sees fewer GPUs than "
 
 
 def backends_under_test() -> list[str]:
@@ -55,3 +56,9 @@ def extra(module: str) -> ModuleType:
     if find_spec(top) is None and "1" not in demanded and top not in demanded:
         pytest.skip(NO_EXTRA + module, allow_module_level=True)
     return import_module(module)
+
+
+def gpus(number: int) -> None:
+    """Skip the running test where torch sees fewer GPUs."""
+    if backend("torch").cuda.device_count() < number:
+        pytest.skip(f"{NO_GPU}{number}")

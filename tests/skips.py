@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from needs import NO_BACKEND, NO_EXTRA, NO_MACHINES
+from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_MACHINES
 
 NOT_DECLARED = {
     "numpy": "changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, user_modules, xla",
@@ -24,6 +24,7 @@ def allowed() -> dict[str, str]:
     reasons = {
         NO_BACKEND: "the environments of one framework; `tox -e all` asks for all",
         NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e all`",
+        NO_GPU: "no machine of ours has one; what is tested so says that it has not run",
     }
     if sys.platform != "linux" or os.geteuid() != 0:
         reasons[NO_MACHINES] = "network namespaces need root: elsewhere the test of two Ray nodes has to do"

@@ -91,7 +91,7 @@ def test_an_entry_point_names_something_that_exists(
     """Read, not imported: the framework of a backend need not be installed."""
     path = file_of(module)
     assert path is not None, f"{group}: {name} = {module} has no file"
-    defined = re.search(rf"^(def |import .*\b)?{attribute}\b", path.read_text(), re.MULTILINE)
+    defined = re.search(rf"^(def |class |import .*\b)?{attribute}\b", path.read_text(), re.MULTILINE)
     assert not attribute or file_of(f"{module}.{attribute}") or defined
 
 
