@@ -199,10 +199,7 @@ class LearnerActor:
         return Reply(self._rank, self._committed, state, value, failure)
 
     def _make_failure(self, error: Exception) -> Failure:
-        """Leave the collective. A failed exchange may be raised as the framework's error: send the original one."""
+        """Leave the collective, so that no other learner waits for this one."""
         if self._collective is not None:
-            original = self._collective.failure
             self._collective.leave()
-            if original is not None and str(original) in str(error):
-                error = original.with_traceback(error.__traceback__)
         return make_failure(error, self._rank, self._committed + 1)

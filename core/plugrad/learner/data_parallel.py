@@ -177,6 +177,27 @@ def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradien
     return exchanged(learner.ops, gradients, exchange)
 
 
+@contextmanager
+def exchange_errors(learner: LearnerInternals) -> Iterator[None]:
+    """Around a program: raise what ended the collective, where a framework raises an error of its own instead.
+
+    Compiled code cannot raise Python's errors: inductor's says only that a call failed.
+
+    Args:
+        learner: alone, or one of a group.
+
+    Raises:
+        PlugradError: the collective's failure.
+    """
+    try:
+        yield
+    except Exception as error:
+        failure = None if learner.collective is None else learner.collective.failure
+        if failure is None or error is failure:
+            raise
+        raise failure from error
+
+
 def all_reduce_metrics(
     learner: LearnerInternals, numbers: Mapping[str, Array], columns: Batch
 ) -> dict[str, Array]:

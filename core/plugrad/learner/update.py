@@ -20,6 +20,7 @@ from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import (
     all_reduce_metrics,
     barrier,
+    exchange_errors,
     only_modules,
     shard,
     with_part_weights,
@@ -209,7 +210,9 @@ class UpdateRun:
         columns, order = with_part_weights(columns, order, spec.accumulate)
         if program.static_minibatches:
             columns, order = pad_minibatches(columns, order, spec.accumulate)
-        means = all_reduce_metrics(learner, self._means(program, columns, order), columns)
+        with exchange_errors(learner):
+            own = self._means(program, columns, order)
+        means = all_reduce_metrics(learner, own, columns)
         average_buffers(learner, columns)
         return means
 
