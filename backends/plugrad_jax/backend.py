@@ -12,6 +12,7 @@ from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable
 from plugrad.hooks.backend_helpers import (
     check_float32,
+    converted,
     find_param_ref,
     functional_call_by_ref,
 )
@@ -131,15 +132,10 @@ def get_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> FlatVariable:
-    """See `GradientSpec.flatten_parameters`: the weights become slices of the vector."""
+    """See `GradientSpec.flatten_parameters`: the vector is joined of the weights."""
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
-    functional_call = functional_call_by_ref(learner, refs, params)
-    if all(type(each) is Weight for each in params):
-        return FlatParameters(refs, params, functional_call)
-    from plugrad_jax.layers import LayerParameters  # flax is there
-
-    return LayerParameters(refs, params, functional_call)
+    return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 
 
 @hookimpl
@@ -158,8 +154,4 @@ def _float32(value: Any) -> Any:
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
     """Copies; what JAX takes for no tree, such as the outputs of a user's model, is one here."""
-    if isinstance(tensors, Mapping):
-        return {key: convert_to_numpy(value) for key, value in tensors.items()}
-    if isinstance(tensors, list | tuple):
-        return [convert_to_numpy(value) for value in tensors]
-    return np.array(tensors)
+    return converted(tensors, np.array)

@@ -30,7 +30,9 @@ def differentiate(
     names: list[ModuleID] = []
 
     def losses_of(leaves: list[Any]) -> tuple[list[Any], Any]:
-        before = [each.value for each in buffers]
+        before = [each.tracer for each in buffers]
+        for buffer in buffers:
+            buffer.tracer = buffer.snapshot()
         with ExitStack() as stack:
             metrics = stack.enter_context(learner.metrics.step())
             known = dict(metrics)
@@ -38,28 +40,25 @@ def differentiate(
                 stack.enter_context(flat.replaced(leaf))
             losses, aux = loss_fn()
             registered = {name: each for name, each in metrics.items() if known.get(name) is not each}
-        after = [each.value for each in buffers]
-        _put(buffers, before)
+        after = [each.snapshot() for each in buffers]
+        for buffer, tracer in zip(buffers, before, strict=True):
+            buffer.tracer = tracer
         if not any(
             type(loss) is type(leaves[0]) for loss in losses.values()
-        ):  # such tracers depend on leaves
+        ):  # tracers that depend on leaves
             raise no_gradient_error(losses)
         names[:] = losses
         return list(losses.values()), (aux, registered, after)
 
     values, pullback, left = jax.vjp(losses_of, [flat.read() for flat in variables], has_aux=True)
     aux, registered, after = left
-    _put(buffers, after)
+    for buffer, value in zip(buffers, after, strict=True):
+        buffer.assign(value)
     losses = dict(zip(names, values, strict=True))
     with learner.metrics.step() as metrics:
         metrics.update(registered)
     layouts = [flat.layout for flat in variables]
     return losses, aux, learner.compute_gradients(losses, of=losses, pullback=pullback, layouts=layouts)
-
-
-def _put(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.value = value
 
 
 @hookimpl

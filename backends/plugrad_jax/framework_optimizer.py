@@ -16,7 +16,7 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad_jax import ops
-from plugrad_jax.variables import TensorVariable, Weight
+from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 RATE = "learning_rate"
 
@@ -41,10 +41,10 @@ class FrameworkOptimizer(Optimizer):
         """See `Optimizer.bind`: a variable for each array of the state that optax makes."""
         self.parameters = parameters
         state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
-        self._structure = jax.tree.structure(state)
+        self._first = state
         self._state = {
             path: (LearningRate if path[-1] == RATE else TensorVariable)(leaf, leaf.dtype.name)
-            for path, leaf in _by_path(state).items()
+            for path, leaf in _by_path(jax.tree.map(without_keys, state)).items()
         }
 
     @property
@@ -55,10 +55,13 @@ class FrameworkOptimizer(Optimizer):
     def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
         """See `Optimizer.step`."""
         layout, flat = self.parameters.layout, self.parameters.read()
-        state = jax.tree.unflatten(self._structure, [each.read() for each in self._state.values()])
+        arrays = jax.tree.unflatten(
+            jax.tree.structure(self._first), [each.read() for each in self._state.values()]
+        )
+        state = jax.tree.map(with_keys, arrays, self._first)
         changes, state = self.optimizer.update(layout.split(ops, gradient), state, layout.split(ops, flat))
         for variable, new in zip(self._state.values(), jax.tree.leaves(state), strict=True):
-            variable.assign(guard(new, variable.read()))
+            variable.assign(guard(without_keys(new), variable.read()))
         self.parameters.assign(guard(flat + layout.join(ops, changes), flat))
 
     def get_slots(self) -> dict[str, Any]:

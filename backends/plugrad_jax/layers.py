@@ -1,23 +1,20 @@
 """Layers of `flax.nnx` in a module: what an `nnx.Variable` holds as a variable of plugrad, and copies of layers.
 
-Outside of programs the `nnx.Variable`s hold the values, whoever changes them. While a program is traced, variables of
-plugrad hold tracers, and copies of the layers compute with them: nnx lets nobody change what is older than a trace.
+The `nnx.Variable`s hold the values, whoever changes them. Copies of the layers compute, in a program with tracers: nnx
+lets nobody change what is older than a trace.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
 import jax
-import numpy as np
 from flax import nnx
-from flax.errors import TraceContextError
 
 from plugrad.errors import ConfigError
-from plugrad.hooks.backend_helpers import FunctionalCall
-from plugrad.types import ParamRef, Tensor
+from plugrad.types import Tensor
 from plugrad_jax import ops
-from plugrad_jax.variables import FlatParameters, TensorVariable, Weight
+from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 Layers = dict[str, Any]
 """By attribute of a module."""
@@ -104,102 +101,35 @@ def _outer_modules(tree: Any) -> list[Any]:
 
 
 def _get(variable: Any) -> Any:
-    """The array of a variable; of random keys their numbers."""
     value = variable.get_value()
     if not hasattr(value, "dtype"):
         found = f"{type(variable).__name__} of nnx with {value!r:.60}"
         raise ConfigError(
             f"expected variables of one array, such as nnx.Variable(jnp.zeros(3)), found a {found}"
         )
-    return jax.random.key_data(value) if _is_key(value) else value
+    return without_keys(value)
 
 
 def _put(variable: Any, value: Tensor) -> None:
-    own = variable.get_value()
-    variable.set_value(
-        jax.random.wrap_key_data(value, impl=jax.random.key_impl(own)) if _is_key(own) else value
-    )
-
-
-def _is_key(value: Any) -> bool:
-    return jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+    variable.set_value(with_keys(value, variable.get_value()))
 
 
 class LayerVariable(TensorVariable):
-    """What an `nnx.Variable` holds; while a program is traced, what that has in its place."""
+    """What an `nnx.Variable` holds."""
 
     def __init__(self, variable: Any) -> None:
-        self.variable, self._seen = variable, variable.get_value()
-        self._own, self._traced = _get(variable), None
-        self.shape, self.dtype = self._own.shape, self._own.dtype
+        self.variable = variable
+        self.shape, self.dtype = self.value.shape, self.value.dtype
 
     @property
     def value(self) -> Any:
-        """The present array or tracer."""
-        if self._traced is None and self.variable.get_value() is not self._seen:
-            self._seen, self._own = self.variable.get_value(), _get(self.variable)
-        return self._own if self._traced is None else self._traced
+        """The present array."""
+        return _get(self.variable)
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._traced = None
-        if value is not self.value:
-            try:
-                _put(self.variable, ops.asarray(value))
-            except TraceContextError:
-                self._traced = value
+        _put(self.variable, ops.asarray(value))
 
 
-class LayerWeight(Weight):
+class LayerWeight(LayerVariable, Weight):
     """An `nnx.Param`, float32."""
-
-    def __init__(self, variable: Any) -> None:
-        self.variable, self.flat, self.place = variable, LayerVariable(variable), (...,)
-        self.shape, self.dtype = self.flat.shape, self.flat.dtype
-
-
-class LayerParameters(FlatParameters):
-    """One flat vector behind weights of which some are an `nnx.Param`; these hold their values.
-
-    Args:
-        refs: names of the weights.
-        weights: that become slices of it.
-        functional_call: has the modules compute with other tensors than these weights.
-    """
-
-    _own = _traced = None
-    _seen: Sequence[Any] = ()
-
-    def __init__(
-        self, refs: Sequence[ParamRef], weights: Sequence[Weight], functional_call: FunctionalCall
-    ) -> None:
-        self._weights: list[LayerWeight] = []
-        super().__init__(refs, weights, functional_call)
-        self._weights += [each for each in weights if isinstance(each, LayerWeight)]
-        self._seen = self._arrays()
-
-    def _arrays(self) -> list[Any]:
-        return [each.variable.get_value() for each in self._weights]
-
-    @property
-    def value(self) -> Any:
-        """The present vector or tracer."""
-        found = self._arrays() if self._traced is None else self._seen
-        changed = [
-            pair for pair in zip(self._weights, found, self._seen, strict=True) if pair[1] is not pair[2]
-        ]
-        if changed:
-            self._own = np.array(self._own)
-            for weight, array, _ in changed:
-                self._own[weight.place] = np.ravel(array)
-            self._seen = found
-        return self._own if self._traced is None else self._traced
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._traced = value if isinstance(value, jax.core.Tracer) else None
-        if self._traced is None and value is not self.value:
-            self._own, array = value, np.asarray(value)
-            for each in self._weights:
-                each.variable.set_value(ops.asarray(array[each.place].reshape(each.shape)))
-            self._seen = self._arrays()

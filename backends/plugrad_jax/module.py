@@ -9,7 +9,7 @@ from plugrad.columns import Columns
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array, Tensor
 from plugrad_jax import ops
 from plugrad_jax.variables import TensorVariable, Weight
@@ -105,7 +105,7 @@ class JaxModel(JaxRLModule):
         return columns_of_outputs(self.model(batch[Columns.OBS]))
 
 
-class JaxNetwork(JaxRLModule, has_modes=False):
+class JaxNetwork(NetworkModule, JaxRLModule, has_modes=False):
     """A neutral network as a module.
 
     Args:
@@ -113,8 +113,6 @@ class JaxNetwork(JaxRLModule, has_modes=False):
         network: what it computes.
         weights: `{name: float32 array}` in canonical order.
     """
-
-    network: Network
 
     def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
         super().__init__(**spec.arguments())
@@ -131,12 +129,6 @@ class JaxNetwork(JaxRLModule, has_modes=False):
 
     def _acting_weights(self) -> WeightsOnDemand:
         return WeightsOnDemand(self._weights, Weight.numpy)
-
-    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._tensors(), batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._tensors(), batch, value=False)
 
     def _tensors(self) -> dict[str, Tensor]:
         own = {name: each.read() for name, each in self._weights.items() if name not in self._replaced}

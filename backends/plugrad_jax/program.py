@@ -1,9 +1,8 @@
 """An update as a program: every minibatch in one loop of XLA, or steps in Python."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from plugrad import LearnerProtocol
-from plugrad.batch import Rows
-from plugrad.hooks.backend_helpers import first_line
+from plugrad.batch import minibatch
+from plugrad.hooks.backend_helpers import EagerLoop, first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
@@ -30,48 +29,26 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
     A program of each step for "forward_train"; for "none" eager steps, in which losses have values.
     """
     if mode in ("auto", "complete_update"):
-        return WholeUpdate(step, variables, f"the loss of {type(learner).__name__}")
+        return WholeUpdate(learner, step, variables)
     if mode == "forward_train":
-        return CompiledSteps(step, variables, f"the loss of {type(learner).__name__}")
-    return EagerUpdate(step, "eager JAX, one step per minibatch")
-
-
-def minibatch(columns: ModuleBatches, rows: Indices) -> dict[ModuleID, Rows]:
-    """The rows of each module's columns that `rows` names, taken when they are read."""
-    return {
-        module_id: Rows(module_id, columns[module_id], partial(ops.take, indices=each))
-        for module_id, each in rows.items()
-    }
-
-
-class EagerUpdate(Program):
-    """A loop in Python over eager steps."""
-
-    def __init__(self, step: Step, reason: str) -> None:
-        super().__init__("none", reason)
-        self._step = step
-
-    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
-        """See `Program.run`."""
-        rows = [{module_id: each[n] for module_id, each in indices.items()} for n in range(num_steps)]
-        metrics = [self._step(minibatch(columns, each)) for each in rows]
-        return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
+        return CompiledSteps(learner, step, variables)
+    return EagerLoop(step, ops.take, "eager JAX, one step per minibatch")
 
 
 class WholeUpdate(Program):
     """One program with a loop over all minibatches; their number is an input, so that it never causes a trace.
 
     Args:
+        learner: whose loss it is, to say why it is not compiled.
         step: the core's.
         variables: all that it may read or assign.
-        loss: a name of the loss, to say why it is not compiled.
     """
 
-    def __init__(self, step: Step, variables: Sequence[Variable], loss: str) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
-        self._step, self._loss = PureStep(step, variables), loss
-        self._eager: EagerUpdate | None = None
-        self._loop: Callable[..., tuple[list[Any], Any]] = jax.jit(self._run_steps)
+        self._learner, self._step = learner, PureStep(step, variables)
+        self._eager: EagerLoop | None = None
+        self._loop = jax.jit(self._run_steps)
         self._call = ExitStack()
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
@@ -83,9 +60,9 @@ class WholeUpdate(Program):
                 changed, means = self._loop(self._step.values(), columns, indices, num_steps)
         except jax.errors.JAXTypeError as error:
             found = f"{type(error).__name__}: {first_line(error)}"
-            why = f"eager, because {self._loss} cannot be compiled: {found}"
+            why = f"eager, because the loss of {type(self._learner).__name__} cannot be compiled: {found}"
             self.fall_back("none", why)
-            self._eager = EagerUpdate(self._step.step, why)
+            self._eager = EagerLoop(self._step.step, ops.take, why)
             return self.run(columns, indices, num_steps)
         self._step.assign(changed)
         return dict(zip(self._step.names, np.asarray(means), strict=True))
@@ -96,19 +73,12 @@ class WholeUpdate(Program):
         log.info("compiling the update for jax: the first one takes some seconds")
         # It is compiled when it has been traced.
         self._call.enter_context(compilation_cache.programs_are_kept())
-
-        def rows(n: Any) -> Indices:
-            return {
-                module_id: lax.dynamic_index_in_dim(each, n, keepdims=False)
-                for module_id, each in indices.items()
-            }
-
         step = jax.jit(self._step)  # traced once, and called in the loop
-        _, means = jax.eval_shape(step, values, columns, rows(0))
+        _, means = jax.eval_shape(step, values, columns, _nth(indices, 0))
 
         def body(n: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
             changed, sums = carry
-            after, metrics = step(self._step.replaced(values, changed), columns, rows(n))
+            after, metrics = step(self._step.replaced(values, changed), columns, _nth(indices, n))
             return after, sums + metrics
 
         start = [values[n] for n in self._step.changed]
@@ -116,23 +86,25 @@ class WholeUpdate(Program):
         return changed, sums / num_steps
 
 
+def _nth(indices: Indices, n: Any) -> Indices:
+    return {
+        module_id: lax.dynamic_index_in_dim(each, n, keepdims=False) for module_id, each in indices.items()
+    }
+
+
 class CompiledSteps(WholeUpdate):
     """A loop in Python over steps that are one program each: between them, Python may look at what they changed."""
 
-    def __init__(self, step: Step, variables: Sequence[Variable], loss: str) -> None:
-        super().__init__(step, variables, loss)
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
+        super().__init__(learner, step, variables)
         self.mode, self.reason = "forward_train", "each step one XLA program, with its forward pass"
-        self._loop, self._jitted = self._call_steps, jax.jit(self._step)
 
-    def _call_steps(
-        self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: int
-    ) -> tuple[list[Any], Any]:
-        order, sums = {module_id: np.asarray(each) for module_id, each in indices.items()}, 0.0
-        for n in range(num_steps):
-            rows = {module_id: each[n] for module_id, each in order.items()}
-            changed, metrics = self._jitted(values, columns, rows)
-            values, sums = self._step.replaced(values, changed), sums + metrics
-        return changed, sums / num_steps
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program.run`."""
+        order = {module_id: np.asarray(each) for module_id, each in indices.items()}
+        steps = [{module_id: each[n : n + 1] for module_id, each in order.items()} for n in range(num_steps)]
+        metrics = [super(CompiledSteps, self).run(columns, each, 1) for each in steps]
+        return {name: np.mean([each[name] for each in metrics]) for name in metrics[0]}
 
 
 class PureStep:
@@ -169,15 +141,14 @@ class PureStep:
 
     def __call__(self, values: list[Any], columns: ModuleBatches, rows: Indices) -> tuple[list[Any], Any]:
         """The new values of the variables that changed, and the metrics as one vector."""
-        own = self.values()
         try:
             for variable, value in zip(self._variables, values, strict=True):
-                variable.value = value
-            metrics = self.step(minibatch(columns, rows))
-            after = self.values()
+                variable.tracer = value
+            metrics = self.step(minibatch(columns, rows, ops.take))
+            after = [each.tracer for each in self._variables]
         finally:
-            for variable, value in zip(self._variables, own, strict=True):
-                variable.value = value
+            for variable in self._variables:
+                variable.tracer = None
         self.names = list(metrics)
         self.changed = [n for n, value in enumerate(after) if value is not values[n]]
         return [after[n] for n in self.changed], ops.stack(list(metrics.values()))

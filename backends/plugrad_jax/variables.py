@@ -1,7 +1,8 @@
 """Variables of JAX: places for arrays, which never change, and the flat vector behind the weights of networks.
 
 `value` is what a variable holds: an array of JAX or, since calls of a program take numpy for less, a private one of
-numpy. While a program is traced it is a tracer, so that the core's stateful step becomes a function of values.
+numpy. While a program is traced, a `tracer` stands for it, so that the core's stateful step becomes a function of
+values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,25 @@ from typing import Any
 import jax
 import numpy as np
 
+from plugrad import numpy_ops
 from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef, Tensor
 from plugrad_jax import ops
+
+
+def without_keys(value: Any) -> Any:
+    """A tensor; of random keys their numbers, which arrays on disk can hold."""
+    return jax.random.key_data(value) if _is_key(value) else value
+
+
+def with_keys(value: Any, like: Any) -> Any:
+    """What `without_keys` was given, of the kind of `like`."""
+    return jax.random.wrap_key_data(value, impl=jax.random.key_impl(like)) if _is_key(like) else value
+
+
+def _is_key(value: Any) -> bool:
+    return jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 class TensorVariable:
@@ -23,9 +39,14 @@ class TensorVariable:
     Args:
         value: number, array or tensor.
         dtype: such as "float32"; None: floats are float32, ints int32.
+
+    Attributes:
+        value: the array.
+        tracer: what stands for it while a program is traced; else None.
     """
 
     value: Any
+    tracer: Any = None
 
     def __init__(self, value: Any, dtype: str | None = None) -> None:
         self.dtype, self.shape = np.dtype(dtype or default_dtype(value)), np.shape(value)
@@ -33,69 +54,83 @@ class TensorVariable:
 
     def read(self) -> Tensor:
         """The present value as a tensor."""
-        return ops.asarray(self.value)
+        return ops.asarray(self.snapshot())
 
     def assign(self, value: Any) -> None:
-        """Replace the value."""
+        """Replace the value, or what stands for it."""
         if isinstance(value, jax.Array):
-            self.value = ops.broadcast_to(ops.cast(value, self.dtype.name), self.shape)
+            value = ops.broadcast_to(ops.cast(value, self.dtype.name), self.shape)
         else:
-            array = np.array(value, self.dtype)
-            self.value = array if array.shape == self.shape else np.broadcast_to(array, self.shape)
+            value = np.array(value, self.dtype)
+            value = value if value.shape == self.shape else np.broadcast_to(value, self.shape)
+        if self.tracer is not None or isinstance(value, jax.core.Tracer):
+            self.tracer = value
+        else:
+            self.value = value
 
     def snapshot(self) -> Any:
         """The present value, which nothing changes."""
-        return self.value
+        return self.value if self.tracer is None else self.tracer
 
     def numpy(self) -> Array:
         """A copy as numpy."""
-        return np.array(self.value)
+        return np.array(self.snapshot())
+
+
+class Weight(TensorVariable):
+    """A weight of a network, float32."""
 
 
 class FlatParameters(TensorVariable):
-    """One flat vector behind the weights of one optimizer.
+    """One flat vector behind the weights of one optimizer, which hold the values: it is joined when one has changed.
 
     Args:
         refs: names of the weights.
-        weights: that become slices of it.
+        weights: that are slices of it.
         functional_call: has the modules compute with other tensors than these weights.
     """
 
+    dtype = np.dtype("float32")
+    _tracer: Any = None
+
     def __init__(
-        self, refs: Sequence[ParamRef], weights: "Sequence[Weight]", functional_call: FunctionalCall
+        self, refs: Sequence[ParamRef], weights: Sequence[Weight], functional_call: FunctionalCall
     ) -> None:
         self.layout = Layout(tuple(refs), tuple(weight.shape for weight in weights))
-        super().__init__(np.concatenate([weight.numpy().ravel() for weight in weights]))
-        for weight, end in zip(weights, np.cumsum(self.layout.sizes).tolist(), strict=True):
-            weight.flat, weight.place = self, slice(end - np.prod(weight.shape, dtype=int), end)
-        self._functional_call = functional_call
+        self.shape = (self.layout.size,)
+        self._weights, self._functional_call = weights, functional_call
+        self._joined: tuple[list[Any], Any] = ([None] * len(weights), None)
+
+    @property
+    def value(self) -> Any:
+        """The present vector."""
+        parts, vector = [weight.value for weight in self._weights], self._joined[1]
+        if any(new is not old for new, old in zip(parts, self._joined[0], strict=True)):
+            vector = np.concatenate([np.asarray(part).ravel() for part in parts])
+            self._joined = (parts, vector)
+        return vector
+
+    @value.setter
+    def value(self, vector: Any) -> None:
+        parts = self.layout.split(numpy_ops, np.asarray(vector))
+        for weight, part in zip(self._weights, parts.values(), strict=True):
+            weight.value = part
+        self._joined = ([weight.value for weight in self._weights], vector)
+
+    @property
+    def tracer(self) -> Any:
+        """What stands for the vector; slices of it stand for the weights."""
+        return self._tracer
+
+    @tracer.setter
+    def tracer(self, tracer: Any) -> None:
+        self._tracer = tracer
+        parts = {} if tracer is None else self.layout.split(ops, tracer)
+        for ref, weight in zip(self.layout.refs, self._weights, strict=True):
+            weight.tracer = parts.get(ref)
 
     @contextmanager
     def replaced(self, leaf: Any) -> Iterator[None]:
         """While it lasts, modules compute with slices of a tensor [size] in place of this vector."""
         with self._functional_call(self.layout.split(ops, leaf)):
             yield
-
-
-class Weight(TensorVariable):
-    """A weight of a network, float32: a vector of its own until it is registered, then a slice of a flat one."""
-
-    place: Any
-
-    def __init__(self, value: Array) -> None:
-        self.flat, self.place = TensorVariable(value.ravel(), "float32"), slice(None)
-        super().__init__(value, "float32")
-
-    @property
-    def value(self) -> Any:
-        """The slice: of numpy, a view, where it is no tracer; eager JAX would compile one for each place."""
-        flat = self.flat.value
-        return (flat if isinstance(flat, jax.core.Tracer) else np.asarray(flat))[self.place].reshape(
-            self.shape
-        )
-
-    @value.setter
-    def value(self, value: Array) -> None:
-        flat = self.flat.numpy()
-        flat[self.place].reshape(-1)[:] = np.ravel(value)
-        self.flat.value = flat

@@ -14,7 +14,7 @@ from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.observations import in_structure, is_structured, row_shape
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
@@ -133,7 +133,7 @@ class Tf2Model(Tf2RLModule):
         return columns_of_outputs(self._call(batch[Columns.OBS]))
 
 
-class Tf2Network(Tf2RLModule, has_modes=False):
+class Tf2Network(NetworkModule, Tf2RLModule, has_modes=False):
     """A neutral network as a TensorFlow module.
 
     Args:
@@ -143,8 +143,6 @@ class Tf2Network(Tf2RLModule, has_modes=False):
         device: where the variables live.
     """
 
-    network: Network
-
     def __init__(
         self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
     ) -> None:
@@ -152,7 +150,7 @@ class Tf2Network(Tf2RLModule, has_modes=False):
         self.network = network
         with tf.device(device):
             self._weights = {name: tf.Variable(weight, name=name) for name, weight in weights.items()}
-        self._tensors: Mapping[str, Any] = self._weights
+        self._present: Mapping[str, Any] = self._weights
         self._act = traced(self._forward_inference)
         self._explore = traced(self._forward_exploration)
 
@@ -185,26 +183,23 @@ class Tf2Network(Tf2RLModule, has_modes=False):
     @property
     def _is_alone(self) -> bool:
         """Whether it computes with its own variables, in no program that is being traced."""
-        return self._tensors is self._weights and tf.executing_eagerly()
+        return self._present is self._weights and tf.executing_eagerly()
 
     @contextmanager
     def functional_call(self, tensors: Mapping[str, Any]) -> Iterator[None]:
         """See `RLModule.functional_call`: no variable is touched."""
-        former = self._tensors
-        self._tensors = {**former, **tensors}
+        former = self._present
+        self._present = {**former, **tensors}
         try:
             yield
         finally:
-            self._tensors = former
+            self._present = former
+
+    def _tensors(self) -> Mapping[str, Any]:
+        return self._present
 
     def _acting_weights(self) -> WeightsOnDemand:
         return WeightsOnDemand(self._weights, lambda weight: np.array(value_of(weight)))
-
-    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._tensors, batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.network.forward(ops, self._tensors, batch, value=False)
 
 
 def _variables_of(layer: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad import LearnerProtocol
-from plugrad.batch import Rows
+from plugrad.batch import minibatch
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Program, Step
@@ -51,16 +51,12 @@ class TracedStep:
     def _vector(self, columns: ModuleBatches, indices: Indices) -> Any:
         graph = tf.compat.v1.get_default_graph()
 
-        def take(rows: Any, column: Any) -> Any:
+        def take(column: Any, rows: Any) -> Any:
             with graph.as_default():  # not in a part that is compiled: the next part may ask for it too
                 return tf.gather(column, rows)
 
-        minibatch = {
-            module_id: Rows(module_id, columns[module_id], partial(take, rows))
-            for module_id, rows in indices.items()
-        }
         with _note_tracing(self._learner), clusters(self._learner, self.clusters):
-            metrics = self._step(minibatch)
+            metrics = self._step(minibatch(columns, indices, take))
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
 

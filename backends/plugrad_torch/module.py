@@ -15,7 +15,7 @@ from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.observations import row_space
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule, WeightsOnDemand, columns_of_outputs
+from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_torch import ops
 from plugrad_torch.variables import places_of, to_numpy
@@ -134,7 +134,7 @@ def _versions(obs: Any) -> list[int]:
     return [version for each in leaves for version in _versions(each)]
 
 
-class TorchNetwork(TorchRLModule, has_modes=False):
+class TorchNetwork(NetworkModule, TorchRLModule, has_modes=False):
     """A neutral network as a torch module.
 
     Args:
@@ -143,8 +143,6 @@ class TorchNetwork(TorchRLModule, has_modes=False):
         weights: `{name: float32 array}` in canonical order.
         device: where the parameters live.
     """
-
-    network: Network
 
     def __init__(
         self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
@@ -163,11 +161,8 @@ class TorchNetwork(TorchRLModule, has_modes=False):
         """Its weights: it has no buffers."""
         return self.named_weights()
 
+    def _tensors(self) -> dict[str, Any]:
+        return self.named_weights()
+
     def _acting_weights(self) -> WeightsOnDemand:
         return WeightsOnDemand(self.named_weights(), to_numpy)
-
-    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(ops, self.named_weights(), batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(ops, self.named_weights(), batch, value=False)

@@ -4,7 +4,7 @@ from plugrad.batch.batch_errors import missing_column, refuse
 from plugrad.batch.checks import are_sequences, check, check_actions
 from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
 from plugrad.batch.masks import check_masks
-from plugrad.batch.rows import Rows
+from plugrad.batch.rows import Rows, minibatch
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "check_actions",
     "check_masks",
     "env_steps_of",
+    "minibatch",
     "missing_column",
     "pad",
     "piece_lengths",

@@ -5,7 +5,7 @@ from functools import partial
 
 from plugrad.batch.batch_errors import missing_column
 from plugrad.batch.recurrent_state import state_names
-from plugrad.types import ModuleID, Tensor
+from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 
 class Rows(Mapping[str, Tensor]):
@@ -63,3 +63,23 @@ class Rows(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def minibatch(
+    columns: ModuleBatches, rows: Mapping[ModuleID, Tensor], take: Callable[[Tensor, Tensor], Tensor]
+) -> dict[ModuleID, Rows]:
+    """Some rows of each module.
+
+    Args:
+        columns: `{module_id: {column: tensor [N, ...]}}`.
+        rows: `{module_id: int32 [B]}`, the numbers of the rows.
+        take: `take(column, rows)` gives these rows [B, ...] of a column [N, ...].
+
+    Returns:
+        `{module_id: rows}`.
+    """
+
+    def take_own(own: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda column: take(column, own)
+
+    return {module_id: Rows(module_id, columns[module_id], take_own(own)) for module_id, own in rows.items()}

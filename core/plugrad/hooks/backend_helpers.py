@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.batch import minibatch
 from plugrad.errors import LossError, OptimizerError
+from plugrad.hooks.backend_types import Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Optimizer
-from plugrad.types import ModuleID, ParamRef, Tensor
+from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
 
 FunctionalCall = Callable[[Mapping[ParamRef, Tensor]], AbstractContextManager[None]]
 
@@ -20,6 +22,45 @@ _DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 def default_dtype(value: Any) -> str:
     """The dtype of a variable that is made without one: float32 for floats, int32 for ints, bool for booleans."""
     return _DTYPES[np.asarray(value).dtype.kind]
+
+
+def converted(tree: Any, convert: Callable[[Any], Any]) -> Any:
+    """Convert what is in a tree of mappings, lists and tuples.
+
+    Args:
+        tree: such as a batch or what a module returned.
+        convert: of one leaf.
+
+    Returns:
+        The same with dicts and lists.
+    """
+    if isinstance(tree, Mapping):
+        return {key: converted(value, convert) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [converted(value, convert) for value in tree]
+    return convert(tree)
+
+
+class EagerLoop(Program):
+    """A loop in Python over eager steps.
+
+    Args:
+        step: the core's.
+        take: `take(column, rows)` gives rows of a column.
+        reason: as in `Program`.
+    """
+
+    def __init__(self, step: Step, take: Callable[[Tensor, Tensor], Tensor], reason: str) -> None:
+        super().__init__("none", reason)
+        self._step, self._take = step, take
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Tensor]:
+        """See `Program.run`."""
+        rows = [{module_id: each[n] for module_id, each in indices.items()} for n in range(num_steps)]
+        metrics = [self._step(minibatch(columns, each, self._take)) for each in rows]
+        return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
 
 
 def find_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:

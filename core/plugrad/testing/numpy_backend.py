@@ -9,15 +9,19 @@ those of the frameworks. A gradient costs two evaluations of the loss for each p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from plugrad.batch import Rows
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_helpers import check_is_optimizer, check_params, find_param_ref
+from plugrad.hooks.backend_helpers import (
+    EagerLoop,
+    check_is_optimizer,
+    check_params,
+    converted,
+    find_param_ref,
+)
 from plugrad.hooks.backend_spec import BackendInfo, Capability, Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
@@ -107,11 +111,7 @@ def _tensor(value: Any) -> Array:
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
     """Copies."""
-    if isinstance(tensors, Mapping):
-        return {key: convert_to_numpy(value) for key, value in tensors.items()}
-    if isinstance(tensors, list | tuple):
-        return [convert_to_numpy(value) for value in tensors]
-    return np.array(tensors)
+    return converted(tensors, np.array)
 
 
 @hookimpl
@@ -154,27 +154,15 @@ def set_optimizer_lr(optimizer: Optimizer, lr: float) -> None:
 @hookimpl
 def compile_update(step: Step) -> Program:
     """A loop: there is nothing to compile."""
-    return Loop(step)
+    return Loop(step, lambda column, rows: column[rows], "numpy, one step per minibatch")
 
 
-class Loop(Program):
+class Loop(EagerLoop):
     """One step per minibatch."""
-
-    def __init__(self, step: Step) -> None:
-        super().__init__("none", "numpy, one step per minibatch")
-        self._step = step
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
         """See `Program.run`."""
         with np.errstate(all="ignore"):  # the learner finds what is not finite, and says so in its own words
-            metrics = [self._step(_minibatch(columns, indices, n)) for n in range(num_steps)]
-            return {name: np.mean([each[name] for each in metrics], dtype=np.float32) for name in metrics[0]}
-
-
-def _minibatch(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], n: int) -> dict[ModuleID, Rows]:
-    return {
-        module_id: Rows(module_id, columns[module_id], partial(np.take, indices=rows[n], axis=0))
-        for module_id, rows in indices.items()
-    }
+            return super().run(columns, indices, num_steps)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
-from plugrad.rl_module import RLModule
+from plugrad.rl_module import NetworkModule, RLModule
 from plugrad.testing import numpy_loss_ops
 from plugrad.testing.numpy_variables import ArrayVariable
 from plugrad.types import Array, Tensor
@@ -45,7 +45,7 @@ class NumpyRLModule(RLModule, has_modes=False):
             weight.assign(state[name])
 
 
-class NumpyNetwork(NumpyRLModule, has_modes=False):
+class NumpyNetwork(NetworkModule, NumpyRLModule, has_modes=False):
     """A neutral network as a numpy module.
 
     Args:
@@ -53,8 +53,6 @@ class NumpyNetwork(NumpyRLModule, has_modes=False):
         network: what it computes.
         weights: `{name: float32 array}` in canonical order.
     """
-
-    network: Network
 
     def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
         super().__init__(**spec.arguments())
@@ -64,12 +62,6 @@ class NumpyNetwork(NumpyRLModule, has_modes=False):
     def named_weights(self) -> dict[str, ArrayVariable]:
         """In the network's order."""
         return self._weights
-
-    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=False)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: weight.read() for name, weight in self._weights.items()}

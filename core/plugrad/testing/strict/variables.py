@@ -8,6 +8,7 @@ import numpy as np
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops
+from plugrad.rl_module import NetworkModule
 from plugrad.testing.numpy_module import NumpyRLModule
 from plugrad.testing.numpy_variables import ArrayVariable, FlatParameters
 from plugrad.testing.strict.ops import StrictOps
@@ -68,10 +69,8 @@ class StrictRLModule(NumpyRLModule, has_modes=False):
     ops: ClassVar[Ops] = OPS
 
 
-class StrictNetwork(StrictRLModule, has_modes=False):
+class StrictNetwork(NetworkModule, StrictRLModule, has_modes=False):
     """A neutral network as a module; arguments as of `NumpyNetwork`."""
-
-    network: Network
 
     def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
         super().__init__(**spec.arguments())
@@ -81,12 +80,6 @@ class StrictNetwork(StrictRLModule, has_modes=False):
     def named_weights(self) -> dict[str, ArrayVariable]:
         """In the network's order."""
         return dict(self._weights)
-
-    def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=True)
-
-    def _forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        return self.network.forward(self.ops, self._tensors(), batch, value=False)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: weight.read() for name, weight in self._weights.items()}
