@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import plugrad
-from plugrad.hooks.author_line import author_line, library_files
+from plugrad.hooks.author_line import author_line, in_no_library
 from plugrad.hooks.backend_spec import BackendInfo
 from plugrad.hooks.manager import Plugin
 
@@ -19,9 +19,9 @@ OF_CORE = (str(Path(plugrad.__file__).parent / "learner/step.py"), 5)
 OF_NUMPY = (str(Path(np.__file__).parent / "linalg/_linalg.py"), 9)
 
 
-def libraries(packages=(), implementation=None):
+def of_mine(packages=(), implementation=None):
     backend = Plugin("backend", "no-such-entry-point", implementation)
-    return library_files(
+    return in_no_library(
         [Plugin("algorithm", "ppo", None), backend], BackendInfo("mine", "1", packages=packages)
     )
 
@@ -37,7 +37,7 @@ def libraries(packages=(), implementation=None):
     ],
 )
 def test_lines_of_libraries_are_passed_over(lines, packages, found):
-    assert author_line(lines, libraries(packages)) == found
+    assert author_line(lines, of_mine(packages)) == found
 
 
 def test_a_backend_in_one_file_leaves_the_files_beside_it_to_the_author(tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_a_backend_in_one_file_leaves_the_files_beside_it_to_the_author(tmp_path
     import lonely_backend  # type: ignore[import-not-found]
 
     inside, beside = (lonely_backend.__file__, 1), (str(tmp_path / "my_loss.py"), 2)
-    assert author_line([inside, beside], libraries(implementation=lonely_backend)) == beside
+    assert author_line([inside, beside], of_mine(implementation=lonely_backend)) == beside
     del sys.modules["lonely_backend"]
 
 
@@ -54,13 +54,13 @@ def test_the_framework_that_a_backends_metadata_names_is_a_library(monkeypatch, 
     framework = ModuleType("tensorflow")
     framework.__path__ = [str(tmp_path / "tensorflow")]
     monkeypatch.setitem(sys.modules, "tensorflow", framework)
-    found = library_files([Plugin("backend", "tf2", None)], BackendInfo("tf2", "1"))
+    found = in_no_library([Plugin("backend", "tf2", None)], BackendInfo("tf2", "1"))
     inside = (str(tmp_path / "tensorflow/python/ops.py"), 4)
     assert author_line([inside, MINE], found) == MINE
-    assert author_line([inside, MINE], libraries()) == inside
+    assert author_line([inside, MINE], of_mine()) == inside
 
 
 def test_a_package_that_begins_like_a_library_is_the_authors():
     folder = Path(np.__file__).parent
     beside = (f"{folder}_of_mine/loss.py", 2)
-    assert author_line([OF_NUMPY, beside], libraries()) == beside
+    assert author_line([OF_NUMPY, beside], of_mine()) == beside

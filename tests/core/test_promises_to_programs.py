@@ -54,8 +54,9 @@ class Notes:
         return program
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def notes():
+    """Of one update, which costs seconds: tests look, and change nothing."""
     notes = Notes()
     learner = tiny_learner(
         "numpy", Delayed, [notes], modules=("a", "b"), minibatch_size=5, num_epochs=3, accumulate=2
@@ -89,8 +90,8 @@ def test_indices_are_rows_that_exist_also_those_that_fill_up(notes):
     assert len(indices["a"]) > num_steps, "nothing was filled up"
 
 
-def test_indices_of_filled_up_sequences_exist(notes):
-    del notes.given[:]
+def test_indices_of_filled_up_sequences_exist():
+    notes = Notes()
     settings = {"minibatch_size": 9, "num_epochs": 2}
     learner = tiny_learner("numpy", plugins=[notes], **settings)
     batch = tiny_batch(21)

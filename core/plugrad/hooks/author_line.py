@@ -1,4 +1,4 @@
-"""The author's line that an error is about: the innermost one that is in no library.
+"""The author's line that an error is about: the innermost one of a file that is an author's.
 
 A learner's libraries are plugrad and its backend, with the framework that the backend's distribution requires and the
 packages that `BackendInfo` names. An algorithm or a model is an author's, wherever it is installed.
@@ -6,41 +6,45 @@ packages that `BackendInfo` names. An algorithm or a model is an author's, where
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from plugrad.hooks.backend_types import BackendInfo
 from plugrad.hooks.entry_points import entries, needed
 from plugrad.hooks.manager import Plugin
 
+Line = tuple[str, int]
+"""File and number of a line."""
 
-def author_line(lines: Iterable[tuple[str, int]], libraries: Sequence[str]) -> tuple[str, int] | None:
+
+def author_line(lines: Iterable[Line], is_authors: Callable[[str], bool]) -> Line | None:
     """Find the line of an author.
 
     Args:
-        lines: `(file, line)`, innermost first, such as those of `plugrad.hooks.backend_helpers.calling_lines()`.
-        libraries: of `library_files`.
+        lines: innermost first, such as those of `plugrad.hooks.backend_helpers.calling_lines()`.
+        is_authors: whether a file is an author's, such as `in_no_library` gives it.
 
     Returns:
-        The first line that is in no library, or None.
+        The first line of such a file, or None.
     """
-    return next((each for each in lines if not each[0].startswith((*libraries, "<"))), None)
+    return next((each for each in lines if is_authors(each[0])), None)
 
 
-def library_files(plugins: Iterable[Plugin], info: BackendInfo) -> tuple[str, ...]:
-    """Where the code of a learner's libraries is.
+def in_no_library(plugins: Iterable[Plugin], info: BackendInfo) -> Callable[[str], bool]:
+    """What tells whether a file is in none of a learner's libraries.
 
     Args:
         plugins: the learner's; one of them is its backend.
         info: what the backend says of itself.
 
     Returns:
-        Folders that end in a separator, and files.
+        A function of the file's name.
     """
     backends = [each for each in plugins if each.tier == "backend"]
     packages = {"plugrad", "numpy", *info.packages, *map(_package, backends)}
     packages |= {name for each in backends for name in _required(each.name)}
-    return tuple(place for package in sorted(packages) for place in _places(package))
+    libraries = ("<", *(place for package in sorted(packages) for place in _places(package)))
+    return lambda file: not file.startswith(libraries)
 
 
 def _package(plugin: Plugin) -> str:
@@ -57,6 +61,7 @@ def _required(backend: str) -> set[str]:
 
 
 def _places(package: str) -> list[str]:
+    """Folders that end in a separator, and files."""
     module = sys.modules.get(package)
     if folders := getattr(module, "__path__", ()):
         return [os.path.join(folder, "") for folder in folders]

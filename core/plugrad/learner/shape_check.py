@@ -9,7 +9,7 @@ from typing import Any
 from plugrad.batch import Rows
 from plugrad.batch.recurrent_state import flatten_states
 from plugrad.errors import LossError
-from plugrad.hooks.author_line import author_line, library_files
+from plugrad.hooks.author_line import author_line, in_no_library
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.learner.buffers import buffers_unchanged
 from plugrad.learner.internals import LearnerInternals
@@ -123,8 +123,8 @@ class ShapeCheck:
             yield recorder.rows(batch), recorder.operations
 
     def _where(self, operation: Operation) -> str:
-        libraries = library_files(self._learner.plugins, self._learner.backend_info)
-        line = author_line(operation.lines, libraries)
+        is_authors = in_no_library(self._learner.plugins, self._learner.backend_info)
+        line = author_line(operation.lines, is_authors)
         return "" if line is None else f" at {line[0]}:{line[1]}"
 
     @contextmanager

@@ -37,7 +37,8 @@ from plugrad.testing.strict.hook_mappings import (  # noqa: F401, wrappers are t
 )
 from plugrad.testing.strict.instead import NO_NUMBER
 from plugrad.testing.strict.mappings import unordered
-from plugrad.testing.strict.probe import Probe, is_probing, remember_numbers
+from plugrad.testing.strict.moved_numbers import remember_numbers
+from plugrad.testing.strict.probe import Probe, is_probing
 from plugrad.testing.strict.program import StrictLoop
 from plugrad.testing.strict.refusal import is_called_by_author, refuse
 from plugrad.testing.strict.tensor import StrictTensor, raw

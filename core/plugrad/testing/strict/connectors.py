@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.hooks.author_line import Line
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.testing.strict.foreign_errors import foreign_errors_refused
-from plugrad.testing.strict.refusal import Line, boundary, is_authors, refuse
+from plugrad.testing.strict.refusal import boundary, is_authors, refuse
 from plugrad.types import Array
 
 Columns = dict[str, dict[str, Any]]

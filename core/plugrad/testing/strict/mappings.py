@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from plugrad.testing.strict.refusal import Line, authors_line, refuse
+from plugrad.hooks.author_line import Line
+from plugrad.testing.strict.refusal import authors_line, refuse
 
 IsReversed = Callable[[Line], bool]
 

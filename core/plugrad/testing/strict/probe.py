@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from plugrad.hooks.author_line import Line
 from plugrad.learner import Learner
 from plugrad.ops import Variable
 from plugrad.testing.strict import recording
-from plugrad.testing.strict.connectors import piece_of
-from plugrad.testing.strict.fingerprints import file_of, fingerprint
 from plugrad.testing.strict.mappings import IsReversed, iterated
-from plugrad.testing.strict.refusal import Line, is_authors, refuse
+from plugrad.testing.strict.moved_numbers import moved_floats, numbers_moved
+from plugrad.testing.strict.refusal import is_authors, refuse
 from plugrad.testing.strict.tensor import raw
 from plugrad.testing.strict.trace import Event, Trace, changed_value, first_difference, parting_line
 from plugrad.testing.strict.tracer import LineTracer
@@ -31,11 +30,6 @@ from plugrad.types import Array
 Run = Callable[[], Mapping[str, Any]]
 """Runs one step on fresh rows of the first minibatch; returns its metrics."""
 
-Numbers = dict[tuple[int, str], tuple[Any, Any]]
-"""`{(id, name): (object, number)}`."""
-
-_OF_THE_CORE = frozenset({"seed", "weights_version", "counters", "num_parameters", "_given"})
-_ABSENT = object()
 _is_probing: ContextVar[bool] = ContextVar("whether a step is only looked at", default=False)
 _AGAIN = "when the same step is traced again"
 _LATER = "with other values of variables, schedules and counters"
@@ -49,14 +43,6 @@ _STATE_INSTEAD = (
     "Python runs once while a step is traced, and never again. Report a value by learner.register_metric, keep it in a "
     "variable of learner._get_tensor_variable, or set it in before_gradient_based_update or after_gradient_based_update"
 )
-
-
-_built: WeakKeyDictionary[Any, dict[tuple[int, str], Any]] = WeakKeyDictionary()
-
-
-def remember_numbers(learner: Learner) -> None:
-    """Remember the numbers that a learner's plugins keep when it is built: those that differ later do change."""
-    _built[learner] = {key: fingerprint(value) for key, (_, value) in numbers_of(learner).items()}
 
 
 @contextmanager
@@ -107,7 +93,8 @@ class Probe:
             self._check_state(run)
             self._traces[shapes] = first = self._traced(run)
             _compare(_AGAIN, first, self._traced(run))
-            with self._moved():
+            self._restore([moved_floats(raw(each.snapshot())) for each in self._variables])
+            with numbers_moved(self._learner):
                 _compare(_LATER, first, self._traced(run))
             self._check_order(run, first[0])
 
@@ -165,31 +152,6 @@ class Probe:
             self._run(run)
         return trace.events, tracer.lines
 
-    @contextmanager
-    def _moved(self) -> Iterator[None]:
-        """Other values of all that changes between updates: variables, counters, numbers that were set since build."""
-        learner, own, built = self._learner, numbers_of(self._learner), _built.get(self._learner, {})
-        counters, version = dict(learner.counters), learner.weights_version
-        results = learner.metrics.results
-        self._restore([_moved_value(raw(each.snapshot())) for each in self._variables])
-        learner.counters.update({name: value + 1000 for name, value in counters.items()})
-        learner.weights_version += 1000
-        learner.metrics.results = _moved_results(results)
-        changed = [  # since the learner was built
-            (_attributes(owner), key[1], moved(value))
-            for key, (owner, value) in own.items()
-            if built.get(key, fingerprint(value)) != fingerprint(value)
-        ]
-        before = [(attributes, name, attributes.get(name, _ABSENT)) for attributes, name, _ in changed]
-        _set(changed)
-        try:
-            yield
-        finally:
-            _set(before)
-            learner.counters.clear()
-            learner.counters.update(counters)
-            learner.weights_version, learner.metrics.results = version, results
-
     def _check_order(self, run: Run, first: Sequence[Event]) -> None:
         """Refuse a step whose results depend on the order of keys."""
         places: dict[Line, None] = {}
@@ -235,74 +197,6 @@ def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return one.keys() == other.keys() and all(
         np.allclose(one[name], other[name], rtol=1e-5, atol=1e-7, equal_nan=True) for name in one
     )
-
-
-def numbers_of(learner: Learner) -> Numbers:
-    """The numbers that plugins, connectors and the learner keep as attributes, also in arrays, lists and dicts."""
-    owners = [each.implementation for each in learner.plugins if each.tier in ("algorithm", "listener")]
-    owners += [*map(piece_of, learner.connectors), learner]
-    return {
-        (id(owner), name): (owner, value)
-        for owner in owners
-        for name in _names(owner)
-        if name not in _OF_THE_CORE and moved(value := getattr(owner, name)) is not value
-    }
-
-
-def _names(owner: Any) -> list[str]:
-    """Attributes that are set on an object, or by the classes of authors that it is of."""
-    classes = [cls for cls in type(owner).__mro__ if is_authors(file_of(cls.__module__))]
-    return [
-        *getattr(owner, "__dict__", {}),
-        *(name for cls in classes for name, value in vars(cls).items() if moved(value) is not value),
-    ]
-
-
-def _set(values: Sequence[tuple[dict[str, Any], str, Any]]) -> None:
-    for attributes, name, value in values:
-        if value is _ABSENT:
-            del attributes[name]
-        else:
-            attributes[name] = value
-
-
-def _attributes(owner: Any) -> dict[str, Any]:
-    attributes: dict[str, Any] = vars(owner)
-    return attributes
-
-
-def moved(value: Any) -> Any:
-    """Other numbers of the same kind; the same object if it holds none."""
-    if type(value) is int or isinstance(value, np.integer):
-        return value + 1
-    if isinstance(value, float | np.floating):
-        return value * 1.01 + 0.01
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return _moved_value(value)
-    if type(value) is dict:
-        others = {key: moved(each) for key, each in value.items()}
-        return others if any(others[key] is not value[key] for key in value) else value
-    if type(value) in (list, tuple):
-        return type(value)(map(moved, value)) if any(moved(each) is not each for each in value) else value
-    return value
-
-
-def _moved_value(value: Array) -> Array:
-    """Other floats, each moved by another amount, so that no ratio or difference stays."""
-    if value.dtype.kind != "f":
-        return value
-    steps = 0.01 * np.arange(1, value.size + 1, dtype=value.dtype) / max(1, value.size)
-    moved_by: Array = value * 1.01 + steps.reshape(value.shape)
-    return moved_by
-
-
-def _moved_results(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {
-        module_id: {
-            name: value + 1 if isinstance(value, int | float) else value for name, value in each.items()
-        }
-        for module_id, each in results.items()
-    }
 
 
 def _refuse_state(before: State, now: State, line: Line) -> None:

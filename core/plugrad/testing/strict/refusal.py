@@ -2,17 +2,15 @@
 
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar
 
 from plugrad.errors import PortabilityError
+from plugrad.hooks.author_line import Line, author_line
 from plugrad.hooks.entry_points import GROUPS, entries
-
-Line = tuple[str, int]
-"""File and number of a line."""
 
 _CORE = f"{Path(__file__).parents[2]}/"
 _STANDARD_LIBRARY = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib"))
@@ -59,27 +57,27 @@ def authors_line() -> Line:
 
     The innermost line of plugrad outside of this room where there is no author's.
     """
-    frame: FrameType | None = sys._getframe(1)
-    core: Line | None = None
-    while frame is not None and not is_boundary(frame.f_code):
-        file = frame.f_code.co_filename
-        if is_authors(file):
-            return file, frame.f_lineno
-        if core is None and file.startswith(_CORE) and "/testing/strict/" not in file:
-            core = file, frame.f_lineno
-        frame = frame.f_back
-    return core or ("<unknown>", 0)
+    frame = sys._getframe(1)
+    found = author_line(_lines(frame), is_authors) or author_line(_lines(frame), _is_core)
+    return found or ("<unknown>", 0)
 
 
 def is_called_by_author() -> bool:
     """Whether the hook that runs was asked by an author's line, not by the core for its own ends."""
-    frame: FrameType | None = sys._getframe(1)
+    lines = _lines(sys._getframe(1))
+    files = (file for file, _ in lines if not ("/pluggy/" in file or file.startswith(_ASKING)))
+    return is_authors(next(files, "<unknown>"))
+
+
+def _lines(frame: FrameType | None) -> Iterator[Line]:
+    """Those of a frame and of the frames around it, up to a boundary."""
     while frame is not None and not is_boundary(frame.f_code):
-        file = frame.f_code.co_filename
-        if not ("/pluggy/" in file or file.startswith(_ASKING)):
-            return is_authors(file)
+        yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return False
+
+
+def _is_core(file: str) -> bool:
+    return file.startswith(_CORE) and "/testing/strict/" not in file
 
 
 def boundary(function: Function) -> Function:

@@ -6,10 +6,11 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from plugrad.hooks.author_line import Line
 from plugrad.testing.strict import recording
 from plugrad.testing.strict.dtypes import KINDS, NUMERIC
 from plugrad.testing.strict.instead import NO_NUMBER, OWN_OPS, instead_of_method
-from plugrad.testing.strict.refusal import Line, authors_line, refuse
+from plugrad.testing.strict.refusal import authors_line, refuse
 from plugrad.types import Array
 
 ORDER = ("<", "<=", ">", ">=")

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.testing.strict.refusal import Line, authors_line, is_authors
+from plugrad.hooks.author_line import Line
+from plugrad.testing.strict.refusal import authors_line, is_authors
 from plugrad.testing.strict.tensor import StrictTensor
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from plugrad.testing.strict.refusal import Line, is_authors, is_boundary
+from plugrad.hooks.author_line import Line
+from plugrad.testing.strict.refusal import is_authors, is_boundary
 
 _HOST_MODULES = frozenset({"time", "posix", "_io", "_thread", "_socket"})
 _HOST_NAMES = frozenset({"print", "input", "open"})
