@@ -15,6 +15,7 @@ from plugrad.hooks.backend_helpers import (
     converted,
     find_param_ref,
     functional_call_by_ref,
+    where_installed,
 )
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
@@ -52,15 +53,17 @@ __all__ = [
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """JAX on the CPU."""
+    """JAX on the CPU; models and optimizers of users where the extra `flax` is installed."""
     capabilities = {
-        Capability.COMPLETE_UPDATE,
-        Capability.EXACT_KINKS,
-        Capability.FRAMEWORK_OPTIMIZERS,
-        Capability.USER_MODULES,
-        Capability.XLA,
+        Capability.COMPLETE_UPDATE: True,
+        Capability.EXACT_KINKS: True,
+        Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "flax"),
+        Capability.USER_MODULES: where_installed("flax", "flax"),
+        Capability.XLA: True,
     }
-    return BackendInfo("jax", jax.__version__, ("cpu",), capabilities, packages=("flax", "optax"))
+    return BackendInfo(
+        "jax", jax.__version__, ("cpu",), capabilities, packages=("flax", "optax"), contract_version=2
+    )
 
 
 @hookimpl

@@ -14,23 +14,28 @@ from flax import nnx
 
 @pytest.fixture
 def native_optimizer() -> Callable[[Sequence[Any], float], Any]:
-    """Gradient descent."""
-    return lambda params, lr: optax.inject_hyperparams(optax.sgd)(learning_rate=lr)
+    """`gradient_descent`."""
+    return gradient_descent
 
 
 @pytest.fixture
 def user_model() -> Callable[[], nnx.Module]:
     """`NormedModel`, with the same weights each time."""
-    return lambda: NormedModel(nnx.Rngs(0))
+    return lambda: NormedModel(rngs=nnx.Rngs(0))
+
+
+def gradient_descent(params: Sequence[Any], lr: float) -> Any:
+    """That of optax."""
+    return optax.inject_hyperparams(optax.sgd)(learning_rate=lr)
 
 
 class NormedModel(nnx.Module):
     """A policy and a value over BatchNorm and Dropout."""
 
-    def __init__(self, rngs: nnx.Rngs) -> None:
+    def __init__(self, dropout: float = 0.5, *, rngs: nnx.Rngs) -> None:
         self.body = nnx.Linear(3, 8, rngs=rngs)
         self.norm = nnx.BatchNorm(8, rngs=rngs)
-        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+        self.dropout = nnx.Dropout(dropout, rngs=rngs if dropout else None)
         self.head = nnx.Linear(8, 3, rngs=rngs)
 
     def __call__(self, obs: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -46,7 +46,9 @@ def backend_info() -> BackendInfo:
         Capability.USER_MODULES,
         Capability.XLA,
     }
-    return BackendInfo("tf2", tf.__version__, (*gpus, "cpu"), capabilities, packages=("keras",))
+    return BackendInfo(
+        "tf2", tf.__version__, (*gpus, "cpu"), capabilities, packages=("keras",), contract_version=2
+    )
 
 
 @hookimpl

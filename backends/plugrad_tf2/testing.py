@@ -12,31 +12,40 @@ import tensorflow as tf
 
 @pytest.fixture
 def native_optimizer() -> Callable[[Sequence[Any], float], Any]:
-    """Keras' gradient descent."""
-    return lambda params, lr: tf.keras.optimizers.SGD(lr)
+    """`gradient_descent`."""
+    return gradient_descent
 
 
 @pytest.fixture
 def user_model() -> Callable[[], Any]:
-    """`NormedModel`, new each time."""
-    return NormedModel
+    """`NormedModel`, with the same weights each time."""
+
+    def make() -> Any:
+        tf.keras.utils.set_random_seed(0)
+        return NormedModel()
+
+    return make
+
+
+def gradient_descent(params: Sequence[Any], lr: float) -> Any:
+    """Keras' own."""
+    return tf.keras.optimizers.SGD(lr)
 
 
 class NormedModel(tf.keras.Model):  # type: ignore[misc]  # Keras has no types
     """A policy and a value over BatchNorm and Dropout."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropout: float = 0.5) -> None:
         super().__init__()
-        seeded = [tf.keras.initializers.GlorotUniform(seed) for seed in (0, 1)]
         self.body = tf.keras.Sequential(
             [
-                tf.keras.layers.Dense(8, kernel_initializer=seeded[0]),
+                tf.keras.layers.Dense(8),
                 tf.keras.layers.BatchNormalization(),
                 tf.keras.layers.Activation("tanh"),
-                tf.keras.layers.Dropout(0.5, seed=0),
+                tf.keras.layers.Dropout(dropout),
             ]
         )
-        self.head = tf.keras.layers.Dense(3, kernel_initializer=seeded[1])
+        self.head = tf.keras.layers.Dense(3)
 
     def call(self, obs: Any) -> tuple[Any, Any]:
         """Logits [B, 2] and values [B, 1] of observations [B, 3]."""

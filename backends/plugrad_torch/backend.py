@@ -54,7 +54,7 @@ def backend_info() -> BackendInfo:
         Capability.ONNX,
         Capability.USER_MODULES,
     }
-    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities)
+    return BackendInfo("torch", torch.__version__, (*gpus, "cpu"), capabilities, contract_version=2)
 
 
 @hookimpl

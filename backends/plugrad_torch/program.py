@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
@@ -148,7 +149,8 @@ class CompiledForward(EagerUpdate):
         read: list[str] = []
 
         def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            if self.mode == "none":
+            if self.mode == "none" or _get_current_dispatch_mode() is not None:
+                # Dynamo would never again compile what it met while operations are recorded.
                 plain: dict[str, Tensor] = module._forward_train(batch)
                 return plain
             if not read:

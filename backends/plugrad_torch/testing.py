@@ -11,8 +11,8 @@ import torch
 
 @pytest.fixture
 def native_optimizer() -> Callable[[Sequence[torch.Tensor], float], torch.optim.Optimizer]:
-    """Gradient descent in two param groups."""
-    return lambda params, lr: torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
+    """`gradient_descent`."""
+    return gradient_descent
 
 
 @pytest.fixture
@@ -27,13 +27,18 @@ def user_model() -> Callable[[], torch.nn.Module]:
     return make
 
 
+def gradient_descent(params: Sequence[torch.Tensor], lr: float) -> torch.optim.Optimizer:
+    """In two param groups."""
+    return torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
+
+
 class NormedModel(torch.nn.Module):
     """A policy and a value over BatchNorm and Dropout."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropout: float = 0.5) -> None:
         super().__init__()
         self.body = torch.nn.Sequential(
-            torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Dropout()
+            torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Dropout(dropout)
         )
         self.head = torch.nn.Linear(8, 3)
 

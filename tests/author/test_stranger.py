@@ -127,8 +127,8 @@ def test_the_collective_is_proven(environment):
 
 
 def test_the_algorithm_is_proven_on_every_backend(environment):
-    """The toy learns nothing here: it is too slow."""
-    said = prove(environment, "plugrad-reinforce", "-k", "not (toy and (learns or goes_down))")
+    """The toy learns nothing here: it is too slow. Of JAX there is the functional backend."""
+    said = prove(environment, "plugrad-reinforce", "-k", "not jax and not (toy and (learns or goes_down))")
     for backend in ("tf2", "torch", "functional"):
         assert f"test_it_learns_a_tiny_task[{backend}-discrete] PASSED" in said
         assert f"test_it_learns_a_tiny_task[{backend}-continuous] PASSED" in said

@@ -21,24 +21,12 @@ from plugrad.testing.backend_suite.contract import DECLARED, OPS, REQUIRED
 pytestmark = needs.backends("torch")
 
 CONFTEST = """
-import pytest, torch
+import pytest
+from plugrad_torch.testing import native_optimizer, user_model
 pytest_plugins = ["plugrad.testing.fixtures"]
 @pytest.fixture(scope="session")
 def backend():
     return "torch"
-@pytest.fixture
-def native_optimizer():
-    return lambda params, lr: torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
-class Model(torch.nn.Sequential):
-    def __init__(self):
-        torch.manual_seed(0)
-        super().__init__(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(), torch.nn.Linear(4, 3))
-    def forward(self, obs):
-        outputs = super().forward(obs)
-        return outputs[:, :2], outputs[:, 2:]
-@pytest.fixture
-def user_model():
-    return Model
 """
 
 

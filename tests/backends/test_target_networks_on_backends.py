@@ -1,6 +1,7 @@
 """Target networks in every mode of every backend: numpy's numbers, no gradient, also for users' own modules."""
 
 import importlib
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from learning import digest, largest_difference, value_config
 from target_learning import BootstrappingLearner, bootstrapping
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
+from plugrad.networks import ActorCritic
 
 pytestmark = pytest.mark.cross_product
 
@@ -40,6 +42,28 @@ def test_every_mode_has_numpys_numbers(backend, mode, expected):
     found = after_updates(learner)
     assert learner.update_mode.startswith(mode), learner.update_mode
     assert largest_difference(found, expected) < 1e-5
+
+
+def test_a_forward_pass_that_is_said_to_be_compiled_is_also_that_of_the_target(backend):
+    """From the second update on, Python runs neither. The first one is looked at for wrong broadcasts."""
+    learner = bootstrapping(backend)
+    learner.config = learner.config.framework(backend, compile="forward_train")
+    for n in range(2):
+        learner.update(batch(seed=n))
+    assert learner.update_mode.startswith("forward_train"), learner.update_mode
+    runs = []
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code is ActorCritic.forward.__code__:
+            runs.append(frame.f_lineno)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        learner.update(batch(seed=2))
+    finally:
+        sys.setprofile(before)
+    assert not runs
 
 
 def own_module(backend):

@@ -16,8 +16,12 @@ def algorithm(request: pytest.FixtureRequest) -> str:
     return name
 
 
+MODES = {"jax": "auto"}
+"""Eager JAX takes a minute for what a program does in seconds."""
+
+
 @pytest.fixture
-def algorithm_config(algorithm: str, algorithm_config: AlgorithmConfig) -> AlgorithmConfig:
+def algorithm_config(algorithm: str, backend: str, algorithm_config: AlgorithmConfig) -> AlgorithmConfig:
     more = {
         "ppo": {"use_kl_loss": True, "entropy_coeff": 0.01},
         "dqn": {"n_step": 2},
@@ -31,7 +35,8 @@ def algorithm_config(algorithm: str, algorithm_config: AlgorithmConfig) -> Algor
     }
     if algorithm in ("impala", "appo"):  # fragments that end within an episode: they are bootstrapped
         algorithm_config = algorithm_config.env_runners(rollout_fragment_length=5)
-    return algorithm_config.training(**more.get(algorithm, {}))
+    config = algorithm_config.framework(backend, compile=MODES.get(backend, "none"))
+    return config.training(**more.get(algorithm, {}))
 
 
 @pytest.fixture

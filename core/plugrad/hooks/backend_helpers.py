@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from plugrad.batch import minibatch
 from plugrad.errors import LossError, OptimizerError
-from plugrad.hooks.backend_types import Program, Step
+from plugrad.hooks.backend_types import Condition, Program, Step
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.optimizers import Optimizer
 from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
@@ -22,6 +23,21 @@ _DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 def default_dtype(value: Any) -> str:
     """The dtype of a variable that is made without one: float32 for floats, int32 for ints, bool for booleans."""
     return _DTYPES[np.asarray(value).dtype.kind]
+
+
+def where_installed(package: str, extra: str) -> Condition:
+    """The condition of a capability that a backend has where a package is installed.
+
+    Args:
+        package: the name to import.
+        extra: of plugrad, that installs it.
+
+    Returns:
+        The condition.
+    """
+    return lambda ops, config: (
+        find_spec(package) is not None or f'{package} is missing: pip install "plugrad[{extra}]"'
+    )
 
 
 def converted(tree: Any, convert: Callable[[Any], Any]) -> Any:

@@ -5,9 +5,10 @@ The whole test file of an algorithm's author:
     from plugrad.testing.algorithm_suite import *
 
 `plugrad.testing.fixtures` says how the algorithm gets its name, and which fixtures may say more: `algorithm_config`
-(tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). Every
-test runs on each installed backend and is held to the numpy reference, in float64 by finite differences; and for each
-`tiny_task`, of discrete and of continuous actions, that the algorithm takes. `pytest -v` names each test as it begins.
+(tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). A test
+of what is the algorithm's alone runs once; the others run on each installed backend and are held to the numpy
+reference, in float64 by finite differences; and each for each `tiny_task`, of discrete and of continuous actions, that
+the algorithm takes. `pytest -v` names each test as it begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -109,18 +110,18 @@ def test_gradients_are_the_finite_differences_of_the_reference(
         np.testing.assert_allclose(gradients[ref], gradient, rtol=0, atol=1e-5 * largest, err_msg=words)
 
 
+@pytest.mark.parametrize("backend", [REFERENCE], scope="session")
 def test_the_loss_depends_on_all_that_it_reads(
-    backend: str, algorithm_config: AlgorithmConfig, algorithm_batch: Batch
+    algorithm_config: AlgorithmConfig, algorithm_batch: Batch
 ) -> None:
     """Observations, and every column that it takes from the batch, change the loss or its gradients; others do not."""
-    config = algorithm_config.framework(REFERENCE)
-    learner = _learner(config)
+    learner = _learner(algorithm_config)
     watched = {
         each: ReadColumns(columns)
         for each, columns in learner._convert_batch_type(with_noise(learner, algorithm_batch)).items()
     }
     learner._update(watched)
-    before = _step(config, algorithm_batch)
+    before = _step(algorithm_config, algorithm_batch)
     _check_finite(before[0], REFERENCE)
     for module_id, columns in watched.items():
         for column, values in algorithm_batch[module_id].items():
@@ -128,7 +129,9 @@ def test_the_loss_depends_on_all_that_it_reads(
             assert is_read or column not in _needed(algorithm_batch[module_id]), f"{where} is never read"
             changed = {**algorithm_batch[module_id], column: _changed(values)}
             if not np.array_equal(changed[column], values):
-                has_changed = not _same(_step(config, {**algorithm_batch, module_id: changed}), before)
+                has_changed = not _same(
+                    _step(algorithm_config, {**algorithm_batch, module_id: changed}), before
+                )
                 words = "is read and changes nothing" if is_read else "is not read and changes something"
                 assert has_changed == is_read, f"{where} {words}"
 
@@ -154,9 +157,10 @@ def _same(one: Any, other: Any) -> bool:
     return losses == expected and digest(gradients) == digest(slopes)
 
 
+@pytest.mark.parametrize("backend", [STRICT], scope="session")
 def test_it_is_portable(algorithm_config: AlgorithmConfig, algorithm_batch: Batch) -> None:
     """The strict backend, which refuses what not every backend does, updates with it twice, to finite losses."""
-    learner = _learner(algorithm_config.framework(STRICT))
+    learner = _learner(algorithm_config)
     for n in range(2):
         timesteps = {"num_env_steps_sampled_lifetime": 32 * n}
         results = learner.update(algorithm_batch, timesteps=timesteps, num_total_minibatches=1)

@@ -39,7 +39,7 @@ from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("numpy", np.__version__, capabilities={Capability.FLOAT64})
+    return BackendInfo("numpy", np.__version__, capabilities={Capability.FLOAT64}, contract_version=2)
 
 
 @hookimpl

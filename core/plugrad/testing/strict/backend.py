@@ -55,7 +55,7 @@ from plugrad.types import Array, ModuleID
 @hookimpl
 def backend_info() -> BackendInfo:
     """numpy, on the CPU."""
-    return BackendInfo("strict", np.__version__)
+    return BackendInfo("strict", np.__version__, contract_version=2)
 
 
 @hookimpl

@@ -87,7 +87,7 @@ def _moved_results(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
 
 
 def _numbers_of(learner: Learner) -> dict[tuple[int, str], tuple[Any, Any]]:
-    """`{(id, name): (object, number)}`: what plugins, connectors and the learner keep, also in arrays, lists and dicts."""
+    """`{(id, name): (object, number)}`: what plugins, connectors and the learner keep, also in arrays and lists."""
     owners = [each.implementation for each in learner.plugins if each.tier in ("algorithm", "listener")]
     owners += [*map(piece_of, learner.connectors), learner]
     return {
