@@ -114,3 +114,33 @@ def test_steps_are_those_of_optax_by_hand_with_parameters_by_name():
         named = optax.apply_updates(named, changes)
     for name, found in learner.get_weights()[P].items():
         np.testing.assert_allclose(found, named[f"{P}/{name}"], rtol=0, atol=1e-6, err_msg=name)
+
+
+class Noisy(ValueLearner):
+    """Its optimizer keeps a typed key of random numbers."""
+
+    def configure_optimizers_for_module(self, module_id, config=None):
+        import jax
+        import optax
+
+        descent = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
+        noise = optax.add_noise(0.1, 0.5, jax.random.key(1))
+        params = self.get_parameters(self.module[module_id])
+        self.register_optimizer(module_id=module_id, optimizer=optax.chain(noise, descent), params=params)
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_random_keys_in_the_state_of_an_optimizer_are_saved_and_go_on(mode):
+    batch = {"obs": np.ones((4, 3), np.float32), "value_targets": np.ones(4, np.float32)}
+    config = value_config("jax", learner_class=Noisy).framework("jax", compile=mode)
+    straight, other, first = (config.build_learner() for _ in range(3))
+    straight.update(batch)
+    other.set_state(straight.get_state())
+    for learner in (straight, other, first):
+        learner.update(batch)
+    weights = [learner.get_weights()[P] for learner in (straight, other, first)]
+    for name, weight in weights[0].items():
+        np.testing.assert_array_equal(weight, weights[1][name])
+    assert any(not np.array_equal(weight, weights[2][name]) for name, weight in weights[0].items())
+    saved = straight.get_state(["optimizer"])
+    assert "rng_key" in str(saved)

@@ -229,7 +229,7 @@ MUTANTS = {
     "sums over minibatches": Mutant(
         change("sums / num_steps", "sums"),
         "must be the mean over its minibatches",
-        "updates_are and not complete_update",
+        "updates_are and none",
     ),
     "last optimizer only": Mutant(
         change(
