@@ -57,8 +57,8 @@ def backend_info() -> BackendInfo:
     capabilities = {
         Capability.COMPLETE_UPDATE: True,
         Capability.EXACT_KINKS: True,
-        Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "flax"),
-        Capability.USER_MODULES: where_installed("flax", "flax"),
+        Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "plugrad[flax]"),
+        Capability.USER_MODULES: where_installed("flax", "plugrad[flax]"),
         Capability.XLA: True,
     }
     return BackendInfo(

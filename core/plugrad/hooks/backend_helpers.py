@@ -25,18 +25,18 @@ def default_dtype(value: Any) -> str:
     return _DTYPES[np.asarray(value).dtype.kind]
 
 
-def where_installed(package: str, extra: str) -> Condition:
+def where_installed(package: str, requirement: str) -> Condition:
     """The condition of a capability that a backend has where a package is installed.
 
     Args:
         package: the name to import.
-        extra: of plugrad, that installs it.
+        requirement: what to install, such as "plugrad[flax]".
 
     Returns:
         The condition.
     """
     return lambda ops, config: (
-        find_spec(package) is not None or f'{package} is missing: pip install "plugrad[{extra}]"'
+        find_spec(package) is not None or f'{package} is missing: pip install "{requirement}"'
     )
 
 
