@@ -64,8 +64,8 @@ def test_results_of_an_async_update_come_with_the_next_call(group):
     assert third[P]["weights_seq_no"] == 3
     (second,) = group.update(ppo_batch(), async_update=True)
     assert second[P]["weights_seq_no"] == 2
-    expected = {"submitted": 3, "applied": 3, "failed": 0, "dropped": 0, "in_flight": 0, "collective": None}
-    assert group.get_stats() == expected
+    counts = {"submitted": 3, "applied": 3, "failed": 0, "dropped": 0, "in_flight": 0}
+    assert group.get_stats() == {**counts, "collective": None, "standby_ready": 0}
 
 
 def test_an_error_of_an_async_update_is_raised_by_the_next_call_before_its_batch_is_taken(group):
@@ -73,7 +73,7 @@ def test_an_error_of_an_async_update_is_raised_by_the_next_call_before_its_batch
     with pytest.raises(BatchError, match="no rows"):
         group.update(ppo_batch(), async_update=True)
     counts = {"submitted": 1, "applied": 0, "failed": 1, "dropped": 0, "in_flight": 0}
-    assert group.get_stats() == {**counts, "collective": None}
+    assert group.get_stats() == {**counts, "collective": None, "standby_ready": 0}
     assert group.update(ppo_batch(), async_update=True) == []
 
 

@@ -12,7 +12,13 @@ from typing import Any, ClassVar, Self
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
-from plugrad.config.rules import check_consistency, check_names, check_overrides
+from plugrad.config.rules import (
+    check_consistency,
+    check_names,
+    check_overrides,
+    standby_settings,
+    use_standbys,
+)
 from plugrad.config.sampling_settings import SamplingSettings
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
@@ -39,6 +45,7 @@ class Config(SamplingSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_overrides(self)
+        use_standbys(self)
 
     backend: str = field("torch", section="framework")
     compile: str = field(
@@ -126,7 +133,8 @@ class Config(SamplingSettings):
         "block", section="learners", choices=("block", "raise", "drop_oldest", "drop_newest")
     )
     collective: str = field("auto", section="learners")
-    on_failure: str = field("restart", section="learners", choices=("restart", "shrink", "raise"))
+    on_failure: str = field("restart", section="learners", choices=("restart", "standby", "shrink", "raise"))
+    num_standby_learners: int = field(0, section="learners", minimum=0)
     max_restarts: int = field(3, section="learners", minimum=0)
     timeout_s: float = field(60, section="learners", above=0)
     build_timeout_s: float = field(300, section="learners", above=0)
@@ -152,9 +160,11 @@ class Config(SamplingSettings):
                 "drop_newest". Default: `"block"`.
             collective (str): how remote learners sum their gradients: the name of a collective plugin, such as
                 "shared_memory" (one machine), or "auto" (the best that can be used). Default: `"auto"`.
-            on_failure (str): what happens when a remote learner dies: "restart" starts another one, "shrink" goes on
-                with the others, "raise" gives up. Default: `"restart"`.
-            max_restarts (int): restarts of learners before the group gives up. Default: `3`.
+            on_failure (str): what happens when a remote learner dies: "restart" starts another one, "standby" has
+                started it before, "shrink" goes on with the others, "raise" gives up. Default: `"restart"`.
+            num_standby_learners (int): further remote learners that wait to take the place of one that dies; with
+                `on_failure="standby"` at least 1, else 0. Default: `0`.
+            max_restarts (int): restarts of learners in any hour before the group gives up. Default: `3`.
             timeout_s (float): seconds that one phase of a remote learner may take once its program is compiled.
                 Default: `60`.
             build_timeout_s (float): seconds for building and for the first compilation. Default: `300`.
@@ -166,7 +176,7 @@ class Config(SamplingSettings):
         Raises:
             ConfigError: a name that is no setting of this section, or a value that its setting refuses.
         """
-        return self._change("learners", settings)
+        return self._change("learners", standby_settings(settings, self.on_failure))
 
     rl_module_spec: Any = field(None, section="rl_module")
     model_config: dict[str, Any] = field({}, section="rl_module")

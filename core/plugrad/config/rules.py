@@ -142,6 +142,48 @@ def _check_override(config: Any, where: str, name: str, value: Any) -> None:
         raise ConfigError(f"{where}: {error}", **error.facts) from error
 
 
+def standby_settings(settings: dict[str, Any], on_failure: str) -> dict[str, Any]:
+    """Let `num_standby_learners` follow `on_failure`, unless it is given too.
+
+    Args:
+        settings: of `.learners(...)`.
+        on_failure: before.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ConfigError: `on_failure="standby"` with 0 standbys.
+    """
+    if settings.get("num_standby_learners") == 0 and settings.get("on_failure", on_failure) == "standby":
+        raise ConfigError(
+            'on_failure="standby" needs num_standby_learners >= 1; for none use on_failure="restart"',
+            field="num_standby_learners",
+        )
+    is_other = settings.get("on_failure", "standby") != "standby"
+    return (
+        {**settings, "num_standby_learners": settings.get("num_standby_learners", 0)}
+        if is_other
+        else settings
+    )
+
+
+def use_standbys(config: Any) -> None:
+    """Have one standby with `on_failure="standby"`, if no other number is set, and none otherwise.
+
+    Raises:
+        ConfigError: a number of standbys without `on_failure="standby"`.
+    """
+    if config.on_failure == "standby":
+        object.__setattr__(config, "num_standby_learners", config.num_standby_learners or 1)
+    elif number := config.num_standby_learners:
+        raise ConfigError(
+            f'num_standby_learners={number} needs on_failure="standby", found on_failure={config.on_failure!r}; write '
+            f'.learners(on_failure="standby", num_standby_learners={number})',
+            field="num_standby_learners",
+        )
+
+
 def check_consistency(config: Any) -> None:
     """Check settings that depend on each other.
 

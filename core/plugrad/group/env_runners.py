@@ -16,6 +16,7 @@ from plugrad.errors import PlugradError
 from plugrad.group.answers import LostActor, gather, gather_with_pings
 from plugrad.group.env_runner_actor import Answer, observations_of
 from plugrad.group.env_runner_workers import Worker, make_workers
+from plugrad.group.restarts import RestartLimit
 from plugrad.group.sample_requests import SampleRequests
 from plugrad.group.sample_state import answer_of_state, state_of_answer
 from plugrad.policy.normalization import ObservationNormalizer
@@ -73,6 +74,7 @@ class RemoteEnvRunners:
         self._get_weights, self._get_version = weights, version
         self._sent: tuple[int, Any] = (-1, None)
         self._restarts = 0
+        self._restart_limit = RestartLimit(config.max_restarts)
         self._ready: deque[Answer] = deque()
         self._restored: list[Mapping[str, Any]] = []
         self._actors: dict[int, Worker] = {}
@@ -129,7 +131,7 @@ class RemoteEnvRunners:
             The episodes of all runners in the order of their ranks; see `EnvRunner.sample`.
 
         Raises:
-            PlugradError: runners were lost, and more of them than `max_restarts`.
+            PlugradError: runners were lost, and more of them in an hour than `max_restarts`.
             Exception: what a runner raised.
         """
         arguments = self._arguments(num_steps_per_env, random_actions)
@@ -184,7 +186,7 @@ class RemoteEnvRunners:
             Samples in the order in which they came; none if there was none in time, or nothing was requested.
 
         Raises:
-            PlugradError: runners were lost, and more of them than `max_restarts`.
+            PlugradError: runners were lost, and more of them in an hour than `max_restarts`.
             Exception: what a runner raised.
         """
         self._take_restored()
@@ -368,9 +370,9 @@ class RemoteEnvRunners:
         for each in lost:
             log.warning("env runner %d %s; it is replaced and begins new episodes", each.rank, each.reason)
             self._actors.pop(each.rank).kill()
-        if self._restarts > self.config.max_restarts:
+        if not self._restart_limit.take(len(lost)):
             raise PlugradError(
-                f"env runner {lost[0].rank} {lost[0].reason}, and max_restarts={self.config.max_restarts} are used up",
+                f"env runner {lost[0].rank} {lost[0].reason}, and {self._restart_limit.used_up}",
                 rank=lost[0].rank,
             )
         self._start([each.rank for each in lost])

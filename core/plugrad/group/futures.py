@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
 from plugrad.errors import LearnerTimeoutError
@@ -77,6 +78,24 @@ class UpdateFuture:
             self._future.set_exception(outcome)
         else:
             self._future.set_result(outcome)
+
+
+def first_done(unread: list[UpdateFuture]) -> list[UpdateFuture]:
+    """The oldest futures up to the first that is in flight or failed.
+
+    Args:
+        unread: in the order of submission; if the oldest has failed, it is taken out.
+
+    Returns:
+        Those that are done.
+
+    Raises:
+        Exception: that of the oldest.
+    """
+    done = list(takewhile(lambda future: future.state in ("applied", "dropped"), unread))
+    if not done and unread and unread[0].state == "failed":
+        unread.pop(0).result()
+    return done
 
 
 class UpdateCounters:

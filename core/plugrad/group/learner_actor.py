@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 from plugrad.batch import MultiAgentBatch
@@ -16,6 +17,8 @@ from plugrad.episodes import num_env_steps
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
+from plugrad.learner.data_parallel import set_collective
+from plugrad.learner.rehearsal import rehearse
 from plugrad.learner.snapshot import digest
 
 THREAD_VARIABLES = (
@@ -105,10 +108,7 @@ class LearnerActor:
             learner = self._built_learner()
             if self._collective is not None:
                 self._collective.enter(contacts)
-            was_alone = learner.collective is None
-            learner.collective = self._collective
-            if was_alone != (self._collective is None):
-                learner.forget_programs()  # those of a learner alone exchange nothing
+            set_collective(learner, self._collective)
 
         return self._reply(enter)
 
@@ -163,15 +163,37 @@ class LearnerActor:
         """A reply without a value, for what every reply says."""
         return self._reply(lambda: None)
 
-    def get_sync_state(self) -> Any:
-        """Everything that makes another learner equal to this one: pickled config, state, last committed change."""
+    def rehearse(self, size: int, args: tuple[Any], settings: Mapping[str, Any]) -> Reply:
+        """Compile an update beforehand; see `plugrad.learner.rehearsal`.
+
+        Args:
+            size: of the group.
+            args: `(batch,)`.
+            settings: the other arguments of `Learner.update`.
+
+        Returns:
+            A reply without a value.
+        """
+        return self._reply(lambda: rehearse(self._built_learner(), size, *args, settings))
+
+    def copy_sync_state(self) -> tuple[Reply, Any]:
+        """Copy what makes another learner equal to this one: pickled config, state, last committed change.
+
+        Returns:
+            `(reply, copy)`; the reply's value is the seconds that it took, and it has no digest.
+        """
         import cloudpickle
 
-        learner = self._built_learner()
-        return cloudpickle.dumps(learner.config), learner.get_state(), self._committed
+        start, copy, failure = perf_counter(), None, None
+        try:
+            learner = self._built_learner()
+            copy = cloudpickle.dumps(learner.config), learner.get_state(), self._committed
+        except Exception as error:
+            failure = self._make_failure(error)
+        return Reply(self._rank, self._committed, "", perf_counter() - start, failure), copy
 
     def set_sync_state(self, sync_state: tuple[bytes, dict[str, Any], int]) -> Reply:
-        """Become equal to the learner whose `get_sync_state` this is."""
+        """Become equal to the learner whose `copy_sync_state` this is."""
 
         def become() -> None:
             pickled_config, state, committed = sync_state

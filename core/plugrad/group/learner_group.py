@@ -5,7 +5,6 @@ Ray is imported only for `num_learners >= 1`.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import takewhile
 from os.path import abspath
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
-from plugrad.group.futures import Dropped, Results, UpdateFuture
+from plugrad.group.futures import Dropped, Results, UpdateFuture, first_done
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
@@ -132,7 +131,7 @@ class LearnerGroup(Adaptable):
         work = partial(self._update, batch, episodes, settings, return_state)
         if not async_update:
             return self._requests.run(work)
-        done = self._done_futures()
+        done = first_done(self._unread)
         self._unread.append(self._requests.submit(work))
         del self._unread[: len(done)]  # only now: a batch that is refused takes no results with it
         outcomes = [future.result() for future in done]
@@ -166,8 +165,9 @@ class LearnerGroup(Adaptable):
         """Counts of submitted updates, and what the group runs on.
 
         Returns:
-            `submitted` = `applied` + `failed` + `dropped` + `in_flight`; and `collective`, the name of the one by which
-            the learners sum their gradients; None if one learner needs none.
+            `submitted` = `applied` + `failed` + `dropped` + `in_flight`; `collective`, the name of the one by which
+            the learners sum their gradients, None if one learner needs none; `standby_ready`, how many learners wait
+            to take the place of one that dies.
         """
         return {**self._requests.get_stats(), **self._learners.get_stats()}
 
@@ -178,13 +178,6 @@ class LearnerGroup(Adaptable):
         if return_state:
             results[0][STATE_AFTER_UPDATE] = self._learners.call_one("get_state", COMPONENT_RL_MODULE)
         return results
-
-    def _done_futures(self) -> list[UpdateFuture]:
-        """The oldest unread futures up to the first that is in flight or failed; raises if the oldest failed."""
-        done = list(takewhile(lambda future: future.state in ("applied", "dropped"), self._unread))
-        if not done and self._unread and self._unread[0].state == "failed":
-            self._unread.pop(0).result()
-        return done
 
     # --- acting -------------------------------------------------------------------------------------------------
 
@@ -230,6 +223,15 @@ class LearnerGroup(Adaptable):
             Its values in rank order. What it raises on a learner is raised here, with the rank.
         """
         return self._requests.run(lambda: self._learners.call_each("apply", func, *args, **kwargs))
+
+    def resize(self, num_learners: int) -> None:
+        """Go on with so many remote learners (1 or more), after the updates submitted before; numbers stay the same.
+
+        Raises:
+            ConfigError: it is no such number, or the learner of this group is in this process.
+            Exception: a learner could not be built, and the group is as it was; else as `update`.
+        """
+        self._requests.run(lambda: self._learners.resize(num_learners))
 
     def add_module(
         self, *, module_id: ModuleID, module_spec: RLModuleSpec, **settings: Any

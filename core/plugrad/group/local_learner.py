@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plugrad.config import Config
+from plugrad.errors import ConfigError
 from plugrad.learner import Learner, build_learner
 
 
@@ -39,7 +40,7 @@ class LocalLearner:
 
     def get_stats(self) -> dict[str, Any]:
         """See `RemoteLearners.get_stats`."""
-        return {"collective": None}
+        return {"collective": None, "standby_ready": 0}
 
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
@@ -56,6 +57,22 @@ class LocalLearner:
     def call_one(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """See `RemoteLearners.call_one`."""
         return getattr(self.learner, method)(*args, **kwargs)
+
+    def resize(self, num_learners: int) -> None:
+        """Refuse: see `RemoteLearners.resize`.
+
+        Args:
+            num_learners: 1 or more.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            f"resize({num_learners}): the learner of this group is in this process (num_learners=0); build the group "
+            "with .learners(num_learners=1), or save it and open it with LearnerGroup.from_checkpoint(path, "
+            f"num_learners={num_learners})",
+            field="num_learners",
+        )
 
     def shutdown(self) -> None:
         """Shut the learner down; calling it again does nothing."""

@@ -9,18 +9,23 @@ learner had not applied it. So no update is lost and none is applied twice.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from plugrad.config import Config
-from plugrad.errors import CollectiveError, LearnerGroupDeadError, LearnerTimeoutError, PlugradError
-from plugrad.group.answers import LostActor
+from plugrad.errors import (
+    CollectiveError,
+    ConfigError,
+    LearnerGroupDeadError,
+)
 from plugrad.group.collective_choice import choose_collective
 from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, exchange_failure, raise_failures
 from plugrad.group.ray_start import get_ray
 from plugrad.group.raylet import put
+from plugrad.group.recovery import RecoveringLearners
 from plugrad.group.worker_group import WorkerGroup, place_of
 from plugrad.hooks.learner_protocol import LearnerProtocol
+from plugrad.learner import Learner
 from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
 
@@ -29,7 +34,7 @@ REPEATS = 2
 log = logging.getLogger("plugrad")
 
 
-class RemoteLearners:
+class RemoteLearners(RecoveringLearners):
     """`config.num_learners` learners in Ray actors, equal in everything but their rank.
 
     Args:
@@ -53,12 +58,9 @@ class RemoteLearners:
             choose_collective(config.collective, place_of(config, config.num_learners, 1))
         if config.seed is None:  # all learners must draw alike
             config = config.debugging(seed=fresh_seed() % 2**31)
-        self._workers = WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config)
-        self._last_number = self._committed = 0
+        super().__init__(WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config))
+        self._last_number = 0
         self.version = 0
-        self._restarts_left: int = config.max_restarts
-        self._compiled: set[Any] = set()
-        self._error: PlugradError | None = None
         try:
             self._build()
         except BaseException:
@@ -68,14 +70,9 @@ class RemoteLearners:
     def __len__(self) -> int:
         return len(self._workers)
 
-    @property
-    def config(self) -> Config:
-        """The learners' config; it follows modules that are added and removed."""
-        return self._workers.config
-
     def get_stats(self) -> dict[str, Any]:
-        """What the group runs on: `collective`, the name of the one by which learners sum gradients, or None."""
-        return {"collective": self._workers.collective}
+        """See `LearnerGroup.get_stats`."""
+        return {"collective": self._workers.collective, "standby_ready": self._workers.standbys.count_ready()}
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -108,10 +105,16 @@ class RemoteLearners:
         def timeout_s() -> float:  # a learner that is restarted meanwhile has to compile the update
             return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)
 
-        args = put(self._workers.ray, (data,))
-        make_args = (lambda: self._run_connectors(args, timeout_s())) if is_episodes else (lambda: args)
+        args = batch = put(self._workers.ray, (data,))
+
+        def make_args() -> Any:
+            nonlocal batch
+            batch = self._run_connectors(args, timeout_s()) if is_episodes else args
+            return batch
+
         results = self._apply("update", make_args, settings, timeout_s)
         self._compiled.add(key)
+        self._workers.standbys.remember(key, batch, settings, len(self))
         return results
 
     def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
@@ -134,8 +137,9 @@ class RemoteLearners:
         with self._count_change():
             values = self._apply(method, lambda: given, kwargs, lambda: timeout_s)
             self._workers.config = self.call_one("apply", _get_config)
-        if method.endswith("_module"):
-            self._compiled.clear()
+            if method.endswith("_module"):
+                self._compiled.clear()
+                self._workers.standbys.forget(other_modules=True)
         return values
 
     def call_each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
@@ -186,6 +190,51 @@ class RemoteLearners:
                 return replies[first].value
             self._recover(lost)
 
+    def resize(self, num_learners: int) -> None:
+        """Go on with another number of learners; see `LearnerGroup.resize`.
+
+        Args:
+            num_learners: 1 or more.
+
+        Raises:
+            ConfigError: it is no such number, or the collective cannot be used with it.
+            Exception: a further learner could not be built; the group is as it was.
+        """
+        config = self.config.changed(num_learners=num_learners)
+        if not num_learners:
+            raise ConfigError(
+                "resize(0): a group of remote learners has one or more; for a learner in this process save the group "
+                "and open it with LearnerGroup.from_checkpoint(path, num_learners=0)",
+                field="num_learners",
+            )
+        if num_learners > 1:
+            choose_collective(config.collective, place_of(config, num_learners, 1))
+        with self._count_change():
+            self._connect()
+            self._recover(self._workers.call("get_status")[1])
+            self._grow(num_learners)
+            self._workers.dismiss(range(num_learners, len(self)))
+            self._workers.config = config
+            self._workers.is_connected = False
+            self._compiled.clear()
+            self.call_each("apply", _set_num_learners, num_learners)
+            self._connect()
+
+    def _grow(self, num_learners: int) -> None:
+        """Start further learners with the group's state; if one cannot be built, the group is as it was."""
+        while ranks := range(len(self), num_learners):
+            try:
+                lost = self._workers.start(ranks) or self._workers.sync_from(0, ranks)
+                if broken := [each for each in lost if each.rank in ranks]:
+                    raise self._workers.build_error(broken[0])
+            except BaseException:
+                self._workers.dismiss(ranks)
+                raise
+            if not lost:
+                return
+            self._workers.dismiss(ranks)
+            self._recover(lost)  # one of those that were there: then once more
+
     def shutdown(self) -> None:
         """End the actors; calling it again does nothing."""
         self._error = self._error or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
@@ -194,11 +243,13 @@ class RemoteLearners:
 
     @contextmanager
     def _count_change(self) -> Iterator[None]:
-        """Change `version` afterwards, also after an error, since it may have come late."""
+        """Change `version` afterwards, also after an error, since it may have come late; then standbys may follow."""
         try:
             yield
         finally:
             self.version += 1
+            if self._error is None:
+                self._workers.follow()
 
     # --- one change on all --------------------------------------------------------------------------------------
 
@@ -269,98 +320,6 @@ class RemoteLearners:
             self._sync_from(0)  # a connector drew random numbers
         return batch
 
-    # --- building and recovering --------------------------------------------------------------------------------
-
-    def _build(self) -> None:
-        lost = self._workers.start(range(self.config.num_learners))
-        if lost:
-            raise self._build_error(lost[0])
-        replies, lost = self._workers.call("get_status")
-        if not lost and len({reply.digest for reply in replies.values()}) > 1:
-            lost = self._workers.sync_from(0)  # a module draws its own initial weights
-        self._workers.digest = replies[0].digest if replies else ""
-        self._recover(lost)
-        self._connect()
-
-    def _build_error(self, lost: LostActor) -> PlugradError:
-        if lost.died:
-            return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
-        resources = self._workers.ray.available_resources().items()
-        free = ", ".join(f"{name} {number:g}" for name, number in resources if ":" not in name)
-        config = self.config
-        return LearnerTimeoutError(
-            f"learner {lost.rank} was not built in build_timeout_s={config.build_timeout_s:g}; "
-            f"{config.num_learners} learners ask Ray for {config.num_cpus_per_learner:g} CPUs and "
-            f"{config.num_gpus_per_learner:g} GPUs each; free are: {free or 'none'}",
-            rank=lost.rank,
-            phase="build",
-        )
-
-    def _connect(self) -> None:
-        while not self._workers.is_connected:
-            self._check_alive()
-            self._recover(self._workers.connect())
-        self._check_alive()
-
-    def _sync_from(self, source: int) -> None:
-        self._recover(self._workers.sync_from(source))
-
-    def _check_alive(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _recover(self, lost: Sequence[LostActor]) -> None:
-        """Replace lost learners, and give all the state of the one that has applied most changes.
-
-        Raises:
-            LearnerGroupDeadError: none is left, `max_restarts` are used up, or `on_failure="raise"`.
-            LearnerTimeoutError: likewise, where learners are stuck and not dead.
-        """
-        while lost:
-            self._remove(lost)
-            replies, lost = self._workers.call("get_status")
-            if not lost:
-                source = min(self._workers.synced, key=lambda rank: (-replies[rank].committed, rank))
-                lost = self._replace(source)
-                self._committed = replies[source].committed
-                self._workers.digest = replies[source].digest
-
-    def _remove(self, lost: Sequence[LostActor]) -> None:
-        self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
-        for each in lost:
-            log.warning("%s; on_failure=%r", each, self.config.on_failure)
-            self._workers.remove_worker(each)
-        self._workers.abort(str(lost[0]))
-        self._check_alive()  # a group that was shut down meanwhile stays so
-        if self.config.on_failure == "raise":
-            self._fail(lost[0], "on_failure='raise'")
-        if not self._workers.synced:
-            self._workers.shutdown()
-            self._fail(lost[0], "no other has its state: restore a checkpoint in a new group")
-        if self.config.on_failure == "restart":
-            self._restarts_left -= len(lost)
-            if self._restarts_left < 0:
-                self._fail(lost[0], f"max_restarts={self.config.max_restarts} are used up")
-
-    def _replace(self, source: int) -> list[LostActor]:
-        """Start new learners for missing ranks, or renumber, and sync from `source`; returns who is lost meanwhile."""
-        if self.config.on_failure == "shrink":
-            self._workers.renumber_ranks(source)
-            return self._workers.sync_from(0)
-        missing = [rank for rank in range(self.config.num_learners) if rank not in self._workers.ranks]
-        try:
-            return self._workers.start(missing) or self._workers.sync_from(source)
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            self._error = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
-            raise
-
-    def _fail(self, lost: LostActor, why: str) -> NoReturn:
-        self._error = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
-        if lost.died:
-            raise self._error
-        raise LearnerTimeoutError(str(self._error), rank=lost.rank, phase="call")
-
 
 def _are_equal(replies: Replies) -> bool:
     return len({reply.digest for reply in replies.values()}) == 1
@@ -368,3 +327,7 @@ def _are_equal(replies: Replies) -> bool:
 
 def _get_config(learner: LearnerProtocol) -> Config:
     return learner.config
+
+
+def _set_num_learners(learner: Learner, num_learners: int) -> None:
+    learner.config = learner.config.changed(num_learners=num_learners)

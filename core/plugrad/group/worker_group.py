@@ -12,13 +12,15 @@ from typing import Any
 
 from plugrad.collective import Membership, Place
 from plugrad.config import Config
-from plugrad.errors import LearnerGroupDeadError
+from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradError
 from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
 from plugrad.group.answers import LostActor, gather, gather_with_pings
 from plugrad.group.collective_choice import choose_collective
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
 from plugrad.group.ray_start import num_cpus_to_reserve
+from plugrad.group.restarts import RestartLimit
+from plugrad.group.standbys import Standbys
 from plugrad.hooks.registry import load_collective
 
 GRACE_S = 1.0
@@ -38,6 +40,7 @@ class WorkerGroup:
         is_connected: whether all are in one collective, in which nothing has failed yet.
         collective: name of the present one; None while there is none, and for one learner.
         digest: of the state that all had when they were last equal.
+        standbys: learners that wait to be started as one of them.
     """
 
     def __init__(self, ray: Any, config: Config) -> None:
@@ -50,6 +53,9 @@ class WorkerGroup:
         self._joined: tuple[str | None, str] = (None, "")  # the present collective: its name and its key
         self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
+        self.standbys = Standbys(
+            self._calls, config.num_standby_learners, self._start_actor, RestartLimit(config.max_restarts)
+        )
         self._unsynced: set[int] = set()
 
     def __len__(self) -> int:
@@ -167,36 +173,68 @@ class WorkerGroup:
     # --- starting and ending ------------------------------------------------------------------------------------
 
     def start(self, ranks: Iterable[int]) -> list[LostActor]:
-        """Start learners of these ranks; returns those that were lost.
+        """Start learners of these ranks, standbys first; returns those that were lost.
 
         The first ones of a group have its state from the beginning, later ones need `sync_from`.
 
         Raises:
             Exception: what building a learner raised.
         """
+        timeout_s, ranks = self.config.build_timeout_s, list(ranks)
+        standbys = {rank: standby for rank in ranks if (standby := self.standbys.take()) is not None}
+        started = {
+            rank: (standbys[rank].actor, standbys[rank].built)
+            if rank in standbys
+            else self._start_actor(rank)
+            for rank in ranks
+        }
+        new = {rank: actor for rank, (actor, _) in started.items()}
+        self._unsynced |= set(ranks if self._actors else ())
+        self._actors |= new
+        places = {rank: actor.locate() for rank, actor in new.items() if actor.location is None}
+        locations = gather(self._calls, places, timeout_s)
+        lost = [each for each in locations.values() if isinstance(each, LostActor)]
+        for rank in locations.keys() - {each.rank for each in lost}:
+            new[rank].location = locations[rank]
+        refs = {rank: built for rank, (actor, built) in started.items() if actor.location is not None}
+        # without pings: while a framework is imported no other thread can answer
+        replies, others = self._split(gather(self._calls, refs, timeout_s))
+        raise_failures(replies)
+        return lost + others
+
+    def _start_actor(self, rank: int = -1) -> tuple[Actor, Any]:
+        """Start an actor, without waiting; returns it and the reference to the reply of its `build`."""
         import cloudpickle
 
-        config, ranks = self.config, list(ranks)
+        config = self.config
         options = {
             "num_cpus": num_cpus_to_reserve(self.ray, config.num_cpus_per_learner),
             "num_gpus": config.num_gpus_per_learner,
             "resources": config.custom_resources_per_learner or None,
         }
         threads = max(1, int(config.num_cpus_per_learner))
-        started = start_actors(self.ray, LearnerActor, [(rank, threads, sys.path) for rank in ranks], options)
-        new = dict(zip(ranks, started, strict=True))
-        self._unsynced |= set(ranks if self._actors else ())
-        self._actors |= new
-        locations = gather(self._calls, {rank: new[rank].locate() for rank in ranks}, config.build_timeout_s)
-        lost = [each for each in locations.values() if isinstance(each, LostActor)]
-        located = [rank for rank in ranks if not isinstance(locations[rank], LostActor)]
-        for rank in located:
-            new[rank].location = locations[rank]
-        refs = {rank: new[rank].call("build", cloudpickle.dumps(config)) for rank in located}
-        # without pings: while a framework is imported no other thread can answer
-        replies, others = self._split(gather(self._calls, refs, config.build_timeout_s))
-        raise_failures(replies)
-        return lost + others
+        (actor,) = start_actors(self.ray, LearnerActor, [(rank, threads, sys.path)], options)
+        return actor, actor.call("build", cloudpickle.dumps(config))
+
+    def build_error(self, lost: LostActor) -> PlugradError:
+        """The error that says that a learner was lost while it was built."""
+        if lost.died:
+            return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
+        resources = self.ray.available_resources().items()
+        free = ", ".join(f"{name} {number:g}" for name, number in resources if ":" not in name)
+        config = self.config
+        return LearnerTimeoutError(
+            f"learner {lost.rank} was not built in build_timeout_s={config.build_timeout_s:g}; "
+            f"{len(self)} learners ask Ray for {config.num_cpus_per_learner:g} CPUs and "
+            f"{config.num_gpus_per_learner:g} GPUs each; free are: {free or 'none'}",
+            rank=lost.rank,
+            phase="build",
+        )
+
+    def follow(self) -> None:
+        """Keep the standbys near the group's state, without waiting."""
+        if self.synced:
+            self.standbys.follow(self._actors[self.synced[-1]])
 
     def remove_worker(self, lost: LostActor) -> None:
         """Remove an actor from the group and kill it."""
@@ -204,6 +242,13 @@ class WorkerGroup:
         if actor := self._actors.pop(lost.rank, None):  # none is left in a group that is being shut down
             actor.kill()
         self.is_connected = False
+
+    def dismiss(self, ranks: Iterable[int]) -> None:
+        """Shut learners down that the group does not need, and end their processes."""
+        if ranks := [rank for rank in ranks if rank in self._actors]:
+            self.call_learners("shutdown", (), {}, ranks=ranks, timeout_s=SHUTDOWN_S)
+            self._unsynced -= set(ranks)
+            kill_all([self._actors.pop(rank) for rank in ranks], SHUTDOWN_S)
 
     def renumber_ranks(self, first: int) -> None:
         """Give the remaining actors new ranks from 0; the one of rank `first` becomes 0."""
@@ -219,7 +264,7 @@ class WorkerGroup:
             pass  # Ray itself is gone: there is nobody to call
         finally:
             actors, self._actors = self._actors, {}
-            kill_all(actors.values(), SHUTDOWN_S)
+            kill_all([*actors.values(), *self.standbys.close()], SHUTDOWN_S)
             self._clean_up(*self._joined)
 
     # --- collective and state -----------------------------------------------------------------------------------
@@ -278,21 +323,27 @@ class WorkerGroup:
             raise_failures(replies)
         return lost
 
-    def sync_from(self, source: int) -> list[LostActor]:
-        """Give the state of one learner to all others; returns those that were lost meanwhile.
+    def sync_from(self, source: int, ranks: Iterable[int] | None = None) -> list[LostActor]:
+        """Give the state of one learner to others; returns those that were lost meanwhile.
+
+        Args:
+            source: rank of the one.
+            ranks: of the others, beside all that are new; None: all.
+
+        Returns:
+            The actors that were lost.
 
         Raises:
             Exception: a learner could not give or take the state.
         """
-        state = self._actors[source].call("get_sync_state")
         timeout_s = self.config.build_timeout_s
-        found = self._gather({source: state}, timeout_s)[source]
-        if isinstance(found, LostActor):
-            return [found]
-        if isinstance(found, Exception):
-            raise found
-        others = [rank for rank in self.ranks if rank != source]
-        replies, lost = self.call("set_sync_state", state, ranks=others, timeout_s=timeout_s)
+        reply, state = self._actors[source].call("copy_sync_state", num_returns=2)
+        replies, lost = self._split(self._gather({source: reply}, timeout_s))
+        if lost:
+            return lost
+        raise_failures(replies)
+        others = (set(self.ranks) if ranks is None else self._unsynced | set(ranks)) - {source}
+        replies, lost = self.call("set_sync_state", state, ranks=sorted(others), timeout_s=timeout_s)
         if not lost:
             raise_failures(replies)
             self._unsynced = set()

@@ -116,8 +116,10 @@ class _Modules(Component):
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        constant = [each for each in state if _has_weights_without_optimizer(learner, each)]
+        before = {module_id: learner.module[module_id].get_state() for module_id in constant}
         learner.module.set_state(state)
-        if any(_has_weights_without_optimizer(learner, module_id) for module_id in state):
+        if any(_differ(before[module_id], learner.module[module_id].get_state()) for module_id in constant):
             learner.forget_programs()  # such weights are no variables: a program may have them as constants
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
@@ -139,6 +141,10 @@ class _Modules(Component):
 def _has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
     stepped = [ref for layout in learner.layouts for ref in layout.refs if ref.startswith(f"{module_id}/")]
     return learner.num_parameters.get(module_id, 0) > len(stepped)
+
+
+def _differ(weights: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return any(not np.array_equal(each, others[name], equal_nan=True) for name, each in weights.items())
 
 
 class _Optimizers(Component):

@@ -27,6 +27,19 @@ PART_WEIGHTS = f"{SEPARATOR}part weights"
 """Under this id a minibatch carries `{module_id: [accumulate]}`, the weights of its parts; no module has it."""
 
 
+def set_collective(learner: LearnerInternals, collective: Collective | None) -> None:
+    """Give a learner the collective that it is in now; its programs stay if they exchange gradients as before.
+
+    Args:
+        learner: a built learner.
+        collective: its end; None: it is alone.
+    """
+    was_alone = learner.collective is None
+    learner.collective = collective
+    if was_alone != (collective is None):
+        learner.forget_programs()  # those of a learner alone exchange nothing
+
+
 def shard(
     collective: Collective, columns: Batch, order: Mapping[ModuleID, Array], accumulate: int = 1
 ) -> tuple[Batch, dict[ModuleID, Array]]:

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plugrad.collective import Collective
 from plugrad.hooks.backend_types import BackendInfo
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
@@ -29,6 +30,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     plugins: list[Plugin]
     backend_info: BackendInfo
     module: MultiRLModule
+    collective: Collective | None
     ops: Ops
     metrics: Metrics
     registered_optimizers: dict[str, RegisteredOptimizer]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from numbers import Real
 from time import perf_counter
 from typing import Any
 
@@ -42,6 +41,7 @@ from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.snapshot import Snapshot
 from plugrad.learner.step import Reads, make_step
 from plugrad.learner.structured_observations import batch_in_rows, episodes_in_rows
+from plugrad.learner.timesteps import check_timesteps
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
@@ -98,7 +98,7 @@ class UpdateRun:
             See there.
         """
         learner, clock = self._learner, _Clock()
-        _check_timesteps(timesteps)
+        check_timesteps(timesteps)
         snapshot = Snapshot(learner)
         try:
             columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes))
@@ -124,6 +124,20 @@ class UpdateRun:
             learner.weights_version += 1
             raise
         return results
+
+    def rehearse(self, batch: Any, spec: MinibatchSpec) -> None:
+        """Train on a batch without the hooks and the counters of an update; see `plugrad.learner.rehearsal`.
+
+        Args:
+            batch: see `Learner.update`.
+            spec: how the batch is divided.
+        """
+        columns, sample_counts = prepare_batch(self._learner, self.columns(batch, None))
+        rows = {module_id: each.steps for module_id, each in sample_counts.items()}
+        columns = self._trained_columns(columns, rows, batch)
+        self._learner.metrics.begin_update()
+        sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
+        self._train(columns, sample_counts, spec, _Clock(), Snapshot(self._learner))
 
     def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
         """A batch by module, from one of its forms or from episodes.
@@ -355,27 +369,6 @@ def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, i
     trained = learner.config.policies_to_train
     why = "should_module_be_updated says no" if trained is None else f"policies_to_train={trained!r}"
     return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
-
-
-def _check_timesteps(timesteps: Any) -> None:
-    good = timesteps is None or isinstance(timesteps, Mapping)
-    if not good or not all(isinstance(each, Real) for each in (timesteps or {}).values()):
-        raise BatchError(
-            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
-            module_id=None,
-            column=None,
-            expected="numbers by name",
-            found=timesteps,
-        )
-    if timesteps and TIMESTEP not in timesteps:
-        raise BatchError(
-            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
-            "give it too, or leave timesteps out to keep the schedules where they are",
-            module_id=None,
-            column=None,
-            expected=TIMESTEP,
-            found=list(timesteps),
-        )
 
 
 def _num_steps(order: Mapping[ModuleID, Array]) -> int:

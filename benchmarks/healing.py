@@ -1,0 +1,117 @@
+"""Kill learners of a group, and measure the time from SIGKILL to the end of the next update.
+
+    python benchmarks/healing.py --backend torch --kills 200
+    python benchmarks/healing.py --backend tf2 --kills 200
+    python benchmarks/healing.py --backend tf2 --kills 20 --on-failure restart
+
+A kill comes at a random moment of an update or between two. With `--on-failure standby` (the default) the script waits
+before each kill until a standby is ready, and says how long that took. After each kill, the numbers of updates must be
+contiguous and all learners equal, or the script ends with an error.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+from itertools import pairwise
+from math import inf
+from statistics import median
+from threading import Timer
+from time import perf_counter, sleep
+from typing import Any
+
+from contestant_plugrad import make_config
+from report import machine, table
+from workload import SMALL, make_batch
+
+from plugrad import DEFAULT_MODULE_ID, LearnerGroup
+from plugrad.learner.snapshot import digest
+
+BATCH = make_batch(SMALL, 0)
+
+
+class Strike:
+    """Kills a process in a while, and notes when."""
+
+    def __init__(self, pid: int, after_s: float) -> None:
+        self.time = inf
+        self._pid = pid
+        Timer(after_s, self._kill).start()
+
+    def _kill(self) -> None:
+        self.time = perf_counter()
+        os.kill(self._pid, signal.SIGKILL)
+
+
+def heal(
+    group: LearnerGroup, kills: int, rng: random.Random, standbys: int
+) -> tuple[list[float], list[float]]:
+    """Return the seconds from each kill to the end of the next update, and those until a standby was ready."""
+    updates = 0
+
+    def update() -> None:
+        nonlocal updates
+        updates += 1
+        number = group.update(BATCH)[0][DEFAULT_MODULE_ID]["weights_seq_no"]
+        if number != updates:
+            sys.exit(f"update {updates} is number {number}")
+
+    for _ in range(4):
+        update()
+    start = perf_counter()
+    update()
+    usual = perf_counter() - start
+    healed, ready = [], []
+    for kill in range(kills):
+        start = perf_counter()
+        while group.get_stats()["standby_ready"] < standbys:
+            sleep(0.05)
+        ready.append(perf_counter() - start)
+        update()
+        strike = Strike(rng.choice(group.foreach_learner(_pid)), rng.uniform(0.0, 1.5 * usual))
+        ends: list[float] = []
+        while sum(end > strike.time for end in ends) < 3:
+            update()
+            ends.append(perf_counter())
+        times = [strike.time, *(end for end in ends if end > strike.time)]
+        # The dead one may have been done with the update of the kill: the longest of these has the fault.
+        _, end = max((end - begin, end) for begin, end in pairwise(times))
+        healed.append(end - times[0])
+        if len(set(group.foreach_learner(digest))) != 1:
+            sys.exit(f"after kill {kill} the learners differ")
+        print(f"kill {kill}: {healed[-1]:.3f} s, a standby after {ready[-1]:.1f} s", file=sys.stderr)
+    return healed, ready
+
+
+def _pid(learner: Any) -> int:
+    return os.getpid()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", default="torch")
+    parser.add_argument("--learners", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--on-failure", default="standby", choices=("standby", "restart"))
+    parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims")
+    given = parser.parse_args()
+    config = make_config(SMALL, 0, given.backend, "auto").learners(
+        num_learners=given.learners, max_restarts=10 * given.kills, on_failure=given.on_failure
+    )
+    print(machine())
+    with config.build_learner_group() as group:
+        standbys = config.num_standby_learners
+        healed, ready = heal(group, given.kills, random.Random(given.seed), standbys)
+    row = [f"{given.backend}, {given.learners} learners", given.on_failure, str(len(healed))]
+    row += [f"{median(healed):.3f} s", f"{max(healed):.3f} s", f"{median(ready):.1f} s"]
+    print(
+        table(
+            ["SIGKILL to the end of the next update", "on_failure", "kills", "median", "worst", "ready"],
+            [row],
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
