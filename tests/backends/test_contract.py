@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 from learning import LOOKS, ppo_batch, ppo_config, value_config, weights
 
-from plugrad import DEFAULT_MODULE_ID, Columns, Learner, hookimpl
+from plugrad import CONTRACT_VERSION, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.errors import BackendNotFoundError, PluginConflictError, PluginError
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.registry import load_backend
 from plugrad.testing.tiny_learners import digest
 
 P = DEFAULT_MODULE_ID
+
+
+def test_our_backends_are_written_for_the_present_contract(backend: str) -> None:
+    assert load_backend(backend).implementation.backend_info().contract_version == CONTRACT_VERSION
 
 
 def sgd(backend: str, compile_: str = "none", **training: Any) -> Any:

@@ -8,12 +8,14 @@ from plugrad.hooks.backend_helpers import (
     calling_lines,
     check_is_optimizer,
     check_params,
+    converted,
     default_dtype,
     find_param_ref,
     first_line,
     functional_call_by_ref,
+    where_installed,
 )
-from plugrad.hooks.backend_spec import Program
+from plugrad.hooks.backend_spec import BackendInfo, Capability, Program
 from plugrad.optimizers import Adam
 from plugrad.testing.numpy_variables import ArrayVariable
 from plugrad.testing.tiny_learners import tiny_learner
@@ -86,3 +88,21 @@ def test_a_program_that_falls_back_says_so(caplog):
     program.fall_back("none", "eager, because of a test")
     assert (program.mode, program.reason) == ("none", "eager, because of a test")
     assert "update mode none: eager, because of a test" in caplog.text
+
+
+def test_what_is_not_installed_is_the_reason(learner):
+    conditions = {
+        Capability.USER_MODULES: where_installed("no_such_package", "mine[models]"),
+        Capability.FRAMEWORK_OPTIMIZERS: where_installed("numpy", "mine[models]"),
+    }
+    info = BackendInfo("mine", "1", capabilities=conditions)
+    words = [info.why_not(each, learner.ops, learner.config) for each in conditions]
+    assert words == [
+        "backend 'mine' has no 'user_modules' here: no_such_package is missing: pip install \"mine[models]\"",
+        "",
+    ]
+
+
+def test_a_tree_is_converted_leaf_by_leaf():
+    tree = {"a": (1, {"b": 2}), "c": [3]}
+    assert converted(tree, lambda leaf: 10 * leaf) == {"a": [10, {"b": 20}], "c": [30]}
