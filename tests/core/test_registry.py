@@ -134,6 +134,16 @@ def test_a_strangers_plugins_are_listed_like_ours_and_none_is_loaded(site):
     assert kinds == sorted(kinds, key=["backend", "algorithm", "plugin", "collective"].index)
 
 
+def test_an_entry_point_may_name_the_extra_that_it_needs(site):
+    requires = ('wirelib; extra == "cable"',)
+    site.install(
+        "plugrad-mine", "3.2", plugins={("collectives", "wire"): "mine_wire:Wire [cable]"}, requires=requires
+    )
+    words = "collective 'wire' needs wirelib: pip install \"plugrad-mine[cable]\""
+    assert site.error("load_collective('wire')") == ["MissingFrameworkError", words]
+    assert site.run("[each.requires for each in list_plugins() if each.name == 'wire']") == ["wirelib"]
+
+
 @pytest.mark.parametrize(
     ("module", "words"),
     [

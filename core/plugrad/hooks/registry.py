@@ -50,7 +50,8 @@ class PluginRecord:
         version: of the distribution.
         value: the entry point, `package:object`.
         requires: the distribution that it needs beside plugrad, such as "tensorflow", or None: of its owner's extra of
-            the same name, else of its owner's dependencies; of several one that is missing.
+            the same name (or of the one that the entry point names, `module:Name [extra]`), else of its owner's
+            dependencies; of several one that is missing.
         installed: whether all of them, or modules of their names, can be found.
         install: what `pip install` gets, if something is missing, the first or another: `("plugrad[tf2]",
             "plugrad[tf2-cpu]")`.
@@ -360,7 +361,7 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
 
 
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    names, install = needed(owner, entry.name)
+    names, install = needed(owner, entry.extras[0] if entry.extras else entry.name)
     missing = [each for each in names if not is_installed(each)]
     requires = next(iter((*missing, *names)), None)
     return PluginRecord(
