@@ -37,7 +37,7 @@ def get_ray(what: str) -> Any:
         MissingFrameworkError: Ray is not installed.
         ConfigError: it is too old.
     """
-    if "ray" not in sys.modules:
+    if "ray" not in sys.modules and not os.environ.get("RAY_ADDRESS"):  # a cluster has a mode of its own
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # read when Ray is imported
     ray = _import_ray(what)
     if ray.is_initialized():
