@@ -28,11 +28,27 @@ class Calls(Protocol):
     """How the answers of one kind of actors are had."""
 
     def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
-        """Wait until one of several requests is answered; returns those that are, none after `timeout_s`."""
+        """Wait until one of several requests is answered.
+
+        Args:
+            refs: the requests.
+            timeout_s: seconds to wait at most.
+
+        Returns:
+            Those that are answered; none after `timeout_s`.
+        """
         ...
 
     def get(self, rank: int, ref: Any) -> Any:
-        """The answer to a request that has one: a value, an exception that was raised, or a `LostActor`."""
+        """The answer to a request that has one.
+
+        Args:
+            rank: of the actor, for a `LostActor`.
+            ref: the request.
+
+        Returns:
+            A value, an exception that was raised, or a `LostActor`.
+        """
         ...
 
 

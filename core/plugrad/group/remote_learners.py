@@ -275,7 +275,7 @@ class RemoteLearners(RecoveringLearners):
             if not lost and repeats and (broken := exchange_failure(replies)):
                 log.warning("%s: %r is repeated over new connections", broken, method)
                 repeats -= 1
-                self._undo(number, replies)
+                self._take_back(number, replies)
                 continue
             if not lost:
                 return self._commit(number, method, replies)
@@ -286,7 +286,7 @@ class RemoteLearners(RecoveringLearners):
     def _commit(self, number: int, method: str, replies: Replies) -> list[Any]:
         """The values of all learners; or the error of one, after the change is undone on those that applied it."""
         if any(reply.failure for reply in replies.values()):
-            self._undo(number, replies)
+            self._take_back(number, replies)
             raise_failures(replies)
         are_equal = _are_equal(replies)
         self._committed = number
@@ -300,7 +300,7 @@ class RemoteLearners(RecoveringLearners):
                 )
         return [replies[rank].value for rank in sorted(replies)]
 
-    def _undo(self, number: int, replies: Replies) -> None:
+    def _take_back(self, number: int, replies: Replies) -> None:
         """Undo a change, of which one learner or more did not get done, on those that applied it."""
         if not _are_equal(replies):
             self._sync_from(next(rank for rank, reply in replies.items() if reply.committed < number))
