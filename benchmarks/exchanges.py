@@ -1,25 +1,23 @@
-"""Time for two processes on one machine to sum an array: plugrad's collectives and bare gloo, as torch gives it.
+"""Time for processes on one machine to sum an array: plugrad's collectives and bare gloo, as torch gives it.
 
-    python benchmarks/exchanges.py --rounds 15 --save
+    python benchmarks/exchanges.py --rounds 15 --processes 2 3 --save
 
-The same two processes use each collective in turn, in every other round in the opposite order. Each takes a float32
-array and returns another one with the sum. gloo sums in place, so it gets a copy in a buffer that it keeps. A round is
-the mean of many exchanges in a row. A ratio is the median of the rounds' ratios.
+The same processes, Ray actors, use each collective in turn, in every other round in the opposite order. Each takes a
+float32 array and returns another one with the sum. Bare gloo sums in place, so it gets a copy in a buffer that it
+keeps. A round is the mean of many exchanges in a row. A ratio is the median of the rounds' ratios.
 """
 
 import argparse
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing import Pipe, get_context
-from pathlib import Path
+from collections.abc import Callable
 from secrets import token_hex
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import ray
 import record
 from alone import environment
 from race import median_ratio
@@ -27,12 +25,14 @@ from report import machine, table
 
 from plugrad import list_plugins
 from plugrad.collective import Collective, Membership
+from plugrad.group.actors import CONTROL
 from plugrad.hooks.registry import load_collective
 from plugrad.types import Array
 
 SIZES = {"36 kB": (36_000, 200), "1 MB": (1_000_000, 30), "10 MB": (10_000_000, 4)}
 """`{name: (bytes, exchanges in a round)}`: 36 kB are the gradients of two networks of 2x64."""
-OURS = ("shared_memory", "gloo", "ray")
+SHARED = "shared_memory"
+OURS = (SHARED, "gloo", "ray")
 """Of plugrad, where they are installed."""
 BARE = "bare gloo"
 TIMEOUT_S = 60.0
@@ -45,72 +45,96 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--processes", type=int, nargs="+", default=[2, 3])
     record.add_options(parser)
     given = parser.parse_args()
-    os.environ.update(environment())
-    with tempfile.TemporaryDirectory() as folder:
-        mine, yours = Pipe()
-        there = (token_hex(16), Path(folder, "gloo"), given.rounds)
-        other = get_context("spawn").Process(target=play, args=(1, yours, *there), daemon=True)
-        other.start()
-        seconds = play(0, mine, *there)
-        other.join(TIMEOUT_S)
+    os.environ.update(environment(RAY_worker_niceness="0"))
+    ray.init(address="local", num_cpus=max(given.processes), include_dashboard=False, logging_level="ERROR")
     print(machine(), end="\n\n")
-    print(as_table(seconds))
-    record.save(given.save, "exchanges", figures(seconds) | {"rounds": given.rounds})
+    saved: dict[str, float] = {}
+    for number in given.processes:
+        seconds = race(number, given.rounds)
+        print(f"{number} processes", as_table(seconds), sep="\n\n", end="\n\n")
+        saved |= {f"{name}, {number} processes": each for name, each in figures(seconds).items()}
+    ray.shutdown()
+    record.save(given.save, "exchanges", saved | {"rounds": given.rounds})
 
 
-def play(rank: int, pipe: Any, key: str, gloo_file: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Run one of the two processes. Returns `{size: {exchange: seconds of one exchange, by round}}`."""
-    with entered(rank, pipe, key, gloo_file) as exchanges:
+def race(number: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds of rank 0: `{size: {exchange: seconds of one exchange, by round}}`."""
+    installed = {each.name for each in list_plugins() if each.kind == "collective" and each.installed}
+    with tempfile.TemporaryDirectory() as folder:
+        remote = ray.remote(concurrency_groups={CONTROL: 1}, num_cpus=1)(Process)
+        processes = [remote.remote(rank, number, folder) for rank in range(number)]
+        for epoch, name in enumerate(each for each in OURS if each in installed):
+            key = token_hex(16)
+            contacts = ray.get([each.contact.remote(name, epoch, key) for each in processes])
+            ray.get([each.enter.remote(name, contacts) for each in processes])
+        seconds: dict[str, dict[str, list[float]]] = ray.get(
+            [each.play.remote(rounds) for each in processes]
+        )[0]
+        ray.get([each.close.remote() for each in processes])
+    for each in processes:
+        ray.kill(each)
+    return seconds
+
+
+class Process:
+    """One of the processes, which is in all collectives."""
+
+    def __init__(self, rank: int, number: int, folder: str) -> None:
+        import torch
+        from torch import distributed
+
+        torch.set_num_threads(1)
+        file = f"file://{folder}/gloo"
+        distributed.init_process_group("gloo", init_method=file, rank=rank, world_size=number)
+        buffers: dict[int, Any] = {}
+
+        def gloo(values: Array) -> Array:
+            buffer = buffers.setdefault(values.size, torch.empty(values.size))
+            distributed.all_reduce(buffer.copy_(torch.from_numpy(values)))
+            total: Array = buffer.numpy()
+            return total
+
+        self._rank, self._number = rank, number
+        self._ours: dict[str, Collective] = {}
+        self._exchanges: dict[str, Exchange] = {BARE: gloo}
+
+    def contact(self, name: str, epoch: int, key: str) -> bytes:
+        """Make one end of a collective; returns its contact."""
+        membership = Membership(self._rank, self._number, epoch, key, TIMEOUT_S)
+        self._ours[name] = load_collective(name)(membership)
+        return self._ours[name].contact()
+
+    def enter(self, name: str, contacts: list[bytes]) -> None:
+        """Connect it to the others."""
+        self._ours[name].enter(contacts)
+        self._exchanges[name] = self._ours[name].all_reduce
+
+    def play(self, rounds: int) -> dict[str, dict[str, list[float]]]:
+        """Use each exchange in turn."""
         found: dict[str, dict[str, list[float]]] = {}
         for size, (num_bytes, times) in SIZES.items():
-            values = np.random.default_rng(rank).normal(size=num_bytes // 4).astype(np.float32)
-            check_equal(exchanges, values)
-            found[size] = {name: [] for name in exchanges}
+            values = np.random.default_rng(self._rank).normal(size=num_bytes // 4).astype(np.float32)
+            check_equal(self._exchanges, values)
+            found[size] = {name: [] for name in self._exchanges}
             for n in range(rounds):
-                for name in list(exchanges)[:: 1 if n % 2 else -1]:
-                    found[size][name].append(timed(exchanges[name], values, times))
-    return found
+                for name in list(self._exchanges)[:: 1 if n % 2 else -1]:
+                    found[size][name].append(timed(self._exchanges[name], values, times))
+        return found
 
-
-@contextmanager
-def entered(rank: int, pipe: Any, key: str, gloo_file: Path) -> Iterator[dict[str, Exchange]]:
-    """Context manager that yields the open exchanges, `{name: exchange}`."""
-    import torch
-    from torch import distributed
-
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{gloo_file}", rank=rank, world_size=2)
-    buffers: dict[int, Any] = {}
-
-    def gloo(values: Array) -> Array:
-        buffer = buffers.setdefault(values.size, torch.empty(values.size))
-        distributed.all_reduce(buffer.copy_(torch.from_numpy(values)))
-        total: Array = buffer.numpy()
-        return total
-
-    installed = {each.name for each in list_plugins() if each.kind == "collective"}
-    ours: dict[str, Collective] = {}
-    for number, name in enumerate(each for each in OURS if each in installed):
-        ours[name] = load_collective(name)(Membership(rank, 2, number, key, TIMEOUT_S))
-        own = ours[name].contact()
-        pipe.send(own)
-        contacts = [own, pipe.recv()]
-        ours[name].enter(contacts[:: 1 if rank == 0 else -1])
-    try:
-        yield {BARE: gloo} | {name: each.all_reduce for name, each in ours.items()}
-    finally:
-        for each in ours.values():
+    def close(self) -> None:
+        """Leave all."""
+        for each in self._ours.values():
             each.close()
-        distributed.destroy_process_group()
 
 
 def check_equal(exchanges: dict[str, Exchange], values: Array) -> None:
     """Check that all exchanges return the same sum. This is also the first, slow use of each."""
     sums = [exchange(values) for exchange in exchanges.values()]
-    for each in sums[1:]:
-        np.testing.assert_array_equal(each, sums[0])
+    for each in sums[1:]:  # gloo adds in another order than that of ranks
+        np.testing.assert_allclose(each, sums[0], rtol=1e-5, atol=1e-5)
 
 
 def timed(exchange: Exchange, values: Array, times: int) -> float:
@@ -123,17 +147,22 @@ def timed(exchange: Exchange, values: Array, times: int) -> float:
 
 
 def as_table(seconds: dict[str, dict[str, list[float]]]) -> str:
-    """Make a table of milliseconds and of ratios to shared memory."""
+    """Make a table of milliseconds and of ratios to shared memory and to bare gloo."""
     rows = [
-        [size, name, f"{1e3 * median(each):.3f}", f"{1e3 * min(each):.3f}", f"{ratio(by_name, name):.2f}"]
+        [
+            size,
+            name,
+            *(f"{1e3 * value:.3f}" for value in (median(each), min(each))),
+            *(f"{ratio(by_name, name, to):.2f}" for to in (SHARED, BARE)),
+        ]
         for size, by_name in seconds.items()
         for name, each in by_name.items()
     ]
-    return table(["array", "exchange", "median ms", "best ms", "of shared memory"], rows)
+    return table(["array", "exchange", "median ms", "best ms", "of shared memory", "of bare gloo"], rows)
 
 
-def ratio(by_name: dict[str, list[float]], name: str) -> float:
-    return median_ratio(by_name[name], by_name["shared_memory"])
+def ratio(by_name: dict[str, list[float]], name: str, to: str = SHARED) -> float:
+    return median_ratio(by_name[name], by_name[to])
 
 
 def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
@@ -146,7 +175,7 @@ def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
         f"{name} {size} of shared memory": ratio(by_name, name)
         for size, by_name in seconds.items()
         for name in by_name
-        if name != "shared_memory"
+        if name != SHARED
     }
 
 

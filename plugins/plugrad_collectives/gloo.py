@@ -3,9 +3,9 @@
 Each process has a process group of its own, beside the default one, which stays the user's. All are connected to each
 other when `enter` returns, and have proved the group's key.
 
-A sum begins with one message to and from each process: a header and the first `FIRST_BYTES`. Smaller arrays are done
-then, added in the order of ranks. The headers say what each one brings, so nothing is added before all are known to
-bring the same: gloo itself would end the process. A longer rest is summed by gloo's own all-reduce.
+A sum begins with a frame to and from each process: a header, and the array if it is small. It is done then, added in
+the order of ranks. The headers say what each one brings, so nothing is added before all are known to bring the same:
+gloo itself would end the process. Larger arrays are then summed by gloo's own all-reduce.
 
 gloo encrypts nothing: who can change packets on their way can change sums.
 """
@@ -29,13 +29,13 @@ from plugrad.errors import CollectiveError
 from plugrad.types import Array
 from plugrad_collectives.contacts import ContactStore, get_own_address
 
-FIRST_BYTES = 1 << 16
-"""Bytes of an array that travel with its header."""
+FRAMES_BYTES = 1 << 20
+"""What a process may send to all others together, with the headers; larger arrays are left to gloo's all-reduce."""
 _HEADER = struct.Struct("<QQ16s")
 """Which sum it is, its bytes, its dtype."""
 _POLL_S = 0.02
 _RANKS, _NONCE, _MAC = struct.Struct("<QQQ"), 32, 32
-_PROOF, _FIRST, _NEVER = range(3)
+_PROOF, _FRAME, _NEVER = range(3)
 """Tags of messages; nobody sends the last."""
 _AS_TORCH = {"uint32": "int32", "uint64": "int64", "complex64": "float32", "complex128": "float64"}
 """Dtypes that gloo does not know, and ones of the same sums."""
@@ -58,10 +58,11 @@ class Gloo(Collective):
         self._count = 0
         self._sent: _Works = []
         self._awaited: _Works = []
+        self._frame_bytes = FRAMES_BYTES // max(self.size - 1, 1)
         self._frames, self._next_frames = (
-            [_empty(_HEADER.size + FIRST_BYTES) for _ in range(self.size)] for _ in "ab"
+            [_empty(_HEADER.size + self._frame_bytes) for _ in range(self.size)] for _ in "ab"
         )
-        self._own_frame = _empty(_HEADER.size + FIRST_BYTES)
+        self._own_frame = _empty(_HEADER.size + self._frame_bytes)
 
     @classmethod
     def why_not(cls, place: Place) -> str | None:
@@ -135,42 +136,44 @@ class Gloo(Collective):
         """See `Collective`."""
         flat = array.reshape(-1)
         total = np.empty_like(flat)
-        first = min(flat.size, FIRST_BYTES // flat.itemsize)
         deadline = self.deadline()
         try:
-            self._sum_first(flat, first, total, deadline)
-            if first < flat.size:
-                self._sum_rest(flat[first:], total[first:], deadline)
+            self._swap_frames(flat, total, deadline)
+            if flat.nbytes > self._frame_bytes:
+                self._sum_by_gloo(flat, total, deadline)
         except BaseException:
             self._disconnect()  # before the arrays go: from now on gloo neither reads nor writes them
             raise
         return total.reshape(array.shape)
 
-    def _sum_first(self, flat: Array, first: int, total: Array, deadline: float) -> None:
-        """Exchange headers and the first values, and add these up."""
+    def _swap_frames(self, flat: Array, total: Array, deadline: float) -> None:
+        """Exchange headers, and add up a small array that comes with them."""
         self._finish(self._sent, deadline)  # of the last sum
         self._count += 1
         header = _HEADER.pack(self._count, flat.nbytes, flat.dtype.str.encode())
-        end = _HEADER.size + first * flat.itemsize
+        is_small = flat.nbytes <= self._frame_bytes
+        end = _HEADER.size + (flat.nbytes if is_small else 0)
         own = self._own_frame.numpy()
         own[: _HEADER.size] = np.frombuffer(header, np.uint8)
-        own[_HEADER.size : end] = flat[:first].view(np.uint8)
-        self._sent = self._send(_FIRST, dict.fromkeys(self._others, self._own_frame[:end]))
+        if is_small:
+            own[_HEADER.size : end] = flat.view(np.uint8)
+        self._sent = self._send(_FRAME, dict.fromkeys(self._others, self._own_frame[:end]))
         self._finish(self._awaited, deadline)
         frames = [own if rank == self.rank else self._frames[rank].numpy() for rank in range(self.size)]
         self._await_next()
         for rank in self._others:
             if (found := frames[rank][: _HEADER.size].tobytes()) != header:
                 raise self._mismatch(rank, header, found)
-        _add([frame[_HEADER.size : end].view(flat.dtype) for frame in frames], total[:first])
+        if is_small:
+            _add([frame[_HEADER.size : end].view(flat.dtype) for frame in frames], total)
 
     def _await_next(self) -> None:
-        """Let gloo receive what begins the next sum of the others.
+        """Let gloo receive the next frames of the others.
 
-        If it were told so when that sum begins, each process would first have to tell the others that it can receive.
+        If it were asked when the next sum begins, each process would first have to say that it can receive.
         """
         self._frames, self._next_frames = self._next_frames, self._frames
-        self._awaited = self._receive(_FIRST, {rank: self._frames[rank] for rank in self._others})
+        self._awaited = self._receive(_FRAME, {rank: self._frames[rank] for rank in self._others})
 
     def _mismatch(self, rank: int, own: bytes, found: bytes) -> CollectiveError:
         brought = []
@@ -184,7 +187,7 @@ class Gloo(Collective):
             rank=rank,
         )
 
-    def _sum_rest(self, flat: Array, total: Array, deadline: float) -> None:
+    def _sum_by_gloo(self, flat: Array, total: Array, deadline: float) -> None:
         """Let gloo sum what all are known to bring alike, with the same bits for all."""
         np.copyto(total, flat)
         options = distributed.AllreduceOptions()
@@ -238,7 +241,7 @@ class Gloo(Collective):
     def close(self) -> None:
         """See `Collective`."""
         self.leave()
-        self._group = None
+        self._group, self._sent, self._awaited = None, [], []
 
 
 def _seconds_until(deadline: float) -> timedelta:

@@ -92,10 +92,10 @@ def entered(ends):
 
 
 def test_gloo_sums_all_dtypes_in_every_size(start):
-    """Small arrays travel with their header; gloo's own all-reduce sums what is behind the first 64 kB."""
+    """Small arrays travel with their header; gloo's own all-reduce sums larger ones."""
     ends = entered(start("gloo", 3))
     for dtype in ("f2", "f4", "f8", "c8", "i1", "u1", "i4", "u4", "i8", "u8"):
-        for size in (1, 5, 8192, 16_385, 70_001):
+        for size in (1, 5, 8192, 70_001, 600_000):
             arrays = [(np.arange(size) % 16 + rank).astype(dtype) for rank in range(3)]
             for found in ends.sum(arrays):
                 np.testing.assert_array_equal(found, arrays[0] + arrays[1] + arrays[2], strict=True)
