@@ -36,6 +36,9 @@ def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
         learner: with modules.
         module_id: a module of the backend.
 
+    Returns:
+        Whether it has.
+
     Raises:
         ConfigError: it has none, and is to be trained.
     """

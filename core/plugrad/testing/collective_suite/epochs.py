@@ -19,7 +19,12 @@ __all__ = [
 
 
 def check_exact(epoch: Epoch, number: int = 5) -> None:
-    """Sums of rank plus one, times a factor."""
+    """Check sums of rank plus one, times a factor.
+
+    Args:
+        epoch: whose members sum.
+        number: of sums.
+    """
     for turn in range(number):
         arrays = [np.full(1001, (rank + 1.0) * (turn + 1)) for rank in range(len(epoch.members))]
         check_sums(epoch.sum(arrays), arrays)
