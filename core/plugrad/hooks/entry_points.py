@@ -21,6 +21,12 @@ def entries(kind: str) -> tuple[tuple[EntryPoint, Distribution], ...]:
     return _scan(GROUPS[kind], tuple(sys.path))
 
 
+def extra_of(entry: EntryPoint) -> str:
+    """The extra that a plugin needs: the one in `module:Class [torch]` of its entry point, or one of its own name."""
+    named = re.search(r"\[\s*([\w-]+)", entry.value)  # `EntryPoint.extras` fails where the rest is malformed
+    return named[1] if named else entry.name
+
+
 @cache
 def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribution], ...]:
     seen: set[str] = set()

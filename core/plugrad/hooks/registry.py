@@ -23,7 +23,7 @@ from plugrad.errors import (
     PlugradError,
     did_you_mean,
 )
-from plugrad.hooks.entry_points import GROUPS, entries, is_installed, name_and_version, needed
+from plugrad.hooks.entry_points import GROUPS, entries, extra_of, is_installed, name_and_version, needed
 from plugrad.hooks.local_plugins import load_local_plugin
 from plugrad.hooks.manager import Plugin, implementations
 from plugrad.importing.names import is_local_plugin
@@ -361,7 +361,7 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
 
 
 def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    names, install = needed(owner, entry.extras[0] if entry.extras else entry.name)
+    names, install = needed(owner, extra_of(entry))
     missing = [each for each in names if not is_installed(each)]
     requires = next(iter((*missing, *names)), None)
     return PluginRecord(
