@@ -21,7 +21,7 @@ def native_optimizer() -> Callable[[Sequence[Any], float], Any]:
 @pytest.fixture
 def user_model() -> Callable[[], nnx.Module]:
     """`NormedModel`, with the same weights each time."""
-    return lambda: NormedModel(rngs=nnx.Rngs(0))
+    return NormedModel
 
 
 def gradient_descent(params: Sequence[Any], lr: float) -> Any:
@@ -32,7 +32,8 @@ def gradient_descent(params: Sequence[Any], lr: float) -> Any:
 class NormedModel(nnx.Module):
     """A policy and a value over BatchNorm and Dropout."""
 
-    def __init__(self, dropout: float = 0.5, *, rngs: nnx.Rngs) -> None:
+    def __init__(self, dropout: float = 0.5, rngs: nnx.Rngs | None = None) -> None:
+        rngs = rngs or nnx.Rngs(0)
         self.body = nnx.Linear(3, 8, rngs=rngs)
         self.norm = nnx.BatchNorm(8, rngs=rngs)
         self.dropout = nnx.Dropout(dropout, rngs=rngs if dropout else None)
