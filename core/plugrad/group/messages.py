@@ -35,8 +35,6 @@ class Reply:
     failure: "Failure | None" = None
 
 
-_LEFT = 2
-"""See `Failure.level`."""
 Replies: TypeAlias = dict[int, Reply]
 """By rank."""
 
@@ -56,7 +54,7 @@ def raise_failures(replies: Mapping[int, Reply]) -> None:
 
 
 def exchange_failure(replies: Mapping[int, Reply]) -> str | None:
-    """What broke if no learner failed by itself and none came late: only the connections between them broke.
+    """What failed if no learner failed by itself: only the exchange between them did.
 
     Args:
         replies: by rank.
@@ -65,7 +63,7 @@ def exchange_failure(replies: Mapping[int, Reply]) -> str | None:
         The first learner's words; None if nothing failed, or a learner did.
     """
     failures = [reply.failure for reply in replies.values() if reply.failure is not None]
-    is_only_that = failures and all(failure.level == _LEFT for failure in failures)
+    is_only_that = failures and all(failure.level > 0 for failure in failures)
     return failures[0].summary if is_only_that else None
 
 
@@ -123,7 +121,7 @@ def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
         f"{type(error).__name__}: {error}",
         {"rank": rank, "change": change, **_locate(error.__traceback__)},
         "".join(traceback.format_exception(error)),
-        _LEFT if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
+        2 if isinstance(error, CollectiveError) else int(isinstance(error, LearnerTimeoutError)),
     )
 
 

@@ -30,7 +30,7 @@ from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
 
 REPEATS = 2
-"""So often a change is repeated where nothing failed but the connections between learners."""
+"""So often a change is repeated where nothing failed but the exchange between learners."""
 log = logging.getLogger("plugrad")
 
 
