@@ -10,8 +10,6 @@ from learning import ppo_batch, ppo_config
 from plugrad.collective import Collective, Membership
 from plugrad.learner.snapshot import digest
 
-torch = needs.backend("torch")
-
 
 class Echo(Collective):
     """The end of learner 0 of two, whose partner always says the same; it keeps what it was given."""
@@ -49,6 +47,7 @@ class OfOtherTensors(Echo):
 @pytest.mark.parametrize("mode", ["none", "complete_update"])
 def test_tensors_reach_a_collective_that_takes_those_of_their_device(mode):
     states = []
+    torch = needs.backend("torch")
     for cls, kind in ((Echo, np.ndarray), (OfTensors, torch.Tensor), (OfOtherTensors, np.ndarray)):
         config = ppo_config("torch", lr=0.01, minibatch_size=8)
         learner = config.framework("torch", compile=mode, device="cpu").build_learner()

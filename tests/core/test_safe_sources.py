@@ -70,6 +70,10 @@ REASONS = {
         "cloudpickle",
     ): "between processes of one group: exceptions of the user's code",
     **{
+        (f"plugrad/testing/{file}", "cloudpickle"): "over a pipe between a test and a process that it started"
+        for file in ("members.py", "member_process.py")
+    },
+    **{
         (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
         for file in (
             "group/worker_main.py",

@@ -75,13 +75,13 @@ def test_every_top_level_package_has_its_folder_and_its_types() -> None:
 
 
 def declared_entry_points() -> list[tuple[str, str, str, str]]:
-    """Group, name, module and attribute (empty where the module itself is meant) of each."""
+    """Group, name, module and attribute (empty where the module itself is meant) of each, without the extra."""
     pairs = [
         (group, [part.strip() for part in line.split("=")])
         for group, text in options("options.entry_points").items()
         for line in lines(text)
     ]
-    return [(group, name, *target.partition(":")[::2]) for group, (name, target) in pairs]
+    return [(group, name, *target.partition(" [")[0].partition(":")[::2]) for group, (name, target) in pairs]
 
 
 @pytest.mark.parametrize(("group", "name", "module", "attribute"), declared_entry_points())

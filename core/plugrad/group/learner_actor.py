@@ -33,14 +33,16 @@ THREAD_VARIABLES = (
 def prepare_process(search_path: list[str], num_threads: int) -> None:
     """Prepare an actor's process, before it imports a framework.
 
-    PLUGRAD_HOST, which nobody may have set, becomes the address by which Ray reaches this machine.
-
     Args:
         search_path: the driver's `sys.path`, from which the user's classes are imported.
         num_threads: how many threads one operation of a framework may use.
     """
     sys.path += [folder for folder in search_path if folder not in sys.path]
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+
+
+def _set_host() -> None:
+    """Set PLUGRAD_HOST, unless somebody has, to the address by which Ray reaches this machine."""
     from ray import util
 
     get_address: Callable[[], str] = util.get_node_ip_address
@@ -58,6 +60,7 @@ class LearnerActor:
 
     def __init__(self, rank: int, num_threads: int, search_path: list[str]) -> None:
         prepare_process(search_path, num_threads)
+        _set_host()
         self._rank = rank
         self._committed = 0
         self._learner: Learner | None = None

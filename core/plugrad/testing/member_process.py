@@ -4,6 +4,7 @@ Each question is answered in a thread of its own, so that a collective can be ab
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -247,7 +248,10 @@ def temporary_files(seat: Seat) -> list[str]:
 
 
 def _is_temporary(path: str) -> bool:
-    return path.startswith(("/dev/shm/", tempfile.gettempdir()))
+    installed = tuple(
+        {sys.prefix, sys.base_prefix, *filter(None, sys.path)}
+    )  # which may lie in a temporary folder
+    return path.startswith(("/dev/shm/", tempfile.gettempdir())) and not path.startswith(installed)
 
 
 def _links(folder: str) -> list[str]:
