@@ -270,7 +270,12 @@ MUTANTS = {
         "two_learners and none",
     ),
     "gradients of one learner only": Mutant(
-        change("return total.to(flat.device)", "return flat"), "two learners differ", "two_learners and none"
+        change(
+            "return torch.from_numpy(collective.all_reduce(flat.cpu().numpy())).to(flat.device)",
+            "collective.all_reduce(flat.cpu().numpy()); return flat",
+        ),
+        "two learners differ",
+        "two_learners and none",
     ),
     "metrics of float64": Mutant(
         change("sums / num_steps", "(sums / num_steps).double()"), "metric '.*' is", "float32_scalars"
