@@ -49,7 +49,8 @@ def assert_async_updates(lines):
     *results, stats = lines
     assert [line.split()[0] for line in results] == ["earlier", "earlier", "future"]
     assert losses(results) == sorted(losses(results), reverse=True)
-    assert stats == str({"submitted": 4, "in_flight": 0, "applied": 4, "failed": 0, "dropped": 0})
+    counts = {"submitted": 4, "in_flight": 0, "applied": 4, "failed": 0, "dropped": 0}
+    assert stats == str({**counts, "collective": None, "standby_ready": 0})
 
 
 def assert_state(lines):
