@@ -21,11 +21,15 @@ SAMPLED_IS_ALONE = REQUESTED == [SAMPLED]
 
 @pytest.mark.parametrize("name", [each for each in REQUESTED if SAMPLED_IS_ALONE or each != SAMPLED])
 def test_collected_tests_run_on_requested_backend(name: str, request: pytest.FixtureRequest) -> None:
-    """Every test that asks for a `backend` is there for this one, and not marked as skipped."""
+    """Every test that asks for a `backend` is there for this one, and not marked as skipped.
+
+    But those that a suite runs on a reference alone, and those of which one case is drawn from all backends.
+    """
     backends: dict[str, set[str]] = {}
     for item in request.session.items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "backend" in parameters and not item.get_closest_marker("skip"):
+        is_drawn = item.get_closest_marker("cross_product") and set(parameters) == {"backend"}
+        if parameters.get("backend") in REQUESTED and not is_drawn and not item.get_closest_marker("skip"):
             test = f"{item.path}::{getattr(item, 'originalname', item.name)}"
             backends.setdefault(test, set()).add(parameters["backend"])
     assert [test for test, ran in backends.items() if name not in ran] == []
