@@ -49,6 +49,15 @@ def test_a_sum_has_the_shape_of_what_was_given(shape):
         np.testing.assert_array_equal(each, 2 * given, strict=True)
 
 
+def test_arrays_of_other_dtypes_are_refused_by_all():
+    def work(collective):
+        with pytest.raises(CollectiveError, match="do not compute the same thing"):
+            collective.all_reduce(np.ones(4, np.float64 if collective.rank else np.float32))
+        return True
+
+    assert together(SharedMemory, 2, work) == [True, True]
+
+
 def test_the_shared_file_is_gone_once_all_have_entered():
     def work(collective):
         collective.barrier()

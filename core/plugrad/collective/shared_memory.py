@@ -32,7 +32,7 @@ SLOT_BYTES = 1 << 18
 """Pieces of this size are still in the processors' caches when they are added up."""
 _LINE, _LEFT, _NUM_VALUES = 8, 1, 2
 """Words in the cache line of a process, and offsets in it: 0 is its counter, `_LEFT` whether it left, `_NUM_VALUES`,
-for each of its slots, the size of the array that the piece there is of."""
+for each of its slots, of what array the piece there is: its size times 256, plus the number of its dtype."""
 _SPIN_S, _NAP_S, _LONGEST_NAP_S = 1e-4, 5e-5, 2e-3
 
 
@@ -140,7 +140,8 @@ class SharedMemory(Collective):
         total = np.empty_like(flat)
         step = SLOT_BYTES // flat.itemsize
         for start in range(0, max(flat.size, 1), step):  # an array of nothing is exchanged, too
-            self._sum_piece(flat[start : start + step], flat.size, total[start : start + step])
+            whole = flat.size << 8 | flat.dtype.num
+            self._sum_piece(flat[start : start + step], whole, total[start : start + step])
         return total.reshape(array.shape)
 
     def _sum_piece(self, piece: Array, whole: int, total: Array) -> None:
@@ -154,8 +155,8 @@ class SharedMemory(Collective):
         for rank, other in enumerate(self._lines):
             if other[_NUM_VALUES + slot] != whole:
                 raise CollectiveError(
-                    f"learner {rank} brought {other[_NUM_VALUES + slot]} values to the exchange, "
-                    f"learner {self.rank} {whole}: they do not compute the same thing",
+                    f"learner {rank} brought {other[_NUM_VALUES + slot] >> 8} values to the exchange, learner "
+                    f"{self.rank} {whole >> 8} of {piece.dtype}: they do not compute the same thing",
                     rank=rank,
                 )
         np.copyto(total, parts[0]) if self.size == 1 else np.add(parts[0], parts[1], out=total)
