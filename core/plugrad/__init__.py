@@ -1,36 +1,42 @@
 """plugrad: the training core of reinforcement learning.
 
-Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importing plugrad loads no framework and no
-plugin. RLlib's older names are found in `plugrad.legacy`, with a warning.
+Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importing plugrad loads no framework, no plugin
+and not numpy: a name is loaded when it is first used. RLlib's older names are in `plugrad.legacy`; each warns.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
-from plugrad.batch import MultiAgentBatch
-from plugrad.columns import Columns
-from plugrad.contract import CONTRACT_VERSION
-from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
-from plugrad.errors import PlugradError
-from plugrad.group import LearnerGroup
-from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.hooks.markers import hookimpl
-from plugrad.hooks.registry import get_algorithm, list_plugins
-from plugrad.learner import Learner
-from plugrad.learner.load_policy import load_policy
+from plugrad.deprecation.adapters import when_loaded
+from plugrad.legacy import ADAPTED_ROOMS
 from plugrad.legacy import find as _find_older_name
-from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.rl_module import MultiRLModule, RLModule
-from plugrad.rl_module.random_module import RandomRLModule
-from plugrad.types import (
-    ALL_MODULES,
-    COMPONENT_LEARNER,
-    COMPONENT_OPTIMIZER,
-    COMPONENT_RL_MODULE,
-    DEFAULT_MODULE_ID,
-    DEFAULT_OPTIMIZER,
-)
+
+if TYPE_CHECKING:
+    from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
+    from plugrad.batch import MultiAgentBatch
+    from plugrad.columns import Columns
+    from plugrad.contract import CONTRACT_VERSION
+    from plugrad.episodes import MultiAgentEpisode, SingleAgentEpisode
+    from plugrad.errors import PlugradError
+    from plugrad.group import LearnerGroup
+    from plugrad.hooks.learner_protocol import LearnerProtocol
+    from plugrad.hooks.markers import hookimpl
+    from plugrad.hooks.registry import get_algorithm, list_plugins
+    from plugrad.learner import Learner
+    from plugrad.learner.load_policy import load_policy
+    from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+    from plugrad.rl_module import MultiRLModule, RLModule
+    from plugrad.rl_module.random_module import RandomRLModule
+    from plugrad.types import (
+        ALL_MODULES,
+        COMPONENT_LEARNER,
+        COMPONENT_OPTIMIZER,
+        COMPONENT_RL_MODULE,
+        DEFAULT_MODULE_ID,
+        DEFAULT_OPTIMIZER,
+    )
 
 __all__ = [
     "ALL_MODULES",
@@ -62,9 +68,54 @@ __all__ = [
     "load_policy",
 ]
 
+_PLACES = {
+    "AlgorithmConfig": "plugrad.algorithm_config",
+    "OfflineConfig": "plugrad.algorithm_config",
+    "OffPolicyConfig": "plugrad.algorithm_config",
+    "MultiAgentBatch": "plugrad.batch",
+    "Columns": "plugrad.columns",
+    "CONTRACT_VERSION": "plugrad.contract",
+    "MultiAgentEpisode": "plugrad.episodes",
+    "SingleAgentEpisode": "plugrad.episodes",
+    "PlugradError": "plugrad.errors",
+    "LearnerGroup": "plugrad.group",
+    "LearnerProtocol": "plugrad.hooks.learner_protocol",
+    "hookimpl": "plugrad.hooks.markers",
+    "get_algorithm": "plugrad.hooks.registry",
+    "list_plugins": "plugrad.hooks.registry",
+    "Learner": "plugrad.learner",
+    "load_policy": "plugrad.learner.load_policy",
+    "MultiRLModuleSpec": "plugrad.module_spec",
+    "RLModuleSpec": "plugrad.module_spec",
+    "MultiRLModule": "plugrad.rl_module",
+    "RLModule": "plugrad.rl_module",
+    "RandomRLModule": "plugrad.rl_module.random_module",
+    "ALL_MODULES": "plugrad.types",
+    "COMPONENT_LEARNER": "plugrad.types",
+    "COMPONENT_OPTIMIZER": "plugrad.types",
+    "COMPONENT_RL_MODULE": "plugrad.types",
+    "DEFAULT_MODULE_ID": "plugrad.types",
+    "DEFAULT_OPTIMIZER": "plugrad.types",
+}
+"""`{name: the module that defines it}`; a test compares them with the imports for type checkers."""
+
 __path__.append(str(Path(__file__).with_name("moved")))  # import paths of before, each with a warning
+
+for _room, _adapt in ADAPTED_ROOMS.items():
+    when_loaded(_room, _adapt)
 
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 
     def __getattr__(name: str) -> Any:
-        return _find_older_name(name)
+        if name in _PLACES:
+            value = getattr(import_module(_PLACES[name]), name)
+        elif not name.startswith("_") and find_spec(f"plugrad.{name}"):
+            return import_module(f"plugrad.{name}")
+        else:
+            return _find_older_name(name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,8 @@ Three things can be registered, and without a registration each seam does nothin
 - `adapt_subclasses(base, adapter)`: the adapter sees every subclass of an `Adaptable` class.
 - `adapt_calls(method, adapter)`: the adapter runs the calls of an `@adaptable` method.
 - `add_names` and `add_hints`: unknown names of a class are found, or lead to a hint.
+
+`when_loaded(room, register)` registers when the room's classes are there: the older API loads nothing by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +21,24 @@ CallAdapter = Callable[..., Any]
 
 _class_adapters: list[tuple[type[Any], ClassAdapter]] = []
 _hints: dict[str, str] = {}
+_waiting: dict[str, Callable[[], None]] = {}
+
+
+def when_loaded(room: str, register: Callable[[], None]) -> None:
+    """Call a function once a room is imported.
+
+    Args:
+        room: the module's name; the module calls `loaded(__name__)` as its last line.
+        register: called once; it may import the room.
+    """
+    _waiting[room] = register
+
+
+def loaded(room: str) -> None:
+    """Say that a module is complete: what waits for it is called."""
+    register = _waiting.pop(room, None)
+    if register is not None:
+        register()
 
 
 class Adaptable:

@@ -11,7 +11,10 @@
 - `acting`: actions and policies of a learner; `load_policy`: policies of a checkpoint.
 """
 
+from plugrad.deprecation import loaded
 from plugrad.learner.connectors import split_into_sequences
 from plugrad.learner.learner import Learner, build_learner
 
 __all__ = ["Learner", "build_learner", "split_into_sequences"]
+
+loaded(__name__)

@@ -5,7 +5,6 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any, ClassVar
 
-from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.deprecation.adapters import adapt_calls, adaptable, is_adaptable
 from plugrad.learner import Learner
 from plugrad.legacy.instead import refuse
@@ -35,7 +34,13 @@ class ConvertsToConfig:
 
     def to_config(self, config: Any = None) -> Any:
         """A config with these settings over those of `config`; default: over `AlgorithmConfig()`."""
-        return self.over(AlgorithmConfig() if config is None else config)
+        if config is None:
+            from plugrad.algorithm_config import (
+                AlgorithmConfig,  # a higher floor than the learner's, which loads this file
+            )
+
+            config = AlgorithmConfig()
+        return self.over(config)
 
     def over(self, config: Any) -> Any:
         """The config with these settings."""

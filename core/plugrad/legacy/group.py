@@ -1,12 +1,16 @@
 """Older methods of a LearnerGroup: each does what its name did, by the methods of today."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.errors import ConfigError
+from plugrad.group import LearnerGroup
 from plugrad.learner import Learner, checkpointing
-from plugrad.legacy.overrides import Bridge, newer, older, older_method, same_arguments
-from plugrad.legacy.saving import cross_restore, cross_save
+from plugrad.legacy.arguments import call_group_update
+from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, older_method, same_arguments
+from plugrad.legacy.saving import OlderSaving, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
 
@@ -149,3 +153,11 @@ BRIDGES = (
     Bridge("save_to_path", ("save_state",), cross_save),
     Bridge("restore_from_path", ("load_state",), cross_restore),
 )
+
+
+def adapt() -> None:
+    """Make the older names and arguments of a LearnerGroup work, and overrides by them."""
+    add_names(LearnerGroup, OlderLearnerGroup, OlderSaving)
+    adapt_calls(LearnerGroup.__init__, init_group)
+    adapt_calls(LearnerGroup.update, call_group_update)
+    adapt_subclasses(LearnerGroup, partial(honour_overrides, LearnerGroup, BRIDGES))

@@ -4,17 +4,26 @@
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.learner import Learner, checkpointing
 from plugrad.learner.snapshot import restore_on_error
-from plugrad.legacy.additional import ADDITIONAL, cross_after_update
-from plugrad.legacy.arguments import Hyperparameters
+from plugrad.legacy.additional import ADDITIONAL, OlderUpdates, cross_after_update
+from plugrad.legacy.arguments import (
+    TAKES_HPS,
+    Hyperparameters,
+    call_update,
+    call_with_config,
+    translate_overrides,
+)
 from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
 from plugrad.legacy.overrides import (
     Bridge,
     beneath,
+    honour_overrides,
     is_called,
     is_overridden,
     newer,
@@ -22,7 +31,7 @@ from plugrad.legacy.overrides import (
     older_method,
     same_arguments,
 )
-from plugrad.legacy.saving import StrPath, cross_restore, cross_save
+from plugrad.legacy.saving import OlderSaving, StrPath, cross_restore, cross_save
 from plugrad.legacy.warning import warn_older
 from plugrad.types import (
     ALL_MODULES,
@@ -164,3 +173,13 @@ BRIDGES = (
     Bridge("save_to_path", ("save_state", "_save_optimizers"), _cross_save),
     Bridge("restore_from_path", ("load_state", "_load_optimizers"), _cross_restore),
 )
+
+
+def adapt() -> None:
+    """Make the older names and arguments of a Learner work, and overrides by them."""
+    add_names(Learner, OlderLearner, OlderUpdates, OlderSaving)
+    adapt_calls(Learner.update, call_update)
+    for name in TAKES_HPS:
+        adapt_calls(getattr(Learner, name), call_with_config)
+    adapt_subclasses(Learner, translate_overrides)
+    adapt_subclasses(Learner, partial(honour_overrides, Learner, BRIDGES))

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
-from plugrad.legacy.overrides import Bridge, beneath, older
+from plugrad.deprecation.adapters import adapt_subclasses, add_names
+from plugrad.legacy.overrides import Bridge, beneath, honour_overrides, older
 from plugrad.legacy.warning import warn_older
-from plugrad.rl_module import MultiRLModule
+from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.types import Tensor
 
 
@@ -30,3 +32,10 @@ def _cross_functional_call(module: Any, below: Any, tensors: Mapping[str, Tensor
 
 
 BRIDGES = (Bridge("functional_call", ("lend",), _cross_functional_call),)
+
+
+def adapt() -> None:
+    """Make the older names of modules work, and overrides by them."""
+    add_names(RLModule, OlderRLModule)
+    add_names(MultiRLModule, OlderRLModule)
+    adapt_subclasses(RLModule, partial(honour_overrides, RLModule, BRIDGES))

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plugrad.config import Config
+from plugrad.deprecation.adapters import adapt_calls, add_hints, add_names
+from plugrad.legacy.instead import INSTEAD
 from plugrad.legacy.warning import warn_older
 
 RENAMED_SETTINGS: Mapping[str, Mapping[str, str]] = {
@@ -37,3 +40,10 @@ def change_settings(change: Callable[..., Any], config: Any, section: str, setti
     for old in [name for name in settings if name in renamed]:
         warn_older(f"{section}({old}=...)", f"{section}({renamed[old]}=...)")
     return change(config, section, {renamed.get(name, name): value for name, value in settings.items()})
+
+
+def adapt() -> None:
+    """Make the older names of a config work, and hint at what to use in place of names that plugrad does not have."""
+    add_hints(INSTEAD)
+    add_names(Config, OlderConfig)
+    adapt_calls(Config._change, change_settings)
