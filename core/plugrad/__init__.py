@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from plugrad.group import LearnerGroup
     from plugrad.hooks.learner_protocol import LearnerProtocol
     from plugrad.hooks.markers import hookimpl
-    from plugrad.hooks.registry import get_algorithm, list_plugins
+    from plugrad.hooks.plugin_records import list_plugins
+    from plugrad.hooks.registry import get_algorithm
     from plugrad.learner import Learner
     from plugrad.learner.load_policy import load_policy
     from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -82,7 +83,7 @@ _PLACES = {
     "LearnerProtocol": "plugrad.hooks.learner_protocol",
     "hookimpl": "plugrad.hooks.markers",
     "get_algorithm": "plugrad.hooks.registry",
-    "list_plugins": "plugrad.hooks.registry",
+    "list_plugins": "plugrad.hooks.plugin_records",
     "Learner": "plugrad.learner",
     "load_policy": "plugrad.learner.load_policy",
     "MultiRLModuleSpec": "plugrad.module_spec",

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from plugrad.cli import main
+from plugrad.cli import COMMANDS, main
 from plugrad.cli.doctor import Part, advice, framework_line, part_line
 from plugrad.cli.parity import two_backends
 from plugrad.config import SECTIONS
 from plugrad.errors import ConfigError
-from plugrad.hooks.registry import PluginRecord, get_algorithm, list_plugins
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins
+from plugrad.hooks.registry import get_algorithm
 
 ROOT = Path(__file__).parents[2]
 
@@ -257,6 +259,18 @@ def commands_on(page: str) -> list[str]:
     return [line[found.start() :] for line in lines if (found := re.search(r"(?<![\w.\[])plugrad \w", line))]
 
 
+def own_command(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_all_commands_says_what_each_says_of_itself(name):
+    assert own_command(name).name == name
+    assert own_command(name).get_short_help_str(limit=200) == COMMANDS[name][1]
+
+
 PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
 
 
@@ -264,7 +278,7 @@ PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((R
 def test_what_a_page_tells_to_type_exists(page):
     for line in commands_on(page):
         name = line.split()[1]
-        options = {option for param in main.commands[name].params for option in param.opts}
+        options = {option for param in own_command(name).params for option in param.opts}
         settings = {
             f"--{info.section}.{field}"
             for algorithm in ("ppo", "bc", "dqn")

@@ -11,7 +11,8 @@ from test_cli import Terminal
 from test_figures import script
 
 from plugrad.cli.tuned import all_tuned
-from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import get_algorithm
 from plugrad.model_config import MODEL_SETTINGS
 
 ALGORITHM = """

@@ -37,7 +37,27 @@ DOORS = {
 
 @pytest.mark.parametrize("door", DOORS)
 def test_no_framework_is_imported_by(door: str) -> None:
-    code = f"{DOORS[door]}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    assert modules_after(DOORS[door]) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("door", ["import", "help"])
+def test_numpy_and_gymnasium_are_not_imported_by(door: str) -> None:
+    assert modules_after(DOORS[door]) & {"numpy", "gymnasium", "rich"} == set()
+
+
+def test_older_names_come_with_the_room_that_they_are_of() -> None:
+    code = """
+from plugrad.learner import Learner
+assert Learner.additional_update and "plugrad.group" not in __import__("sys").modules
+from plugrad.group import LearnerGroup
+assert LearnerGroup.async_update
+"""
+    assert "plugrad.legacy.group" in modules_after(code)
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules that a new process has imported after some code."""
+    code = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout.splitlines()[-1])) & set(HEAVY) == set()
+    return set(json.loads(done.stdout.splitlines()[-1]))

@@ -9,7 +9,8 @@ import pytest
 
 from plugrad import RLModuleSpec
 from plugrad.errors import ConfigError
-from plugrad.hooks.registry import get_algorithm, list_plugins
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import get_algorithm
 from plugrad.model_config import MODEL_CONFIG, MODEL_SETTINGS, ModelSetting, is_count
 from plugrad.networks.layers import ACTIVATIONS
 

@@ -155,5 +155,15 @@ def test_a_plugin_of_ours_uses_no_other_names_than_a_strangers_can(path):
     assert used - rooms - set(SNAPSHOT.read_text().splitlines()) == set()
 
 
+def test_names_are_loaded_from_where_type_checkers_see_them():
+    tree = ast.parse(Path(plugrad.__file__).read_text())
+    blocks = [
+        each for each in tree.body if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
+    ]
+    imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
+    assert {name.name: each.module for each in imports for name in each.names} == plugrad._PLACES
+    assert sorted(plugrad._PLACES) == sorted(plugrad.__all__)
+
+
 if __name__ == "__main__":
     SNAPSHOT.write_text(public_names())

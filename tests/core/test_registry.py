@@ -17,6 +17,7 @@ from plugrad.learner.checkpointing import with_distribution_hint
 PRELUDE = """
 import json, os, sys, warnings
 from plugrad.errors import PlugradError
+from plugrad.hooks.plugin_records import *
 from plugrad.hooks.registry import *
 from plugrad.hooks.registry import algorithm_of
 def attempt(call):

@@ -9,7 +9,7 @@ import pytest
 from random_spaces import RandomSpaces
 
 from plugrad import AlgorithmConfig, get_algorithm, hookimpl
-from plugrad.hooks.registry import list_plugins
+from plugrad.hooks.plugin_records import list_plugins
 from plugrad.testing.tiny_learners import tiny_batch, tiny_learner, weights_of
 
 MODELS: dict[str, dict[str, Any]] = {

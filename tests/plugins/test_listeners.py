@@ -14,7 +14,8 @@ from learning import ppo_batch, ppo_config, value_config
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.cli import main
 from plugrad.errors import MissingFrameworkError
-from plugrad.hooks.registry import list_plugins, load_listeners
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import load_listeners
 from plugrad_listeners import (
     EarlyStopping,
     EntropyBonus,

@@ -1,31 +1,43 @@
 """The command line: `plugrad train`, `eval`, `play` and more, one file for each.
 
-`--help`, `inspect`, `algorithms`, `plugins`, `new-plugin` and `doctor` import no framework.
+A command's file is imported when the command is called: `--help` imports neither numpy nor Gymnasium, and `inspect`,
+`algorithms`, `plugins`, `new-plugin` and `doctor` import no framework.
 """
 
 import os
 
 import click
 
-from plugrad.cli.algorithms import algorithms
-from plugrad.cli.certify import certify
-from plugrad.cli.doctor import doctor
-from plugrad.cli.eval import evaluate
+from plugrad.cli.command_group import CommandGroup
 from plugrad.cli.exits import debug_option
-from plugrad.cli.export import export
-from plugrad.cli.inspect import inspect_checkpoint
-from plugrad.cli.new_plugin import new_plugin
-from plugrad.cli.parity import parity
-from plugrad.cli.play import play
-from plugrad.cli.plot import plot
-from plugrad.cli.plugin_commands import PluginCommands
-from plugrad.cli.plugins import plugins
-from plugrad.cli.record import record
-from plugrad.cli.train import train
-from plugrad.cli.video import video
+
+COMMANDS = {
+    "algorithms": ("algorithms:algorithms", "List the algorithms, their spaces and tuned settings."),
+    "certify": ("certify:certify", "Prove a backend or an algorithm, and write what is proven."),
+    "doctor": ("doctor:doctor", "Show what is installed, what is missing, and what to type."),
+    "eval": ("eval:evaluate", "Print the mean return of a trained policy."),
+    "export": ("export:export", "Write a trained policy as one file."),
+    "inspect": (
+        "inspect:inspect_checkpoint",
+        "Show what is in a checkpoint or a policy file and check every byte.",
+    ),
+    "new-plugin": ("new_plugin:new_plugin", "Write a new plugin as a distribution of its own."),
+    "parity": ("parity:parity", "Compare two backends step by step on one batch."),
+    "play": ("play:play", "Watch a trained policy act."),
+    "plot": ("plot:plot", "Draw the learning curves of one or more runs."),
+    "plugins": ("plugins:plugins", "List the installed plugins."),
+    "record": ("record:record", "Write episodes of a trained policy as training data."),
+    "train": ("train:train", "Train a policy; without arguments, PPO on CartPole-v1."),
+    "video": ("video:video", "Film episodes of a trained policy."),
+}
+"""`{name: (file and function in this folder, what the help says)}`; a test compares the help with the command's own."""
 
 
-@click.group(cls=PluginCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup,
+    own={name: (f"plugrad.cli.{place}", text) for name, (place, text) in COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="plugrad", prog_name="plugrad")
 @debug_option
 def main() -> None:
@@ -33,23 +45,5 @@ def main() -> None:
     # TensorFlow's notices would cover the display. A value that you have set stays.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-
-for command in (
-    train,
-    evaluate,
-    record,
-    export,
-    play,
-    video,
-    plot,
-    inspect_checkpoint,
-    algorithms,
-    plugins,
-    new_plugin,
-    parity,
-    certify,
-    doctor,
-):
-    main.add_command(command)
 
 __all__ = ["main"]

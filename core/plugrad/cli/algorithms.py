@@ -17,7 +17,8 @@ from plugrad.cli.exits import debug_option
 from plugrad.cli.options import toml_literal
 from plugrad.cli.tuned import STOP_TIMESTEPS, all_tuned
 from plugrad.errors import PlugradError
-from plugrad.hooks.registry import get_algorithm, list_plugins, use_plugin
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import get_algorithm, use_plugin
 from plugrad.importing.names import is_local_plugin
 from plugrad.model_config import model_settings
 

@@ -13,7 +13,7 @@ import click
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.local_plugins import load_local_plugin, whole_name
-from plugrad.hooks.registry import list_plugins
+from plugrad.hooks.plugin_records import list_plugins
 from plugrad.importing.extras import require_extra
 from plugrad.importing.names import is_local_plugin
 

@@ -13,7 +13,7 @@ import click
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.exits import debug_option
-from plugrad.hooks.registry import PluginRecord, list_plugins
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins
 
 _OF_THREADS = "_THREADS"
 """How variables end by which libraries choose their numbers of threads."""

@@ -15,7 +15,7 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.errors import ConfigError
-from plugrad.hooks.registry import list_plugins
+from plugrad.hooks.plugin_records import list_plugins
 
 KINDS = ("algorithm", "backend", "listener")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

@@ -22,7 +22,7 @@ from plugrad.cli.summary import env_name
 from plugrad.cli.train_request import DEFAULT_ENV, DEFAULT_SEED
 from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError
-from plugrad.hooks.registry import PluginRecord, list_plugins
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins
 
 TOLERANCE = 1e-5
 _FIXED = {

@@ -9,15 +9,14 @@ import click
 
 from plugrad.errors import PluginError, PlugradError
 from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, is_wrapper, specifications
+from plugrad.hooks.plugin_records import PluginRecord, obstacle
 from plugrad.hooks.registry import (
-    PluginRecord,
     get_algorithm,
     load_algorithm,
     load_backend,
     load_collective,
     load_command,
     load_listener,
-    obstacle,
     use_plugin,
 )
 from plugrad.learner.learner import CORE

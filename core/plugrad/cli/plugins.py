@@ -14,7 +14,7 @@ from rich.table import Table
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.plugin_check import PluginReport, check_file, check_record
 from plugrad.errors import PluginError, did_you_mean
-from plugrad.hooks.registry import PluginRecord, list_plugins, obstacle
+from plugrad.hooks.plugin_records import PluginRecord, list_plugins, obstacle
 from plugrad.importing.names import is_local_plugin
 
 

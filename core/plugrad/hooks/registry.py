@@ -7,8 +7,8 @@ distribution and does not disturb the others.
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import Distribution, EntryPoint, distribution
 from typing import Any
 
@@ -17,15 +17,15 @@ from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
     ConfigError,
-    MissingFrameworkError,
     PluginConflictError,
     PluginError,
     PlugradError,
     did_you_mean,
 )
-from plugrad.hooks.entry_points import GROUPS, entries, extra_of, is_installed, name_and_version, needed
+from plugrad.hooks.entry_points import entries, is_installed, name_and_version, needed
 from plugrad.hooks.local_plugins import load_local_plugin
 from plugrad.hooks.manager import Plugin, implementations
+from plugrad.hooks.plugin_records import PluginRecord, missing_framework, obstacle, record_of
 from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
@@ -37,69 +37,6 @@ _NOT_FOUND = {
     "plugin": PluginError,
     "collective": ConfigError,
 }
-
-
-@dataclass(frozen=True)
-class PluginRecord:
-    """What metadata says about a plugin; nothing of it was imported.
-
-    Args:
-        name: the entry point's name.
-        kind: "backend", "algorithm", "plugin" (listeners, loggers, commands) or "collective".
-        distribution: who brings it.
-        version: of the distribution.
-        value: the entry point, `package:object`.
-        requires: the distribution that it needs beside plugrad, such as "tensorflow", or None: of its owner's extra of
-            the same name (or of the one that the entry point names, `module:Name [extra]`), else of its owner's
-            dependencies; of several one that is missing.
-        installed: whether all of them, or modules of their names, can be found.
-        install: what `pip install` gets, if something is missing, the first or another: `("plugrad[tf2]",
-            "plugrad[tf2-cpu]")`.
-    """
-
-    name: str
-    kind: str
-    distribution: str
-    version: str
-    value: str
-    requires: str | None
-    installed: bool
-    install: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> str:
-        """What to type to install what it needs, one or another: `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`."""
-        return install_command(self.install)
-
-
-def install_command(names: Sequence[str]) -> str:
-    """What to type to install one of several distributions.
-
-    Args:
-        names: what `pip install` gets, the first or another; at least one.
-
-    Returns:
-        Such as `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`.
-    """
-    first, *others = names
-    return f'pip install "{first}"' + "".join(f" (or {each})" for each in others)
-
-
-def list_plugins() -> list[PluginRecord]:
-    """All installed plugins, by kind and name. Reads metadata only."""
-    records = [_record(kind, entry, owner) for kind in GROUPS for entry, owner in entries(kind)]
-    return sorted(records, key=lambda record: (list(GROUPS).index(record.kind), record.name))
-
-
-def obstacle(record: PluginRecord) -> PlugradError | None:
-    """What keeps a plugin from being loaded, as far as metadata says: a missing framework, or another of its name."""
-    owners = [owner for entry, owner in entries(record.kind) if entry.name == record.name]
-    if len(owners) > 1:
-        who = " and ".join(f"{owner.name} {owner.version}" for owner in owners)
-        return PluginConflictError(
-            f"{record.kind} {record.name!r} is claimed by {who}: uninstall all but one"
-        )
-    return None if record.installed else _missing_framework(record)
 
 
 def use_plugin(text: str) -> Plugin:
@@ -241,7 +178,7 @@ def load_command(name: str) -> Any:
         PluginError: no such plugin, or it fails to import.
     """
     entry, owner = _find("plugin", name)
-    return _import(entry, _record("plugin", entry, owner))
+    return _import(entry, record_of("plugin", entry, owner))
 
 
 def load_collective(name: str) -> type[Collective]:
@@ -253,7 +190,7 @@ def load_collective(name: str) -> type[Collective]:
         PluginError: it fails to import, or is no complete subclass of `Collective`.
     """
     entry, owner = _find("collective", name)
-    record = _record("collective", entry, owner)
+    record = record_of("collective", entry, owner)
     found = _import(entry, record)
     if not (isinstance(found, type) and issubclass(found, Collective)):
         raise PluginError(
@@ -267,7 +204,7 @@ def load_collective(name: str) -> type[Collective]:
         )
     if found.requires is not None and not is_installed(found.requires):
         install = needed(owner, found.requires)[1] or (found.requires,)
-        raise _missing_framework(replace(record, requires=found.requires, install=install))
+        raise missing_framework(replace(record, requires=found.requires, install=install))
     return found
 
 
@@ -300,7 +237,7 @@ def _load(kind: str, name: str) -> Plugin:
     if kind == "plugin" and is_local_plugin(name):
         return _listener(load_local_plugin(name))
     entry, owner = _find(kind, name)
-    record = _record(kind, entry, owner)
+    record = record_of(kind, entry, owner)
     plugin = Plugin(tier, name, _import(entry, record))
     if kind == "plugin" and _is_command(plugin.implementation):
         raise _IsCommandError(f"plugin {name!r} is a command, it does not listen: plugrad {name}")
@@ -332,17 +269,11 @@ def _import(entry: EntryPoint, record: PluginRecord) -> Any:
         return entry.load()
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and record.requires == error.name:
-            raise _missing_framework(record) from error  # its metadata is here and its files are not
+            raise missing_framework(record) from error  # its metadata is here and its files are not
         raise PluginError(
             f"{record.kind} {record.name!r} of {record.distribution} {record.version} fails to load "
             f"({record.value}): {type(error).__name__}: {error}"
         ) from error
-
-
-def _missing_framework(record: PluginRecord) -> MissingFrameworkError:
-    return MissingFrameworkError(
-        f"{record.kind} {record.name!r} needs {record.requires}: {record.command}", requires=record.requires
-    )
 
 
 def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
@@ -357,13 +288,4 @@ def _find(kind: str, name: str) -> tuple[EntryPoint, Distribution]:
         kind=kind,
         name=name,
         known=known,
-    )
-
-
-def _record(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    names, install = needed(owner, extra_of(entry))
-    missing = [each for each in names if not is_installed(each)]
-    requires = next(iter((*missing, *names)), None)
-    return PluginRecord(
-        entry.name, kind, *name_and_version(owner), entry.value, requires, not missing, install
     )

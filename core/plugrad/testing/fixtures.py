@@ -27,7 +27,8 @@ from plugrad.algorithm_config import AlgorithmConfig, OffPolicyConfig
 from plugrad.collective import Collective, Place
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.hooks.backend_spec import BackendInfo, Capability
-from plugrad.hooks.registry import get_algorithm, list_plugins, load_backend, load_collective
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import get_algorithm, load_backend, load_collective
 from plugrad.learner import Learner
 from plugrad.ops import Ops
 from plugrad.testing.members import Members
