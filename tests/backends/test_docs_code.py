@@ -4,30 +4,39 @@ from pathlib import Path
 
 import needs
 import pytest
-from pages import assert_page_runs
+from pages import DOCS, assert_page_runs
 
 PAGES = [
     "checkpoints.md",
     "determinism.md",
     "environments.md",
     "errors.md",
+    "from-cleanrl.md",
     "from-stable-baselines3.md",
-    "impala.md",
+    "images.md",
     "listeners.md",
+    "logging.md",
+    "masks.md",
     "models.md",
     "multi-agent.md",
     "networks.md",
+    "normalization.md",
     "off-policy.md",
-    "sampling.md",
+    "offline.md",
     "performance.md",
     "quick-start.md",
+    "recurrence.md",
+    "replay.md",
+    "sampling.md",
+    "tune.md",
     "update.md",
     "use-a-policy.md",
     "your-simulator.md",
+    *(f"algorithms/{path.name}" for path in sorted((DOCS / "algorithms").glob("*.md"))),
 ]
 
 
-EXTRAS = {"multi-agent.md": "mpe2"}
+EXTRAS = {"images.md": "ale_py", "logging.md": "tensorboardX", "multi-agent.md": "mpe2", "tune.md": "optuna"}
 """What the code of a page needs beside a framework."""
 
 

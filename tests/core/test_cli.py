@@ -271,7 +271,7 @@ def test_the_help_of_all_commands_says_what_each_says_of_itself(name):
     assert own_command(name).get_short_help_str(limit=200) == COMMANDS[name][1]
 
 
-PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_on(page)])
@@ -281,7 +281,7 @@ def test_what_a_page_tells_to_type_exists(page):
         options = {option for param in own_command(name).params for option in param.opts}
         settings = {
             f"--{info.section}.{field}"
-            for algorithm in ("ppo", "bc", "dqn")
+            for algorithm in ("ppo", "bc", "dqn", "marwil")
             for field, info in get_algorithm(algorithm).fields().items()
         }
         typed = {word.split("=")[0] for word in line.split() if word.startswith("--")} - {"--help"}

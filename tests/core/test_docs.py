@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs/hooks.md").read_text()
 SPECS = specifications()
 WITH_DEFAULT = {name for plugin in CORE for name in implementations(plugin)}
 LINKING = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")
-LINKED_PAGES = [ROOT / name for name in LINKING] + sorted((ROOT / "docs").glob("*.md"))
+LINKED_PAGES = [ROOT / name for name in LINKING] + sorted((ROOT / "docs").rglob("*.md"))
 
 
 def arguments(hook: str) -> list[str]:
@@ -133,7 +133,9 @@ def test_a_whole_algorithm_is_shown_in_at_most_eighty_lines_of_code():
     assert sum(bool(line.strip()) for text in sources.values() for line in text.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_code_blocks_compile(path):
     for number, block in enumerate(blocks(path.read_text()), start=1):
         assert compile(block, f"{path.name}, block {number}", "exec")
@@ -164,3 +166,36 @@ def test_the_reader_on_the_format_page_reads_a_checkpoint(tmp_path):
     (tmp_path / "save-11/data.json").write_bytes(b"{}\n")
     with pytest.raises(ValueError, match="damaged"):
         namespace["read"](tmp_path)
+
+
+TASKS = (
+    *(
+        "determinism",
+        "environments",
+        "from-cleanrl",
+        "from-stable-baselines3",
+        "images",
+        "logging",
+        "many-learners",
+    ),
+    *("masks", "multi-agent", "normalization", "offline", "recurrence", "replay", "tune", "use-a-policy"),
+    *("your-model", "your-simulator"),
+    *(f"algorithms/{path.stem}" for path in sorted((ROOT / "docs/algorithms").glob("*.md"))),
+)
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_a_page_of_a_task_begins_with_a_short_program(page):
+    """`tests/backends/test_docs_code.py` runs it."""
+    text = (ROOT / f"docs/{page}.md").read_text()
+    before, program = text.split("```python\n", 1)
+    assert "\n## " not in before
+    assert len(before.splitlines()) <= 12
+    assert len(program.split("```")[0].splitlines()) <= 30
+
+
+def test_the_map_names_every_page():
+    text = (ROOT / "docs/index.md").read_text()
+    table = text.partition("```{toctree}")[0]
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages == set(re.findall(r"\]\(([\w-]+)\.md\)", table)) | {"models"}
