@@ -41,7 +41,7 @@ toc_object_entries = False  # thousands of entries beside each page
 
 
 def write_reference(app: Any, docname: str, source: list[str]) -> None:
-    """Write what the blocks of a page ask for, and say the path of what lies outside this folder: the site has it not."""
+    """Write what the blocks of a page ask for, and say the path of what lies outside this folder."""
     outside = rf"\[([^\]]+)\]\((?:\.\./){{{docname.count('/') + 1},}}([^)]+)\)"
     source[0] = re.sub(outside, r"\1 (`\2`)", expanded(source[0]))
 
