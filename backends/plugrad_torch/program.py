@@ -17,10 +17,12 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.compiled_loop import CompiledLoop, can_loop
+from plugrad_torch.compiled_step import CompiledStep
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, why_not
 from plugrad_torch.minibatch_gather import minibatches
-from plugrad_torch.tracing import CompiledStep, on_host, signature
+from plugrad_torch.tracing import TracedStep, on_host, signature
 
 log = logging.getLogger("plugrad")
 
@@ -70,16 +72,14 @@ class EagerUpdate(Program):
 
 
 class CompiledUpdate(Program):
-    """Every step is one call of a function that inductor made; falls back to eager steps with the reason."""
+    """One call of a function that inductor made, or one for every step; falls back to eager steps with the reason."""
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__(
-            "complete_update", "each step one compiled function (inductor)", static_minibatches=True
-        )
+        super().__init__("complete_update", CompiledLoop.reason, static_minibatches=True)
         self._learner = learner
         self._step = step
         self._variables = variables
-        self._compiled: dict[Any, CompiledStep] = {}
+        self._compiled: dict[Any, CompiledLoop | CompiledStep] = {}
         self._eager: EagerUpdate | None = None
 
     def run(
@@ -88,24 +88,38 @@ class CompiledUpdate(Program):
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
-        compiled = self._step_for(columns, indices)
+        compiled = self._compiled_for(columns, indices)
         if compiled is None:
             return self.run(columns, indices, num_steps)
         return compiled.run(columns, indices, num_steps)
 
-    def _step_for(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> CompiledStep | None:
+    def _compiled_for(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> CompiledLoop | CompiledStep | None:
         key = signature(columns, indices)
         if key not in self._compiled:
             log.info("compiling the update for torch: the first one takes some seconds")
             try:
-                minibatch = next(minibatches(columns, indices))
-                self._compiled[key] = CompiledStep(self._step, self._variables, minibatch)
+                traced = TracedStep(self._step, self._variables, next(minibatches(columns, indices)))
+                self._compiled[key] = self._compile(traced, indices)
             except PlugradError:
                 raise
             except Exception as error:
                 self._fall_back(error)
                 return None
         return self._compiled[key]
+
+    def _compile(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> CompiledLoop | CompiledStep:
+        """The loop where there can be one, else the step."""
+        why = ""
+        if can_loop(traced):
+            try:
+                return CompiledLoop(traced, indices)
+            except NotCompiled as error:
+                why = f", because {error}"
+        compiled = CompiledStep(traced)
+        self.reason = f"{CompiledStep.reason}{why}"
+        return compiled
 
     def _fall_back(self, error: Exception) -> None:
         self._eager = EagerUpdate(self._step)

@@ -40,6 +40,13 @@ else:
     raise AssertionError("this version still has the option: the test shows nothing")
 """
 
+WITHOUT_THE_LOOP = """
+from torch._higher_order_ops.while_loop import WhileLoopOp
+def refuse(*arguments):
+    raise TypeError("another signature")
+WhileLoopOp.__call__ = refuse
+"""
+
 
 def modes(code: str, *arguments: str, **environment: str) -> list[str]:
     """What `update_mode` says after one update in each mode, in a process of its own."""
@@ -65,4 +72,11 @@ def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tm
 def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) -> None:
     needs.backend("torch")
     found = modes(WITHOUT_AN_OPTION + EACH_MODE, "complete_update")
-    assert found == ["complete_update: each step one compiled function (inductor)"]
+    assert found == ["complete_update: the whole update one compiled function (inductor)"]
+
+
+def test_without_torchs_loop_each_step_is_a_call_and_the_mode_says_why() -> None:
+    needs.backend("torch")
+    (found,) = modes(WITHOUT_THE_LOOP + EACH_MODE, "complete_update")
+    why = "because torch's while_loop does not trace it: TypeError: another signature"
+    assert found == f"complete_update: each step one compiled function (inductor), {why}"

@@ -1,0 +1,156 @@
+"""The whole update as one compiled function: torch's `while_loop` with the traced step as its body.
+
+Between two steps nothing returns to Python, and no minibatch is copied before its step. `while_loop` is not public in
+torch yet: where it does not compile, `CompiledStep` is called once per minibatch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from plugrad.hooks.backend_helpers import first_line
+from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.inductor import NotCompiled, compile_graph
+from plugrad_torch.tracing import TracedStep, on_host
+
+EXAMPLE_LENGTH = 1024
+"""Of columns and orders while tracing. The program takes any length; 0 and 1 would be traced as constants."""
+
+
+def can_loop(traced: TracedStep) -> bool:
+    """Whether a step may be the body of the loop: on the CPU, of torch's own operations, without random numbers.
+
+    An operation of another library may have effects, such as the exchange of a group, and random numbers would be drawn
+    once for all steps.
+
+    Args:
+        traced: the step.
+
+    Returns:
+        True if it may.
+    """
+    called = [node.target for node in traced.graph.graph.nodes if node.op == "call_function"]
+    operations = [each for each in called if isinstance(each, torch._ops.OpOverload)]
+    return traced.device == "cpu" and all(
+        each.namespace in ("aten", "prims") and torch.Tag.nondeterministic_seeded not in each.tags
+        for each in operations
+    )
+
+
+class CompiledLoop:
+    """All steps of an update, for minibatches of one signature; their number and the rows of the batch are inputs.
+
+    Args:
+        traced: the step, for which `can_loop` holds.
+        modules: the ids of the modules, in the order of the indices.
+
+    Raises:
+        NotCompiled: the loop cannot be traced, or inductor does not compile it.
+    """
+
+    reason = "the whole update one compiled function (inductor)"
+
+    def __init__(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> None:
+        self._traced = traced
+        self._modules = list(indices)
+        self._kept = [n for n in traced.used_state if n not in traced.changed]
+        self._sums = torch.zeros(len(traced.names))
+        state = traced.state()
+        sizes = [each.shape[1:] for each in indices.values()]
+        orders = [torch.zeros((EXAMPLE_LENGTH, *size), dtype=torch.int32) for size in sizes]
+        minibatch = traced.inputs[len(traced.used_state) :]
+        columns = [torch.zeros((EXAMPLE_LENGTH, *each.shape[1:]), dtype=each.dtype) for each in minibatch]
+        fixed = [torch.tensor(0), self._sums, *self._carried(state), *(state[n] for n in self._kept)]
+        self._function = self._compile(fixed, [*orders, *columns])
+
+    def _carried(self, state: Sequence[Tensor]) -> list[Tensor]:
+        return [state[n] for n in self._traced.changed]
+
+    def _compile(self, fixed: Sequence[Tensor], long: Sequence[Tensor]) -> Any:
+        try:
+            mode, fakes = _fakes(fixed, long)
+            with torch.no_grad(), mode:
+                graph = make_fx(self._whole)(*fakes)
+        except Exception as error:
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise NotCompiled(f"torch's while_loop does not trace it: {why}") from error
+        return compile_graph(graph, fakes, "cpu")
+
+    def _whole(self, num_steps: Tensor, sums: Tensor, *tensors: Tensor) -> Any:
+        """The number of steps done, the sums of the metrics and the new values of what changes."""
+        from torch._higher_order_ops.while_loop import while_loop_op  # not public: here, a lack is no error
+
+        changed = len(self._traced.changed)
+        done = torch.zeros((), dtype=torch.int64)
+        carried: Any = (done, sums, *tensors[:changed])
+        return while_loop_op(
+            lambda done, sums, *rest: done < rest[changed],
+            self._body,
+            carried,
+            (num_steps, *tensors[changed:]),
+        )
+
+    def _body(self, done: Tensor, sums: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        traced, given = self._traced, iter(tensors)
+        state = {n: next(given) for n in traced.changed}
+        next(given)  # the number of steps
+        state |= {n: next(given) for n in self._kept}
+        rows = {each: next(given).index_select(0, done.reshape(1)).reshape(-1) for each in self._modules}
+        minibatch = [next(given)[rows[module_id]] for module_id, _ in traced.used_places]
+        *new, vector = traced.graph(*(state[n] for n in traced.used_state), *minibatch)
+        return (done + 1, sums + vector, *_of_their_own(new, tensors))
+
+    def run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> dict[str, Any]:
+        """Take all steps and put the new values into the variables.
+
+        Args:
+            columns: the whole columns.
+            indices: rows of each minibatch.
+            num_steps: how many.
+
+        Returns:
+            The means of the metrics.
+        """
+        traced = self._traced
+        state = traced.state()
+        with torch.no_grad():
+            _, sums, *new = self._function(
+                torch.tensor(num_steps),
+                self._sums,
+                *self._carried(state),
+                *(state[n] for n in self._kept),
+                *(indices[module_id].contiguous() for module_id in self._modules),
+                *(columns[module_id][column].contiguous() for module_id, column in traced.used_places),
+            )
+            for n, value in zip(traced.changed, new, strict=True):
+                state[n] = value
+            traced.assign(state)
+            return on_host(traced.names, sums / num_steps)
+
+
+def _fakes(fixed: Sequence[Tensor], long: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
+    """A mode and fake tensors of it; the first dimension of those that are `long` is a symbol in the program."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+    def fake(example: Tensor, *first: DimDynamic) -> Tensor:
+        sizes = [*first, *[DimDynamic.STATIC] * (example.ndim - len(first))]
+        return mode.from_tensor(example.detach(), symbolic_context=StatelessSymbolicContext(sizes))
+
+    return mode, [*(fake(each) for each in fixed), *(fake(each, DimDynamic.DYNAMIC) for each in long)]
+
+
+def _of_their_own(tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """What a loop carries must have memory of its own: copies where several share one, or one with an input."""
+    seen = {each.untyped_storage()._cdata for each in inputs}
+    for each in tensors:
+        storage = each.untyped_storage()._cdata
+        yield each.clone() if storage in seen else each
+        seen.add(storage)
