@@ -71,7 +71,7 @@ def write_math(translator: Any, node: nodes.Element) -> None:
     """An equation as MathML, which docutils makes of LaTeX."""
     block = isinstance(node, nodes.math_block)
     math = latex2mathml.tex2mathml(node.astext(), as_block=block)
-    translator.body.append(f'<div class="math">{math}</div>' if block else math)
+    translator.body.append(f'<div class="math" style="overflow-x: auto">{math}</div>' if block else math)
     raise nodes.SkipNode
 
 
