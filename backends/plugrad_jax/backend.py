@@ -26,6 +26,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_jax import compilation_cache
 from plugrad_jax import ops as jax_ops
+from plugrad_jax.batched_program import batch_program
 from plugrad_jax.differentiation import compute_gradients, differentiate
 from plugrad_jax.framework_optimizer import (
     check_registered_optimizer,
@@ -39,6 +40,7 @@ from plugrad_jax.reduction import reduce_gradients
 from plugrad_jax.variables import FlatParameters, TensorVariable, Weight
 
 __all__ = [
+    "batch_program",
     "check_registered_optimizer",
     "compile_update",
     "compute_gradients",
@@ -55,6 +57,7 @@ __all__ = [
 def backend_info() -> BackendInfo:
     """JAX on the CPU; models and optimizers of users where the extra `flax` is installed."""
     capabilities = {
+        Capability.BATCHED_LEARNERS: True,
         Capability.COMPLETE_UPDATE: True,
         Capability.EXACT_KINKS: True,
         Capability.FRAMEWORK_OPTIMIZERS: where_installed("optax", "plugrad[flax]"),

@@ -42,46 +42,52 @@ class WholeUpdate(Program):
         learner: whose loss it is, to say why it is not compiled.
         step: the core's.
         variables: all that it may read or assign.
+
+    Attributes:
+        step: the step as a function.
+        while_tracing: gets what lasts until a traced program is compiled.
     """
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
-        self._learner, self._step = learner, PureStep(step, variables)
+        self.step = PureStep(step, variables)
+        self.while_tracing = ExitStack()
+        self._learner = learner
         self._eager: EagerLoop | None = None
-        self._loop = jax.jit(self._run_steps)
-        self._call = ExitStack()
+        self._loop = jax.jit(self.run_steps)
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
         try:
-            with self._call:
-                changed, means = self._loop(self._step.values(), columns, indices, num_steps)
+            with self.while_tracing:
+                changed, means = self._loop(self.step.values(), columns, indices, num_steps)
         except jax.errors.JAXTypeError as error:
             found = f"{type(error).__name__}: {first_line(error)}"
             why = f"eager, because the loss of {type(self._learner).__name__} cannot be compiled: {found}"
             self.fall_back("none", why)
-            self._eager = EagerLoop(self._step.step, ops.take, why)
+            self._eager = EagerLoop(self.step.step, ops.take, why)
             return self.run(columns, indices, num_steps)
-        self._step.assign(changed)
-        return dict(zip(self._step.names, np.asarray(means), strict=True))
+        self.step.assign(changed)
+        return dict(zip(self.step.names, np.asarray(means), strict=True))
 
-    def _run_steps(
+    def run_steps(
         self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: Any
     ) -> tuple[list[Any], Any]:
+        """The new values of the variables that changed, and the means of the metrics. Traced."""
         log.info("compiling the update for jax: the first one takes some seconds")
         # It is compiled when it has been traced.
-        self._call.enter_context(compilation_cache.programs_are_kept())
-        step = jax.jit(self._step)  # traced once, and called in the loop
+        self.while_tracing.enter_context(compilation_cache.programs_are_kept())
+        step = jax.jit(self.step)  # traced once, and called in the loop
         _, means = jax.eval_shape(step, values, columns, _nth(indices, 0))
 
         def body(n: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
             changed, sums = carry
-            after, metrics = step(self._step.replaced(values, changed), columns, _nth(indices, n))
+            after, metrics = step(self.step.replaced(values, changed), columns, _nth(indices, n))
             return after, sums + metrics
 
-        start = [values[n] for n in self._step.changed]
+        start = [values[n] for n in self.step.changed]
         changed, sums = lax.fori_loop(0, num_steps, body, (start, ops.zeros(means.shape)))
         return changed, sums / num_steps
 
@@ -129,9 +135,9 @@ class PureStep:
         """What the variables hold."""
         return [each.value for each in self._variables]
 
-    def assign(self, changed: Sequence[Any]) -> None:
-        """Give new values to the variables that the step changes."""
-        for n, value in zip(self.changed, changed, strict=True):
+    def assign(self, changed: Sequence[Any], numbers: Sequence[int] | None = None) -> None:
+        """Give new values to the variables that the step changes; the numbers of these, if another step was traced."""
+        for n, value in zip(self.changed if numbers is None else numbers, changed, strict=True):
             self._variables[n].value = value
 
     def replaced(self, values: Sequence[Any], changed: Sequence[Any]) -> list[Any]:

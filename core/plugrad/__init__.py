@@ -14,6 +14,7 @@ from plugrad.legacy import ADAPTED_ROOMS
 from plugrad.legacy import find as _find_older_name
 
 if TYPE_CHECKING:
+    from plugrad.algorithm import AlgorithmBatch
     from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
     from plugrad.batch import MultiAgentBatch
     from plugrad.columns import Columns
@@ -47,6 +48,7 @@ __all__ = [
     "CONTRACT_VERSION",
     "DEFAULT_MODULE_ID",
     "DEFAULT_OPTIMIZER",
+    "AlgorithmBatch",
     "AlgorithmConfig",
     "Columns",
     "Learner",

@@ -1,10 +1,10 @@
 """`AlgorithmConfig`: the settings of `plugrad.config.Config`, and what is built from them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from plugrad.algorithm import Algorithm
+from plugrad.algorithm import Algorithm, AlgorithmBatch
 from plugrad.config import Config
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
@@ -96,6 +96,25 @@ class AlgorithmConfig(Config):
         """
         self.validate()
         return Algorithm(self)
+
+    def build_seeds(self, seeds: int | Iterable[int]) -> AlgorithmBatch:
+        """Build algorithms that differ in their seeds, and whose updates are one program.
+
+        Args:
+            seeds: the seeds; or how many: those that follow the config's seed, or 0.
+
+        Returns:
+            The batch: `train()` runs one iteration of each, `algorithms` has them.
+
+        Raises:
+            ConfigError: see `build_algo`; or the backend, or a setting, rules out many seeds as one program: the
+                message says what to type.
+            BackendNotFoundError: the backend, or its framework, is not installed.
+        """
+        if isinstance(seeds, int):
+            first = 0 if self.seed is None else self.seed
+            seeds = range(first, first + seeds)
+        return AlgorithmBatch([self.changed(seed=seed) for seed in seeds])
 
     @classmethod
     def _algorithm_name(cls) -> str | None:

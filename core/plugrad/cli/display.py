@@ -56,17 +56,19 @@ class PlainLines:
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
         self._shown_at = -LINE_EVERY_S
-        self._print(title)
+        print_line(console, title)
 
     def show(self, progress: Progress) -> None:
         """Print a line, unless the last one is too recent."""
         if monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = monotonic()
-            self._print(plain_line(progress))
+            print_line(self._console, plain_line(progress))
 
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._console.file.flush()
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line at once, as it is."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.file.flush()
 
 
 def plain_line(progress: Progress) -> str:

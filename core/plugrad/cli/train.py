@@ -11,13 +11,13 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
-from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import env_name, print_summary, summarize
 from plugrad.cli.train_loop import TrainLoop
 from plugrad.cli.train_request import TrainRequest
+from plugrad.cli.train_seeds import train_seeds
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
@@ -43,6 +43,13 @@ from plugrad.learner.expected_weights import expect_weights
     help=f"One that plugrad plugins lists.  [default: {AlgorithmConfig().backend}]",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of everything random.  [default: 0]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Train N runs as one program, with seeds from --seed on. Each has a run directory of its own: with --out DIR "
+    "they are DIR/s0, DIR/s1 and so on.",
+)
 @click.option("--stop-reward", type=float, metavar="R", help="Stop at this mean return over 20 episodes.")
 @click.option(
     "--stop-timesteps",
@@ -122,11 +129,11 @@ def train(ctx: click.Context, /, **arguments: Any) -> None:
     listeners = HookManager([load_listener("tensorboard")] if request.tensorboard else [], {})
     with StopSignals() as signals, ExitStack() as lock, ExitStack() as cleanup:
         atexit.register(signals.skip_teardown)  # runs after what frameworks and plugins register later
-        if request.resume is None:
-            algorithm, run = _begin_run(request, lock, cleanup)
+        if request.seeds is not None:
+            train_seeds(request, request.seeds, signals, listeners, cleanup)
         else:
-            algorithm, run = _resume_run(request, request.resume, lock, cleanup)
-        _train(request, algorithm, run, signals, listeners)
+            begun = _begin_run if request.resume is None else _resume_run
+            _train(request, *begun(request, lock, cleanup), signals, listeners)
     ctx.exit(signals.exit_code)
 
 
@@ -156,9 +163,8 @@ def _begin_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> tu
     return algorithm, RunDirectory.create(path, config)
 
 
-def _resume_run(
-    request: TrainRequest, path: Path, lock: ExitStack, cleanup: ExitStack
-) -> tuple[Algorithm, RunDirectory]:
+def _resume_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> tuple[Algorithm, RunDirectory]:
+    path = Path(request.resume or "")
     run = RunDirectory.open(path)
     lock.enter_context(training_lock(path))
     save = run.newest_undamaged_save()
@@ -182,12 +188,7 @@ def _train(
     console = OutputConsole()
     algorithm.run_directory = str(run.path)
     config = algorithm.config
-    given, threshold = request.stop_reward, algorithm.env_spec_reward_threshold
-    goals = Goals(
-        reward=threshold if given is None else given,
-        timesteps=request.timesteps,
-        seconds=request.stop_time,
-    )
+    goals = request.goals(algorithm)
     title = f"{request.algorithm} on {env_name(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
         stack.callback(listeners.call_hook, "algorithm_stopped", algorithm=algorithm)

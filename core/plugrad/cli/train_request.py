@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.options import apply_settings, option_name
-from plugrad.cli.progress import DEFAULT_TIMESTEPS
+from plugrad.cli.progress import DEFAULT_TIMESTEPS, Goals
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_settings
 from plugrad.cli.trust import Trust
@@ -44,6 +45,7 @@ class TrainRequest:
     trust: Trust
     backend: str | None
     seed: int | None
+    seeds: int | None
     learners: int | None
     plugins: tuple[str, ...]
     config_file: Path | None
@@ -111,6 +113,15 @@ class TrainRequest:
             return int(self.stop_timesteps)
         found = self._tuned.stop_timesteps if self.tuned else None
         return DEFAULT_TIMESTEPS if found is None else found
+
+    def goals(self, algorithm: Algorithm) -> Goals:
+        """When its run ends: at the return that was typed or the environment's threshold, and at the limits."""
+        threshold = algorithm.env_spec_reward_threshold
+        return Goals(
+            reward=threshold if self.stop_reward is None else self.stop_reward,
+            timesteps=self.timesteps,
+            seconds=self.stop_time,
+        )
 
     @cached_property
     def _tuned(self) -> Tuned:

@@ -14,7 +14,18 @@ plain Python once, while a program is traced, and then never again until the nex
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from plugrad.hooks.backend_types import BackendInfo, Capability, Forward, Operation, Program, Shape, Step
+from plugrad.contract import since
+from plugrad.hooks.backend_types import (
+    BackendInfo,
+    BatchedProgram,
+    Capability,
+    Forward,
+    Operation,
+    Program,
+    ProgramCall,
+    Shape,
+    Step,
+)
 from plugrad.hooks.hook_caller import HookCaller
 from plugrad.hooks.markers import learner_method
 from plugrad.module_spec import RLModuleSpec
@@ -23,7 +34,18 @@ from plugrad.ops import Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, Tensor
 
-__all__ = ["BackendInfo", "BackendSpec", "Capability", "Forward", "Operation", "Program", "Shape", "Step"]
+__all__ = [
+    "BackendInfo",
+    "BackendSpec",
+    "BatchedProgram",
+    "Capability",
+    "Forward",
+    "Operation",
+    "Program",
+    "ProgramCall",
+    "Shape",
+    "Step",
+]
 
 
 class BackendSpec(HookCaller, Protocol):
@@ -258,3 +280,38 @@ class BackendSpec(HookCaller, Protocol):
                 return loop
         """
         return self._provide("compile_update", step=step, variables=variables, mode=mode)
+
+    @learner_method
+    @since(2)
+    def _batch_program(self, program: Program) -> BatchedProgram:
+        """Make one program of the programs of many learners, of which this is the first.
+
+        Asked of backends with `Capability.BATCHED_LEARNERS`, with `compile="auto"` or `"complete_update"`. The learners
+        have equal settings but for seed, learning rates and coefficients, which are variables of their programs; no
+        learner of a group and no optimizer of the framework is among them. Default: the programs run one after another.
+
+        Args:
+            program: of `compile_update`, for this learner.
+
+        Returns:
+            The batched program, for any number of learners.
+
+        Example:
+            class Batched(BatchedProgram):
+                def run(self, calls, num_steps):
+                    columns = mine.stack([each.columns for each in calls])
+                    indices = mine.stack([each.indices for each in calls])
+                    values = mine.stack([each.program.values() for each in calls])
+                    changed, metrics = mine.vmap(self.loop)(values, columns, indices, num_steps)
+                    for n, each in enumerate(calls):
+                        each.program.assign(changed[n])
+                    return metrics
+
+
+            @hookimpl
+            def batch_program(program):
+                batched = Batched()
+                batched.loop = program.loop
+                return batched
+        """
+        return self._provide("batch_program", program=program)

@@ -36,6 +36,10 @@ class Capability(StrEnum):
         member._value_, member.since = text, since
         return member
 
+    BATCHED_LEARNERS = "batched_learners", 2
+    """`batch_program` makes one program of the updates of many learners that differ in seed, learning rates and
+    coefficients alone. Each computes what it computes alone, within rounding."""
+
     CHANGED_LOSSES = "changed_losses", 2
     """`compute_gradients` differentiates what a caller made of the losses that `compute_losses` returned, such as
     `{module_id: 2 * loss}`. Without it that is a `LossError`, which says to change the loss where it is computed."""
@@ -225,3 +229,45 @@ class Program:
             `{metric name: float32 scalar}`, means over the minibatches, as tensors or arrays.
         """
         raise NotImplementedError
+
+
+class ProgramCall(NamedTuple):
+    """One learner's part in a run of a `BatchedProgram`.
+
+    Args:
+        program: the learner's own.
+        columns: as `Program.run` takes them.
+        indices: as `Program.run` takes them.
+    """
+
+    program: Program
+    columns: ModuleBatches
+    indices: Mapping[ModuleID, Tensor]
+
+
+class BatchedProgram:
+    """The programs of many learners as one. This one runs them one after another; a backend derives from it.
+
+    Attributes:
+        reason: what really runs and why, in words for `learner.update_mode`.
+    """
+
+    reason: str = "the learners one after another"
+
+    def run(self, calls: Sequence[ProgramCall], num_steps: int) -> Sequence[Mapping[str, Tensor]]:
+        """Run as many minibatches of each learner.
+
+        Args:
+            calls: of programs that `compile_update` made of equal steps; all columns and indices have equal shapes. To
+                fill a batch of one size, the last call may be there several times: its program changes its learner
+                once.
+            num_steps: minibatches of each.
+
+        Returns:
+            What `Program.run` returns, for each call.
+        """
+        found: dict[Program, Mapping[str, Tensor]] = {}
+        for each in calls:
+            if each.program not in found:
+                found[each.program] = each.program.run(each.columns, each.indices, num_steps)
+        return [found[each.program] for each in calls]

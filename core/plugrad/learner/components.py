@@ -116,7 +116,7 @@ class _Modules(Component):
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-        constant = [each for each in state if _has_weights_without_optimizer(learner, each)]
+        constant = [each for each in state if has_weights_without_optimizer(learner, each)]
         before = {module_id: learner.module[module_id].get_state() for module_id in constant}
         learner.module.set_state(state)
         if any(_differ(before[module_id], learner.module[module_id].get_state()) for module_id in constant):
@@ -138,7 +138,8 @@ class _Modules(Component):
         learner.num_parameters.pop(module_id, None)
 
 
-def _has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+    """Whether a module has trainable weights that no optimizer steps: a program may have them as constants."""
     stepped = [ref for layout in learner.layouts for ref in layout.refs if ref.startswith(f"{module_id}/")]
     return learner.num_parameters.get(module_id, 0) > len(stepped)
 

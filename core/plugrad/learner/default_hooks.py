@@ -6,6 +6,7 @@ from typing import Any
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import ConfigError
+from plugrad.hooks.backend_spec import BatchedProgram
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.target_networks import move_targets_after_update
@@ -106,6 +107,12 @@ def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
             learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
     for coefficients in learner.coefficients.values():
         coefficients.move_to(timestep)
+
+
+@hookimpl
+def batch_program() -> BatchedProgram:
+    """One program after another."""
+    return BatchedProgram()
 
 
 @hookimpl

@@ -31,6 +31,8 @@ class LearnerInternals(LearnerProtocol, Protocol):
     backend_info: BackendInfo
     module: MultiRLModule
     collective: Collective | None
+    program_batch: Any
+    """The `plugrad.learner.program_batch.ProgramBatch` that it is part of, or None."""
     ops: Ops
     metrics: Metrics
     registered_optimizers: dict[str, RegisteredOptimizer]

@@ -53,6 +53,7 @@ from plugrad.learner.internals import LossCheck
 from plugrad.learner.late_parameters import count_parameters
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
+from plugrad.learner.program_batch import ProgramBatch
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
@@ -177,6 +178,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.names_parameters = False
         self.shape_check: LossCheck = ShapeCheck(self)
         self.collective: Collective | None = None
+        self.program_batch: ProgramBatch | None = None
         self.weights: Mapping[ModuleID, Tensor] | None = None
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
@@ -419,6 +421,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     def forget_programs(self) -> None:
         """Make compiled programs and copies of weights to act with anew, since what they were made for has changed."""
+        if self.program_batch is not None:
+            self.program_batch.forget_programs()
         self._update_run = UpdateRun(self)
         self._actor = Actor(self)
 

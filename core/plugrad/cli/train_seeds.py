@@ -1,0 +1,123 @@
+"""`plugrad train --seeds`: runs of several seeds as one program, each with a directory of its own."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from statistics import median
+from time import monotonic
+
+from plugrad.algorithm import Algorithm
+from plugrad.cli.display import LINE_EVERY_S, OutputConsole, print_line
+from plugrad.cli.progress import Goals, Progress
+from plugrad.cli.run_directory import RunDirectory, default_path, training_lock
+from plugrad.cli.signals import StopSignals
+from plugrad.cli.summary import env_name, print_summary, summarize
+from plugrad.cli.train_loop import TrainLoop
+from plugrad.cli.train_request import TrainRequest
+from plugrad.errors import ConfigError
+from plugrad.hooks.manager import HookManager
+
+
+def train_seeds(
+    request: TrainRequest, seeds: int, signals: StopSignals, listeners: HookManager, cleanup: ExitStack
+) -> None:
+    """Train runs of several seeds, and print how each ended.
+
+    Args:
+        request: what was typed.
+        seeds: how many.
+        signals: Ctrl-C and its kin.
+        listeners: see `TrainLoop`; they get the rows of all runs.
+        cleanup: gets what must be closed at the end.
+
+    Raises:
+        ConfigError: a setting rules out many seeds as one program, or a run's directory is not empty.
+    """
+    if request.resume is not None:
+        raise ConfigError("--seeds is for new runs: each of its runs goes on alone, with --resume RUN")
+    config = request.fresh_config()
+    batch = config.build_seeds(seeds)
+    cleanup.callback(batch.stop)
+    runs = [_new_run(request, each, cleanup) for each in batch.algorithms]
+    goals = [request.goals(each) for each in batch.algorithms]
+    console = OutputConsole()
+    title = f"{request.algorithm} on {env_name(config)} with {config.backend}, {seeds} seeds"
+    lines = SeedLines(console, title, seeds, quiet=request.quiet)
+    loops = [
+        TrainLoop(
+            algorithm=algorithm,
+            run=run,
+            goals=goal,
+            show=partial(lines.show, number),
+            signals=signals,
+            listeners=listeners,
+            save_every=request.save_every,
+        )
+        for number, (algorithm, run, goal) in enumerate(zip(batch.algorithms, runs, goals, strict=True))
+    ]
+    try:
+        batch.run([partial(_run, request, *each) for each in zip(loops, goals, strict=True)])
+    finally:
+        for algorithm in batch.algorithms:
+            listeners.call_hook("algorithm_stopped", algorithm=algorithm)
+    if any(loop.output_is_gone for loop in loops):
+        raise BrokenPipeError  # all is saved
+    for run in runs:
+        print_summary(console, run.read_summary(), run.path, quiet=True)
+
+
+def _new_run(request: TrainRequest, algorithm: Algorithm, cleanup: ExitStack) -> RunDirectory:
+    config = algorithm.config
+    path = default_path(config, request.algorithm) if request.out is None else request.out / f"s{config.seed}"
+    cleanup.enter_context(training_lock(path))
+    algorithm.run_directory = str(path)
+    return RunDirectory.create(path, config)
+
+
+def _run(request: TrainRequest, loop: TrainLoop, goals: Goals) -> None:
+    outcome = loop.run_until_done()
+    loop.run.write_summary(summarize(outcome, loop.algorithm.config, request.algorithm, goals))
+
+
+class SeedLines:
+    """A line for all seeds together every `LINE_EVERY_S` seconds.
+
+    Args:
+        console: where the lines go.
+        title: the first line.
+        seeds: how many.
+        quiet: print nothing.
+    """
+
+    def __init__(self, console: OutputConsole, title: str, seeds: int, *, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._last: list[Progress | None] = [None] * seeds
+        self._shown_at = monotonic()
+        if not quiet:
+            print_line(console, title)
+
+    def show(self, number: int, progress: Progress) -> None:
+        """Keep the progress of one run, and print a line, unless the last one is too recent."""
+        self._last[number] = progress
+        if not self._quiet and monotonic() - self._shown_at >= LINE_EVERY_S:
+            self._shown_at = monotonic()
+            print_line(self._console, seeds_line([each for each in self._last if each is not None]))
+
+
+def seeds_line(runs: Sequence[Progress]) -> str:
+    """The progress of several runs in one line.
+
+    Args:
+        runs: the progress of each, at least one.
+
+    Returns:
+        Environment steps of all, seconds, and the median, lowest and highest mean return.
+    """
+    parts = [
+        f"{sum(each.timesteps for each in runs):>11,} steps",
+        f"{max(each.seconds for each in runs):7.1f} s",
+    ]
+    returns = [each.return_mean for each in runs if each.return_mean is not None]
+    if returns:
+        parts.append(f"return {median(returns):8.1f}, from {min(returns):.1f} to {max(returns):.1f}")
+    return "  ".join(parts)
