@@ -9,10 +9,11 @@ import pytest
 from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_MACHINES
 
 NOT_DECLARED = {
-    "numpy": "changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, user_modules, xla",
-    "tf2": "fused_step",
+    "numpy": "batched_learners, changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, "
+    "user_modules, xla",
+    "tf2": "batched_learners, fused_step",
     "jax": "changed_losses, float64, fused_step, onnx",
-    "torch": "xla",
+    "torch": "batched_learners, xla",
 }
 """Capabilities that a backend may lack. Whoever takes one away from a backend must say so here."""
 NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "discrete"}

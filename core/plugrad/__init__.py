@@ -72,6 +72,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "AlgorithmBatch": "plugrad.algorithm",
     "AlgorithmConfig": "plugrad.algorithm_config",
     "OfflineConfig": "plugrad.algorithm_config",
     "OffPolicyConfig": "plugrad.algorithm_config",

@@ -4,6 +4,7 @@ import needs
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pages import assert_page_runs
 
 from plugrad import AlgorithmBatch
 from plugrad.algorithm import Algorithm
@@ -122,7 +123,7 @@ def test_what_is_no_one_program_is_refused_before_anything_is_built(batched, cha
 
 def test_a_setting_that_is_part_of_the_program_must_be_alike(batched):
     one = config(batched)
-    with pytest.raises(ConfigError, match="grad_clip=.* and grad_clip=7.0: .*build_algo"):
+    with pytest.raises(ConfigError, match=r"grad_clip=.* and grad_clip=7.0: .*build_algo"):
         AlgorithmBatch([one, one.training(grad_clip=7.0)])
     with pytest.raises(ConfigError, match="at least one config"):
         one.build_seeds([])
@@ -178,3 +179,9 @@ def test_the_command_makes_a_run_of_each_seed(batched, tmp_path):
     assert len(rows(both[1])) == 3
     refused = plugrad("train", "--resume", both[1], "--seeds=2", code=2)
     assert "each of its runs goes on alone, with --resume RUN" in refused.output
+
+
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
+    needs.backend("jax")
+    monkeypatch.chdir(tmp_path)
+    assert_page_runs("many-seeds.md")

@@ -12,6 +12,7 @@ import pytest
 
 from plugrad import Learner
 from plugrad.checkpoint import Block, save_checkpoint
+from plugrad.contract import since_version
 from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import implementations, specifications
 from plugrad.learner.learner import CORE
@@ -65,6 +66,8 @@ def test_page_says_what_the_code_does(hook):
         f"{'One answer' if has_one_answer(hook) else 'All are called'}. "
         f"Core default: {word(hook in WITH_DEFAULT)}. Traced: {word(traced)}. Can be wrapped: {word(wrappable)}."
     )
+    version = since_version(SPECS[hook])
+    facts += f" Since contract version {version}." if version > 1 else ""
     assert facts in section(hook).splitlines()
 
 

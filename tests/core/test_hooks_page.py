@@ -42,7 +42,7 @@ from plugrad import hookimpl
 from plugrad.batch import Rows
 from plugrad.errors import OptimizerError
 from plugrad.gradients import clip_gradients
-from plugrad.hooks.backend_spec import BackendInfo, Program
+from plugrad.hooks.backend_spec import BackendInfo, BatchedProgram, Program
 from plugrad.testing import finite_differences, numpy_backend, numpy_loss_ops
 from plugrad.testing.numpy_module import NumpyNetwork, NumpyRLModule
 from plugrad.testing.numpy_variables import ArrayVariable as MyVariable, FlatParameters as MyFlatVariable

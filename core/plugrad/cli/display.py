@@ -66,7 +66,12 @@ class PlainLines:
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print a line at once, as it is."""
+    """Print a line at once, as it is.
+
+    Args:
+        console: where to.
+        line: the line, without its end.
+    """
     console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.file.flush()
 

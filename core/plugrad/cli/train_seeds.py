@@ -97,7 +97,12 @@ class SeedLines:
             print_line(console, title)
 
     def show(self, number: int, progress: Progress) -> None:
-        """Keep the progress of one run, and print a line, unless the last one is too recent."""
+        """Keep the progress of one run, and print a line, unless the last one is too recent.
+
+        Args:
+            number: of the run.
+            progress: of the run.
+        """
         self._last[number] = progress
         if not self._quiet and monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = monotonic()

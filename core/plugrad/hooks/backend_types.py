@@ -192,7 +192,12 @@ class Program:
         static_shapes: whether new shapes mean a new compilation; the core then pads rows to powers of two.
         static_minibatches: whether a new size of the minibatches does; the core then keeps those of sequences, whose
             number follows from the data, at powers of two.
+
+    Attributes:
+        together: how it ran last as a part of a `BatchedProgram`, in words; the core's.
     """
+
+    together: str = ""
 
     def __init__(
         self, mode: str, reason: str, *, static_shapes: bool = False, static_minibatches: bool = False

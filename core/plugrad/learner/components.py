@@ -139,7 +139,15 @@ class _Modules(Component):
 
 
 def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
-    """Whether a module has trainable weights that no optimizer steps: a program may have them as constants."""
+    """Whether a module has trainable weights that no optimizer steps: a program may have them as constants.
+
+    Args:
+        learner: with optimizers.
+        module_id: of the module.
+
+    Returns:
+        True if it has some.
+    """
     stepped = [ref for layout in learner.layouts for ref in layout.refs if ref.startswith(f"{module_id}/")]
     return learner.num_parameters.get(module_id, 0) > len(stepped)
 

@@ -24,7 +24,6 @@ class _Request(NamedTuple):
     """A run of one learner's program that shall be part of one of many."""
 
     learner: LearnerInternals
-    key: Hashable
     call: ProgramCall
     num_steps: int
 
@@ -41,7 +40,7 @@ class ProgramBatch:
         self._turns = Turns(self._answer)
         self._batched: dict[Hashable, BatchedProgram] = {}
         self.reads: defaultdict[Hashable, set[tuple[ModuleID, str]]] = defaultdict(set)
-        """By key, what a traced step reads of its batch: one learner's step is traced for all."""
+        """By columns, what a traced step reads of its batch: one learner's step is traced for all."""
 
     def join(self, learner: LearnerInternals) -> None:
         """Make a learner part of the batch.
@@ -63,30 +62,28 @@ class ProgramBatch:
     def run(
         self,
         learner: LearnerInternals,
-        key: Hashable,
         program: Program,
         columns: ModuleBatches,
         indices: Mapping[ModuleID, Tensor],
         num_steps: int,
-    ) -> tuple[Mapping[str, Tensor], str]:
-        """Run a learner's program together with those of the others; outside of `train`, and for values, alone.
+    ) -> Mapping[str, Tensor]:
+        """Run a learner's program with those of the others; alone outside of `train`, and where parameters are named.
 
         Args:
             learner: whose program it is.
-            key: equal for programs of equal steps.
-            program: the program.
+            program: the program, whose `together` says how it ran.
             columns: see `Program.run`.
             indices: see `Program.run`.
             num_steps: see `Program.run`.
 
         Returns:
-            What `Program.run` returns, and how the learners were run, in words.
+            See `Program.run`.
         """
-        if learner.names_parameters or not self._turns.is_running:
-            return program.run(columns, indices, num_steps), "this learner alone"
         call = ProgramCall(program, columns, indices)
-        found: tuple[Mapping[str, Tensor], str] = self._turns.ask(_Request(learner, key, call, num_steps))
-        return found
+        if learner.names_parameters or not self._turns.is_running:
+            return _alone(call, num_steps)
+        metrics: Mapping[str, Tensor] = self._turns.ask(_Request(learner, call, num_steps))
+        return metrics
 
     def forget_programs(self) -> None:
         """Have the programs made anew: something that they took for constant has changed."""
@@ -94,30 +91,42 @@ class ProgramBatch:
         self.reads.clear()
 
     def _answer(self, requests: Sequence[_Request]) -> list[Any]:
-        """Run those of equal steps and shapes together."""
+        """Run those of equal shapes together."""
         groups: defaultdict[Hashable, list[int]] = defaultdict(list)
         for number, each in enumerate(requests):
-            groups[each.key, each.num_steps, _shapes(each.call.columns), _shapes(each.call.indices)].append(
-                number
-            )
+            shapes = _shapes(each.call.columns), _shapes(each.call.indices)
+            groups[each.num_steps, shapes].append(number)
         answers: dict[int, Any] = {}
         for numbers in groups.values():
-            found, words = self._run_group([requests[number] for number in numbers])
-            answers |= {number: (each, words) for number, each in zip(numbers, found, strict=True)}
+            found = self._run_group([requests[number] for number in numbers])
+            answers |= dict(zip(numbers, found, strict=True))
         return [answers[number] for number in range(len(requests))]
 
-    def _run_group(self, group: Sequence[_Request]) -> tuple[Sequence[Any], str]:
+    def _run_group(self, group: Sequence[_Request]) -> Sequence[Any]:
         first, calls = group[0], [each.call for each in group]
         if len(calls) == 1:
-            only = calls[0]
-            return [only.program.run(only.columns, only.indices, first.num_steps)], "this learner alone"
-        if first.key not in self._batched:
-            self._batched[first.key] = first.learner._batch_program(first.call.program)
-        batched = self._batched[first.key]
+            return [_alone(calls[0], first.num_steps)]
+        batched = self._batched_program(first)
         # Runs end at different times: few sizes mean few compilations.
         size = min(self._size, 1 << (len(calls) - 1).bit_length())
         filled = [*calls, *[calls[-1]] * (size - len(calls))]
-        return batched.run(filled, first.num_steps)[: len(calls)], batched.reason
+        found = batched.run(filled, first.num_steps)[: len(calls)]
+        for each in calls:
+            each.program.together = f"; {batched.reason}"
+        return found
+
+    def _batched_program(self, request: _Request) -> BatchedProgram:
+        columns = tuple(
+            (module_id, *sorted(each)) for module_id, each in sorted(request.call.columns.items())
+        )
+        if columns not in self._batched:
+            self._batched[columns] = request.learner._batch_program(request.call.program)
+        return self._batched[columns]
+
+
+def _alone(call: ProgramCall, num_steps: int) -> Mapping[str, Tensor]:
+    call.program.together = "; this learner alone"
+    return call.program.run(call.columns, call.indices, num_steps)
 
 
 def _shapes(columns: Mapping[ModuleID, Any]) -> Hashable:

@@ -55,7 +55,6 @@ class UpdateRun:
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._programs: dict[Hashable, tuple[Program, Reads]] = {}
-        self._batch_words = ""
 
     def minibatch_spec(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
@@ -204,7 +203,7 @@ class UpdateRun:
         )
         if is_first:
             check_no_late_parameters(learner, columns)
-        learner.update_mode = f"{program.mode}: {program.reason}{self._batch_words}"
+        learner.update_mode = f"{program.mode}: {program.reason}{program.together}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
             parameters = self._find_nonfinite_parameters(spec, columns, finite, snapshot)
@@ -239,22 +238,16 @@ class UpdateRun:
             hosted = _batch_to_numpy(learner, columns)
             columns = {m: {c: pad_rows(values) for c, values in each.items()} for m, each in hosted.items()}
         converted, means = learner._convert_batch_type(columns), dict[str, Array]()
-        run = program.run if learner.program_batch is None else partial(self._run_in_batch, program)
+        run = (
+            program.run
+            if learner.program_batch is None
+            else partial(learner.program_batch.run, learner, program)
+        )
         for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
             found = run(converted, learner._convert_batch_type(piece), steps)
             for name, mean in learner._convert_to_numpy(found).items():
                 means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
         return means
-
-    def _run_in_batch(
-        self, program: Program, columns: batches.Batch, indices: Mapping[ModuleID, Any], num_steps: int
-    ) -> Mapping[str, Any]:
-        learner = self._learner
-        found, words = learner.program_batch.run(
-            learner, _key(columns, learner.names_parameters), program, columns, indices, num_steps
-        )
-        self._batch_words = f"; {words}"
-        return found
 
     def _drop_nonfinite(
         self,
@@ -294,7 +287,7 @@ class UpdateRun:
     def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
         """The program for such columns, and what it reads of them, which is known once it has run."""
         learner = self._learner
-        key = _key(columns, naming)
+        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
         if key not in self._programs:
             batch = learner.program_batch
             reads: Reads = set() if batch is None else batch.reads[key]
@@ -366,11 +359,6 @@ class UpdateRun:
             learner.register_metric(module_id, "num_trainable_parameters", size)
         for stage, seconds in clock.laps.items():
             learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
-
-
-def _key(columns: batches.Batch, naming: bool) -> Hashable:
-    """Equal for batches that one program serves."""
-    return (naming, *((module_id, *each) for module_id, each in columns.items()))
 
 
 def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:

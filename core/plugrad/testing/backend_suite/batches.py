@@ -1,6 +1,8 @@
 """Many learners as one program: each computes what it computes alone."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,12 @@ CLOCKS = ("time/",)
 
 def _learners(backend: str) -> list[Learner]:
     """Of different seeds and learning rates; minibatches are drawn at random."""
-    settings = {"compile": "auto", "shuffle_batch_per_epoch": True, "num_epochs": 2, "grad_clip": 0.1}
+    settings: dict[str, Any] = {
+        "compile": "auto",
+        "shuffle_batch_per_epoch": True,
+        "num_epochs": 2,
+        "grad_clip": 0.1,
+    }
     found = [
         tiny_learner(backend, ActorCriticLearner, lr=[[0, 0.01 * (n + 1)], [100, 0.001]], **settings)
         for n in NUMBERS
@@ -65,7 +72,7 @@ def test_learners_in_one_program_are_each_what_they_are_alone(
     batch = ProgramBatch(len(learners))
     for learner in learners:
         batch.join(learner)
-    found = batch.train([lambda n=n, each=each: _update(each, n) for n, each in enumerate(learners)])
+    found = batch.train([partial(_update, each, n) for n, each in enumerate(learners)])
     for n, (learner, other) in enumerate(zip(learners, alone, strict=True)):
         words = f"learner {n} of {len(learners)} in mode {learner.update_mode!r}"
         assert "one after another" not in learner.update_mode, f"{words}: they do not run as one program"
