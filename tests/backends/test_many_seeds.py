@@ -10,7 +10,7 @@ from plugrad import AlgorithmBatch
 from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
-from plugrad.errors import ConfigError, NonFiniteError
+from plugrad.errors import ConfigError
 from plugrad_ppo import PPOConfig, PPOLearner
 
 TINY = [
@@ -102,9 +102,13 @@ def test_another_iteration_goes_on_from_the_last_and_one_may_train_alone(batched
 
 def test_an_error_of_one_leaves_the_others_their_iteration(batched):
     batch = config(batched).build_seeds(3)
-    batch.algorithms[1]._learner.coefficients["default_policy"]["entropy_coeff"].assign(float("inf"))
-    with pytest.raises(NonFiniteError) as caught:
-        batch.train()
+
+    def fails():
+        batch.algorithms[1].sample()
+        raise OSError("no environment is left")
+
+    with pytest.raises(OSError, match="no environment is left") as caught:
+        batch.run([batch.algorithms[0].train, fails, batch.algorithms[2].train])
     assert "in number 1 of 3" in caught.value.__notes__[-1]
     assert [each.iteration for each in batch.algorithms] == [1, 0, 1]
 

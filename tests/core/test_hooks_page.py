@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -223,6 +224,7 @@ def test_the_backend_hooks_are_a_backend(folder):
         module = learner.module["default_policy"]
         model = learner._export_onnx(module=module, forward=module.forward_train, columns={}, opset=18)
         assert model == b"onnx"
+        assert learner._batch_program(SimpleNamespace(loop="traced")).loop == "traced"
     reference = tiny_learner("numpy", grad_clip=0.5)
     reference.update(tiny_batch())
     np.testing.assert_array_equal(weights_of(learner), weights_of(reference))

@@ -123,7 +123,11 @@ def get_buffers() -> Mapping[str, Variable]:
 
 @hookimpl
 def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
-    """An error: there is no exporter. See `BackendSpec.export_onnx`."""
+    """An error: there is no exporter. See `BackendSpec.export_onnx`.
+
+    Raises:
+        ConfigError: always.
+    """
     raise ConfigError(
         f"backend {learner.config.backend} cannot export a {type(module).__name__} to ONNX: it has no exporter "
         "for modules of your own (capability 'onnx'). The built-in networks of every backend can be exported"

@@ -170,6 +170,10 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
 def refuse_own_module(metadata: Mapping[str, Any], path: Any) -> None:
     """Refuse a policy file of a user's own module that is opened without it.
 
+    Args:
+        metadata: of the file.
+        path: of the file, for the message.
+
     Raises:
         ConfigError: names the class.
     """
