@@ -11,7 +11,7 @@ from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_MACHINES
 NOT_DECLARED = {
     "numpy": "batched_learners, changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, "
     "user_modules, xla",
-    "tf2": "batched_learners, fused_step",
+    "tf2": "fused_step",
     "jax": "changed_losses, float64, fused_step, onnx",
     "torch": "batched_learners, xla",
 }

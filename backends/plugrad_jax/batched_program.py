@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from plugrad import LearnerProtocol
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import BatchedProgram, Program, ProgramCall
 from plugrad.hooks.markers import hookimpl
@@ -14,7 +13,7 @@ from plugrad_jax.program import WholeUpdate
 
 
 @hookimpl
-def batch_program(learner: LearnerProtocol, program: Program) -> BatchedProgram:
+def batch_program(program: Program) -> BatchedProgram:
     """See `BackendSpec.batch_program`."""
     return BatchedUpdate(program) if isinstance(program, WholeUpdate) else BatchedProgram()
 

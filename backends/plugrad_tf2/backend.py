@@ -18,7 +18,15 @@ from plugrad.hooks.backend_helpers import (
     find_param_ref,
     functional_call_by_ref,
 )
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Forward, Operation, Program, Step
+from plugrad.hooks.backend_spec import (
+    BackendInfo,
+    BatchedProgram,
+    Capability,
+    Forward,
+    Operation,
+    Program,
+    Step,
+)
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
@@ -26,7 +34,15 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import differentiation, framework_optimizer, onnx_export, op_recorder, program, reduction
+from plugrad_tf2 import (
+    batched_program,
+    differentiation,
+    framework_optimizer,
+    onnx_export,
+    op_recorder,
+    program,
+    reduction,
+)
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
 from plugrad_tf2.variables import FlatParameters, TensorVariable
@@ -37,6 +53,7 @@ def backend_info() -> BackendInfo:
     """TensorFlow, GPUs first."""
     gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
     capabilities = {
+        Capability.BATCHED_LEARNERS,
         Capability.CHANGED_LOSSES,
         Capability.COMPLETE_UPDATE,
         Capability.EXACT_KINKS,
@@ -227,6 +244,12 @@ def set_optimizer_lr(optimizer: Any, lr: float) -> None:
         optimizer.lr.assign(lr)
     else:
         framework_optimizer.set_lr(optimizer, lr)
+
+
+@hookimpl
+def batch_program(program: Program) -> BatchedProgram:
+    """See `BackendSpec.batch_program` and `plugrad_tf2.batched_program`."""
+    return batched_program.batch_program(program)
 
 
 @hookimpl

@@ -32,7 +32,7 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
     if mode in ("auto", "complete_update"):
         run_in_order_on_one_thread()
-        return WholeUpdate(learner, step, flats)
+        return WholeUpdate(learner, step, variables)
     if mode == "forward_train":
         return CompiledForward(learner, step, flats)
     return PerMinibatch(learner, step, flats)
@@ -150,12 +150,23 @@ def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WholeUpdate(Program):
-    """All minibatches in one `tf.while_loop`; their number is a tensor, so that it never causes a trace."""
+    """All minibatches in one `tf.while_loop`; their number is a tensor, so that it never causes a trace.
 
-    def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
+    Args:
+        learner: whose update it is.
+        step: the core's.
+        variables: all that it may read or assign.
+
+    Attributes:
+        step: the core's.
+        variables: all that it may read or assign.
+    """
+
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
+        self.step, self.variables = step, variables
         self._traced = TracedStep(learner, step)
-        self._flats = flats
+        self._flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
         self._collective = learner.collective
         self._widths: set[tuple[int, ...]] = set()
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)

@@ -44,6 +44,8 @@ class TensorVariable:
     _is_programs = True
     """Whether others may change it: programs, or whoever made the variable."""
     _number: float | None = None
+    tracer: Any = None
+    """What stands for the value while a batched program is traced."""
 
     def __init__(self, value: Any, dtype: str | None, device: str, trainable: bool = False) -> None:
         with tf.device(device):
@@ -62,10 +64,13 @@ class TensorVariable:
 
     def read(self) -> Any:
         """The present value as a tensor."""
-        return self.value.read_value()
+        return self.value.read_value() if self.tracer is None else self.tracer
 
     def assign(self, value: Any) -> None:
         """Replace the value."""
+        if self.tracer is not None:
+            self.tracer = tf.broadcast_to(ops.cast(value, self.value.dtype.name), self.value.shape)
+            return
         self._is_programs |= not tf.executing_eagerly()
         number = None if self._is_programs else _number(value)
         if number is None or number != self._number:
@@ -74,6 +79,8 @@ class TensorVariable:
 
     def snapshot(self) -> Any:
         """The present value, which no later assignment changes."""
+        if self.tracer is not None:
+            return self.tracer
         return value_of(self.value) if self._number is None or not tf.executing_eagerly() else self._number
 
     def numpy(self) -> Array:
@@ -99,7 +106,7 @@ class FlatParameters:
 
     Outside a program the module's own variables hold the values, and the vector is joined and split on demand. Inside
     one the vector is *resident*: steps read and assign it alone, and the modules compute with
-    slices of it.
+    slices of it. In a batched program a tracer stands for the vector.
 
     Args:
         refs: names of the variables.
@@ -115,6 +122,7 @@ class FlatParameters:
         self._params = list(params)
         self._functional_call = functional_call
         self._resident = False
+        self.tracer: Any = None
         # One call each instead of one per parameter: outside a program they are made at every update.
         self._joined = DirectFunction(self._join)
         self._split = DirectFunction(self._split_up)
@@ -138,6 +146,11 @@ class FlatParameters:
         finally:
             self._resident = False
 
+    @property
+    def can_be_resident(self) -> bool:
+        """Whether modules can compute with slices of the vector."""
+        return self._functional_call is not None
+
     def stay_in_variables(self) -> None:
         """Never be resident: for an optimizer that steps the variables themselves."""
         self._functional_call = None
@@ -160,7 +173,7 @@ class FlatParameters:
                 tape.watch(param)
             yield self._params
             return
-        leaf = self._flat.read_value()
+        leaf = tf.identity(self.read())
         tape.watch(leaf)
         with self._functional_call(self.layout.split(ops, leaf)):
             yield [leaf]
@@ -178,6 +191,8 @@ class FlatParameters:
 
     def read(self) -> Any:
         """The flat vector [size]."""
+        if self.tracer is not None:
+            return self.tracer
         return self._flat.read_value() if self._resident else self._joined()
 
     def assign(self, value: Any) -> None:
@@ -187,7 +202,9 @@ class FlatParameters:
                 assign_to(param, each)
             return
         value = ops.asarray(value, "float32")
-        if self._resident:
+        if self.tracer is not None:
+            self.tracer = value
+        elif self._resident:
             self._flat.assign(value)
         else:
             self._split(value)

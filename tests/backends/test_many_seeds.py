@@ -36,7 +36,7 @@ def config(backend, **training):
     )
 
 
-@pytest.fixture(params=["jax"])
+@pytest.fixture(params=["jax", "tf2"])
 def batched(request):
     """A backend that makes one program of many learners."""
     needs.backend(request.param)
@@ -117,7 +117,7 @@ def test_an_error_of_one_leaves_the_others_their_iteration(batched):
     ("change", "words"),
     [
         (lambda each: each.learners(num_learners=2), r"num_learners=2: .*type \.learners\(num_learners=0\)"),
-        (lambda each: each.framework("jax", compile="none"), r"compile='none': .*compile='auto'"),
+        (lambda each: each.framework(each.backend, compile="none"), r"compile='none': .*compile='auto'"),
     ],
 )
 def test_what_is_no_one_program_is_refused_before_anything_is_built(batched, change, words):
