@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from pages import assert_page_runs
 
-from plugrad import AlgorithmBatch
+from plugrad import AlgorithmBatch, get_algorithm
 from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
@@ -79,13 +79,33 @@ def test_each_is_its_lone_run_and_goes_on_alone(batched, tmp_path):
     )
     assert "many learners as one" in batch.algorithms[0]._learner.update_mode
     paths = batch.save_to_path(tmp_path)
-    for each, results, path, algorithm in zip(configs, runs, paths, batch.algorithms, strict=True):
+    for each, results, algorithm in zip(configs, runs, batch.algorithms, strict=True):
         alone = each.build_algo()
         others = [alone.train() for _ in results]
         assert_equal(algorithm, alone, results[-1], others[-1])
-        resumed = Algorithm.from_checkpoint(path)
-        assert_equal(resumed, alone, resumed.train(), alone.train())
+    resumed = Algorithm.from_checkpoint(paths[-1])
+    assert_equal(resumed, alone, resumed.train(), alone.train())
     batch.stop()
+
+
+@pytest.mark.parametrize("name", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
+def test_off_policy_algorithms_too(batched, name):
+    """Their minibatches come from replay buffers; target networks and noise are in the program."""
+    env = {"dqn": "CartPole-v1", "sac": "Pendulum-v1"}[name]
+    one = (
+        get_algorithm(name)()
+        .environment(env)
+        .framework(batched)
+        .rl_module(model_config={"fcnet_hiddens": [8]})
+        .env_runners(num_envs_per_env_runner=2)
+        .training(minibatch_size=16, num_steps_sampled_before_learning_starts=32)
+        .reporting(min_sample_timesteps_per_iteration=64)
+        .debugging(seed=1)
+    )
+    batch, alone = one.build_seeds(2), one.debugging(seed=2).build_algo()
+    results = [batch.train()[1] for _ in range(2)][-1]
+    assert "many learners as one" in batch.algorithms[1]._learner.update_mode
+    assert_equal(batch.algorithms[1], alone, results, [alone.train() for _ in range(2)][-1])
 
 
 def test_another_iteration_goes_on_from_the_last_and_one_may_train_alone(batched):
@@ -134,20 +154,24 @@ def test_a_setting_that_is_part_of_the_program_must_be_alike(batched):
 
 
 def test_an_optimizer_of_the_framework_is_refused_by_name(batched):
-    optax = needs.extra("optax")
+    if batched == "jax":
+        optax = needs.extra("optax")
+        own = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
+    else:
+        own = needs.backend("tf2").keras.optimizers.SGD(0.1)
 
-    class WithOptax(PPOLearner):
+    class WithOwn(PPOLearner):
         def configure_optimizers_for_module(self, module_id, config=None):
             module = self.module[module_id]
             self.register_optimizer(
                 module_id=module_id,
-                optimizer=optax.inject_hyperparams(optax.sgd)(learning_rate=0.1),
+                optimizer=own,
                 params=self.get_parameters(module),
                 lr_or_lr_schedule=0.1,
             )
 
     with pytest.raises(ConfigError, match="optimizer 'default_policy_default_optimizer'"):
-        config(batched).learners(learner_class=WithOptax).build_seeds(2)
+        config(batched).learners(learner_class=WithOwn).build_seeds(2)
 
 
 def test_torch_says_that_it_has_it_not():
