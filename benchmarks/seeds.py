@@ -1,4 +1,4 @@
-"""Many seeds as one program beside one seed: `python seeds.py BACKEND [--seeds 16] [--rounds 7]`.
+"""Many seeds as one program beside one seed: `python seeds.py BACKEND [--seeds 16] [--rounds 7] [--only update]`.
 
 Two ratios, each the median of pairs in one run: the update of all seeds to the update of one, and a whole iteration of
 PPO on CartPole-v1 (sampling included) to that of one. One thread; the first rounds compile and do not count. The last
@@ -23,11 +23,13 @@ Times = tuple[float, float]
 """Wall and CPU seconds."""
 
 
-def main(backend: str, seeds: int, rounds: int) -> None:
+def main(backend: str, seeds: int, rounds: int, only: str | None) -> None:
     use_one_thread(backend)
-    found = {"backend": backend, "seeds": seeds, "rounds": rounds}
-    for name, pair in (("update", updates(backend, seeds)), ("iteration", iterations(backend, seeds))):
-        one, many = pair
+    found: dict[str, Any] = {"backend": backend, "seeds": seeds, "rounds": rounds}
+    for name, make in (("update", updates), ("iteration", iterations)):
+        if only not in (None, name):
+            continue
+        one, many = make(backend, seeds)
         for _ in range(2):
             one(), many()
         pairs = [(timed(one), timed(many)) for _ in range(rounds)]
@@ -79,4 +81,5 @@ if __name__ == "__main__":
     parser.add_argument("backend")
     parser.add_argument("--seeds", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=["update", "iteration"])
     main(**vars(parser.parse_args()))
