@@ -9,5 +9,6 @@
 - `acting_modules` has the modules that act, with the statistics of their observations.
 - `running_episode` steps one environment; `env_runner` steps all of them with the policies, or with `random_policies`.
 - `running_state` saves running episodes and continues them; `metrics` counts steps and returns.
+- `copies` makes an environment of many agents from copies of one of a single agent.
 - `contract` checks what environments return, `settings` what their config asks for.
 """

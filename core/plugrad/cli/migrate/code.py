@@ -1,0 +1,52 @@
+"""Small functions over libcst's trees."""
+
+import ast
+import re
+
+import libcst as cst
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node."""
+    return cst.Module([]).code_for_node(node).strip()
+
+
+def string(node: cst.BaseExpression) -> str | None:
+    """The value of a string literal, else None."""
+    if not isinstance(node, cst.SimpleString):
+        return None
+    value = ast.literal_eval(node.value)
+    return value if isinstance(value, str) else None
+
+
+def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.Arg | None:
+    """An argument of a call, by its keyword or its position."""
+    for n, each in enumerate(call.args):
+        if each.keyword is not None and each.keyword.value == keyword:
+            return each
+        if each.keyword is None and not each.star and n == position:
+            return each
+    return None
+
+
+def expression_statement(line: cst.SimpleStatementLine) -> cst.Call | None:
+    """The call that a line of its own makes, else None."""
+    (statement,) = line.body
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        return statement.value
+    return None
+
+
+def name_of(node: cst.BaseExpression) -> str | None:
+    """`f` of `f` and of `module.f`, else None."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+        return node.attr.value
+    return None
+
+
+def is_unused(name: str, source: str) -> bool:
+    """Whether a module's name appears nowhere in a program but in imports."""
+    lines = [line for line in source.splitlines() if not re.match(r"\s*(from|import)\b", line)]
+    return not any(re.search(rf"\b{name}\.", line) for line in lines)

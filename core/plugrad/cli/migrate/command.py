@@ -1,0 +1,65 @@
+"""`plugrad migrate`: RLlib programs, rewritten."""
+
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+
+import click
+
+from plugrad.cli.exits import debug_option
+from plugrad.errors import PlugradError
+from plugrad.importing.extras import require_extra
+
+
+@click.command(name="migrate", short_help="Rewrite programs for RLlib; prints the difference.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--write", is_flag=True, help="Change the files; without it nothing is changed.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the new files there instead.",
+)
+@debug_option
+def migrate(paths: tuple[Path, ...], write: bool, out: Path | None) -> None:
+    """Rewrite programs for RLlib's new API stack: configs, learners, modules, environments.
+
+    PATHS are files and folders. The difference is printed, and on stderr every line that needs a look, with the page
+    that explains it. See docs/from-rllib.md.
+    """
+    require_extra("libcst", "migrate", "plugrad migrate")
+    from plugrad.cli.migrate.rewrite import migrate as rewrite
+
+    if write and out is not None:
+        raise click.UsageError("--write changes the files themselves: leave out --out")
+    for path, place in _files(paths):
+        source = path.read_text(encoding="utf-8")
+        try:
+            text, notes = rewrite(source)
+        except SyntaxError as error:
+            raise PlugradError(f"{path}, line {error.lineno}: this is no Python: {error.msg}") from error
+        click.echo("".join(_difference(path, source, text)), nl=False)
+        for note in notes:
+            click.echo(f"{path}:{note.line}: {note.text} ({note.page})", err=True)
+        if out is not None:
+            target = out / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        elif write and text != source:
+            path.write_text(text, encoding="utf-8")
+
+
+def _files(paths: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
+    """Each Python file, and where it lies below the path that was given."""
+    for path in paths:
+        if path.is_dir():
+            yield from ((each, each.relative_to(path)) for each in sorted(path.rglob("*.py")))
+        else:
+            yield path, Path(path.name)
+
+
+def _difference(path: Path, old: str, new: str) -> Iterator[str]:
+    lines = unified_diff(old.splitlines(True), new.splitlines(True), str(path), f"{path} (plugrad)")
+    for line in lines:
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,0 +1,86 @@
+"""Environments: `register_env` becomes a function, wrappers of PettingZoo go, and one dict of settings stays one."""
+
+import libcst as cst
+
+from plugrad.cli.migrate.code import argument, code, expression_statement, name_of, string
+from plugrad.cli.migrate.names import NOT_NEEDED, SPACES_OF_AGENTS
+from plugrad.cli.migrate.program import Program
+
+
+def as_function(
+    program: Program, node: cst.SimpleStatementLine, line: int
+) -> cst.BaseStatement | cst.RemovalSentinel | None:
+    """`register_env("name", creator)` as a function that takes the settings as keywords."""
+    call = expression_statement(node)
+    if call is None or not _registers(program, call) or len(call.args) != 2:
+        return None
+    name = string(call.args[0].value)
+    function = program.environments.get(name or "")
+    if function is None:
+        program.notes.add(line, "register_env: give .environment(...) the function", "docs/environments.md")
+        return None
+    creator = call.args[1].value
+    if isinstance(creator, cst.Lambda):
+        taken = [each.name.value for each in creator.params.params]
+        text = f"def {function}({f'**{taken[0]}' if taken else ''}):\n    return {code(creator.body)}\n"
+    else:
+        text = f"def {function}(**env_config):\n    return {code(creator)}(env_config)\n"
+    return cst.parse_statement(text).with_changes(leading_lines=node.leading_lines)
+
+
+def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
+    """`PettingZooEnv(env)` as `env`, and `self.get_action_space(agent)` as `self.action_spaces[agent]`."""
+    if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
+        spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
+        if spaces is not None and "MultiAgentEnv" in program.imported.values():
+            return cst.parse_expression(f"self.{spaces}[{code(call.args[0].value)}]")
+    name = program.imported.get(name_of(call.func) or "")
+    if name in NOT_NEEDED and name.endswith("Env") and len(call.args) == 1:
+        return call.args[0].value
+    return call
+
+
+def with_possible_agents(body: cst.BaseSuite) -> cst.BaseSuite:
+    """A class's body that sets `possible_agents` where RLlib took `agents` for it."""
+    if "possible_agents" in code(body):
+        return body
+    changed = body.visit(_PossibleAgents())
+    return changed if isinstance(changed, cst.BaseSuite) else body
+
+
+class _PossibleAgents(cst.CSTTransformer):
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        targets = updated_node.targets
+        if len(targets) != 1 or code(targets[0].target) != "self.agents":
+            return updated_node
+        return updated_node.with_changes(targets=[*targets, _assign_target("self.possible_agents")])
+
+
+def _assign_target(text: str) -> cst.AssignTarget:
+    expression = cst.parse_expression(text)
+    assert isinstance(expression, cst.Attribute)
+    return cst.AssignTarget(expression)
+
+
+def of_config(program: Program, call: cst.Call) -> cst.Call:
+    """The arguments of `.environment(...)`: the function of a registered name, and settings as keywords."""
+    env = argument(call, "env", 0)
+    if env is None:
+        return call
+    name = string(env.value)
+    if name in program.environments:
+        function = cst.Name(program.environments[name])
+        return call.with_changes(args=[a.with_changes(value=function) if a is env else a for a in call.args])
+    settings = argument(call, "env_config", 1)
+    if name is not None or settings is None or not isinstance(env.value, cst.Name):
+        return call
+    parameter = program.config_parameters.get(env.value.value, "config") or "config"
+    value = cst.parse_expression(f'{{"{parameter}": {code(settings.value)}}}')
+    return call.with_changes(
+        args=[each.with_changes(value=value) if each is settings else each for each in call.args]
+    )
+
+
+def _registers(program: Program, call: cst.Call) -> bool:
+    name = name_of(call.func)
+    return name == "register_env" or program.imported.get(name or "") == "register_env"

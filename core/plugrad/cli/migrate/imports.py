@@ -1,0 +1,176 @@
+"""Imports of RLlib, and what only RLlib needs: decorators, mixins, `try_import_torch`, `ray.init`."""
+
+from collections import defaultdict
+
+import libcst as cst
+
+from plugrad.cli.migrate import environments
+from plugrad.cli.migrate.code import code, expression_statement, is_unused, name_of
+from plugrad.cli.migrate.names import CONSTANTS, HERE, INSTEAD, NOT_NEEDED, OF_TARGET_NETWORKS, REWRITTEN
+from plugrad.cli.migrate.program import OF_RLLIB, Program
+
+RAY_CALLS = ("ray.init", "ray.shutdown")
+VALUES = """
+def forward_train(self, batch, **kwargs):
+    outputs = super().forward_train(batch, **kwargs)
+    values = self.compute_values(batch, embeddings=outputs.get(Columns.EMBEDDINGS))
+    return {**outputs, Columns.VF_PREDS: values}
+"""
+"""RLlib's losses ask a `ValueFunctionAPI` for values; plugrad's read a column."""
+_UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
+
+
+def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom | cst.RemovalSentinel:
+    """Take RLlib's names out of an import; what replaces them is in `program.needed`."""
+    module = code(node.module) if node.module is not None else ""
+    if not OF_RLLIB.match(module) or isinstance(node.names, cst.ImportStar):
+        return node
+    kept = [alias for alias in node.names if not _is_replaced(program, module, alias, line)]
+    if not kept:
+        return cst.RemoveFromParent()
+    last = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(names=[*kept[:-1], last])
+
+
+def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: int) -> bool:
+    name = code(alias.name)
+    local = code(alias.asname.name) if alias.asname is not None else name
+    if name in HERE:
+        program.needed.add((*HERE[name], local))
+    elif name in INSTEAD:
+        text, page = INSTEAD[name]
+        program.notes.add(line, f"{name}: {text}", page)
+        return name == "MultiAgentEnv"
+    elif name not in {*NOT_NEEDED, *REWRITTEN, *CONSTANTS}:
+        if module != "ray.tune":
+            program.notes.add(line, _UNKNOWN.format(name=name))
+        return False
+    return True
+
+
+def without_decorator(program: Program, node: cst.Decorator) -> cst.Decorator | cst.RemovalSentinel:
+    """Take out `@override(...)` and its like."""
+    marked = node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
+    name = name_of(marked)
+    return cst.RemoveFromParent() if program.imported.get(name or "") in NOT_NEEDED else node
+
+
+def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
+    """Take out RLlib's mixins, `MultiAgentEnv`, and what makes target networks."""
+    of_rllib = {program.imported.get(name_of(each.value) or "") for each in node.bases}
+    if "ValueFunctionAPI" in of_rllib:
+        program.needed.add(("plugrad", "Columns", "Columns"))
+        node = node.with_changes(
+            body=node.body.with_changes(body=[*node.body.body, cst.parse_statement(VALUES)])
+        )
+    if "TargetNetworkAPI" in of_rllib:
+        body = [
+            each
+            for each in node.body.body
+            if not (isinstance(each, cst.FunctionDef) and each.name.value in OF_TARGET_NETWORKS)
+        ]
+        node = node.with_changes(body=node.body.with_changes(body=body))
+    if "MultiAgentEnv" in of_rllib:
+        node = node.with_changes(body=environments.with_possible_agents(node.body))
+    gone = {*NOT_NEEDED, "MultiAgentEnv"}
+    bases = [each for each in node.bases if program.imported.get(name_of(each.value) or "") not in gone]
+    if len(bases) == len(node.bases):
+        return node
+    if not bases:
+        return node.with_changes(bases=[], lpar=cst.MaybeSentinel.DEFAULT, rpar=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(bases=[*bases[:-1], bases[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
+
+
+def torch_import(
+    program: Program, node: cst.SimpleStatementLine, line: int
+) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | None:
+    """`torch, nn = try_import_torch()` as plain imports."""
+    (statement,) = node.body
+    if not (isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call)):
+        return None
+    if program.imported.get(name_of(statement.value.func) or "") != "try_import_torch":
+        return None
+    target = statement.targets[0].target
+    names = (
+        [code(each.value) for each in target.elements] if isinstance(target, cst.Tuple) else [code(target)]
+    )
+    torch, *rest = names
+    lines = [f"import torch{'' if torch == 'torch' else f' as {torch}'}"] if torch != "_" else []
+    lines += [f"from torch import nn{'' if nn == 'nn' else f' as {nn}'}" for nn in rest if nn != "_"]
+    parsed = [cst.parse_statement(each) for each in lines]
+    return cst.FlattenSentinel([parsed[0].with_changes(leading_lines=node.leading_lines), *parsed[1:]])
+
+
+def ray_call(
+    program: Program, node: cst.SimpleStatementLine, line: int
+) -> cst.BaseStatement | cst.RemovalSentinel | None:
+    """Take out `ray.init()`: plugrad starts Ray where learners need it."""
+    call = expression_statement(node)
+    if call is None or code(call.func) not in RAY_CALLS:
+        return None
+    return cst.RemoveFromParent()
+
+
+def add(module: cst.Module, program: Program) -> cst.Module:
+    """Add what a rewritten program imports, and its own config classes; take out `ray` where nothing uses it."""
+    kept = [each for each in module.body if not _is_unused_ray(each, module.code)]
+    by_module: dict[str, list[str]] = defaultdict(list)
+    for home, name, local in sorted(program.needed):
+        by_module[home].append(name if name == local else f"{name} as {local}")
+    standard: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = []
+    ours: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = []
+    for home, names in sorted(by_module.items()):
+        line = cst.parse_statement(f"from {home} import {', '.join(names)}")
+        (ours if home.startswith("plugrad") else standard).append(line)
+    first = next((n for n, each in enumerate(kept) if not _is_docstring_or_future(each)), len(kept))
+    last = max((n for n, each in enumerate(kept) if _is_import(each)), default=first - 1) + 1
+    own = [_own_config(program, base) for base in _own_bases(program)]
+    blank = [cst.EmptyLine(indent=False)]
+    for group in (standard, ours):
+        if group:
+            group[0] = group[0].with_changes(leading_lines=blank)
+    return module.with_changes(body=[*kept[:first], *standard, *kept[first:last], *ours, *own, *kept[last:]])
+
+
+def _own_bases(program: Program) -> list[str]:
+    if not program.own_settings:
+        return []
+    return sorted(
+        {local for _, name, local in program.needed if name.endswith("Config") and name != "AlgorithmConfig"}
+    )
+
+
+def _own_config(program: Program, base: str) -> cst.BaseCompoundStatement | cst.SimpleStatementLine:
+    fields = "".join(f"    {name}: {_type(each)} = {each}\n" for name, each in program.own_settings.items())
+    text = f"@dataclass(frozen=True, kw_only=True)\nclass Own{base}({base}):\n{fields}"
+    return cst.parse_statement(text).with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
+
+
+def _type(default: str) -> str:
+    if default in ("True", "False"):
+        return "bool"
+    if default[:1] in "'\"":
+        return "str"
+    return "int" if default.lstrip("-").isdigit() else "float"
+
+
+def _is_docstring_or_future(node: cst.CSTNode) -> bool:
+    if not isinstance(node, cst.SimpleStatementLine):
+        return False
+    first = node.body[0]
+    if isinstance(first, cst.ImportFrom):
+        return first.module is not None and code(first.module) == "__future__"
+    return isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)
+
+
+def _is_import(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.SimpleStatementLine) and isinstance(node.body[0], cst.Import | cst.ImportFrom)
+
+
+def _is_unused_ray(node: cst.CSTNode, source: str) -> bool:
+    """Whether a statement only imports `ray` or `tune`, and nothing uses it."""
+    if not _is_import(node):
+        return False
+    text = code(node)
+    names = {"import ray": "ray", "from ray import tune": "tune", "from ray import air, tune": "tune"}
+    return text in names and is_unused(names[text], source)

@@ -1,0 +1,106 @@
+"""What is known of a program before it is rewritten: imports, registered environments, classes, configs."""
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from plugrad.cli.migrate.notes import Notes
+from plugrad.cli.migrate.settings import SECTIONS
+
+OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
+"""Modules whose names are replaced."""
+
+
+@dataclass
+class Program:
+    """One file.
+
+    Attributes:
+        imported: `{name in the file: name in RLlib}`.
+        environments: `{name that register_env gives: function here}`.
+        config_parameters: `{class of the file: the first parameter of its constructor, or None}`.
+        configs: variables that hold a config.
+        own_settings: `{setting of a learner_config_dict: default}`, as Python.
+        needed: `{(module, name, name in the file)}` to import.
+        notes: what is left to do.
+    """
+
+    imported: dict[str, str] = field(default_factory=dict)
+    environments: dict[str, str] = field(default_factory=dict)
+    config_parameters: dict[str, str | None] = field(default_factory=dict)
+    configs: set[str] = field(default_factory=set)
+    own_settings: dict[str, str] = field(default_factory=dict)
+    needed: set[tuple[str, str, str]] = field(default_factory=set)
+    notes: Notes = field(default_factory=Notes)
+
+    def means(self, node: ast.expr, name: str) -> bool:
+        """Whether an expression is this name of RLlib: imported, or an attribute such as `tune.register_env`."""
+        if isinstance(node, ast.Attribute):
+            return node.attr == name and isinstance(node.value, ast.Name)
+        return isinstance(node, ast.Name) and self.imported.get(node.id) == name
+
+    def own_config(self, name: str) -> str:
+        """The class that a config class's name stands for: one of the program's own where it has own settings."""
+        return f"Own{name}" if self.own_settings else name
+
+
+def read_program(source: str) -> Program:
+    """Look a file through.
+
+    Args:
+        source: its text.
+
+    Returns:
+        What the rewritings need to know.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    tree = ast.parse(source)
+    program = Program()
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
+            program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            program.config_parameters[node.name] = _first_parameter(node)
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            _look_at_call(program, node)
+        elif isinstance(node, ast.Assign) and _is_config(program, node.value):
+            program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    return program
+
+
+def _first_parameter(node: ast.ClassDef) -> str | None:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__" and len(each.args.args) > 1:
+            return each.args.args[1].arg
+    return None
+
+
+def _look_at_call(program: Program, node: ast.Call) -> None:
+    if program.means(node.func, "register_env") and node.args and isinstance(node.args[0], ast.Constant):
+        name = str(node.args[0].value)
+        program.environments[name] = "make_" + re.sub(r"\W+", "_", name)
+    for keyword in node.keywords:
+        if keyword.arg == "learner_config_dict" and isinstance(keyword.value, ast.Dict):
+            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    is_plain = isinstance(value, ast.Constant)
+                    program.own_settings[key.value] = ast.unparse(value) if is_plain else "0.0"
+
+
+def _is_config(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is a config with any number of fluent calls."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "get_default_config":
+            return True
+        if node.func.attr not in SECTIONS:
+            return False
+        node = node.func.value
+    if isinstance(node, ast.Name):
+        return node.id in program.configs
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        return False
+    return program.imported.get(node.func.id, "").endswith("Config")

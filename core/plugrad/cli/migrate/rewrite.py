@@ -1,0 +1,114 @@
+"""One program for RLlib's new API stack as one for plugrad, with its comments and its layout."""
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from plugrad.cli.migrate import configs, environments, imports, results
+from plugrad.cli.migrate.names import PARTS_OF_MODULES
+from plugrad.cli.migrate.notes import Note
+from plugrad.cli.migrate.program import Program, read_program
+
+if TYPE_CHECKING:
+    from libcst import BaseExpression, FlattenSentinel, RemovalSentinel
+
+Statement = cst.BaseStatement
+
+
+def migrate(source: str) -> tuple[str, list[Note]]:
+    """Rewrite a program.
+
+    Args:
+        source: its text.
+
+    Returns:
+        The new text, equal to the old one where nothing of RLlib is used, and what it could not do, by lines.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    program = read_program(source)
+    if not program.imported and "ray" not in source:
+        return source, []
+    module = MetadataWrapper(cst.parse_module(source)).visit(Rewriter(program))
+    module = imports.add(module, program)
+    return module.code, sorted(program.notes.found)
+
+
+class Rewriter(cst.CSTTransformer):
+    """All rewritings in one pass; each is a function that returns what it is given where it has nothing to do."""
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+
+    def line(self, node: cst.CSTNode) -> int:
+        """The line of a node of the program as it was."""
+        return int(self.get_metadata(PositionProvider, node).start.line)
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        """Leave the names of imports alone; see libcst."""
+        return False
+
+    def leave_ImportFrom(
+        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
+    ) -> "cst.ImportFrom | RemovalSentinel":
+        """Rewrite an import; see libcst."""
+        return imports.rewrite(self.program, updated_node, self.line(original_node))
+
+    def leave_Decorator(
+        self, original_node: cst.Decorator, updated_node: cst.Decorator
+    ) -> "cst.Decorator | RemovalSentinel":
+        """Take out RLlib's decorators; see libcst."""
+        return imports.without_decorator(self.program, updated_node)
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
+        """Take out RLlib's mixins; see libcst."""
+        return imports.without_bases(self.program, updated_node)
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> "BaseExpression":
+        """Replace names of metrics; see libcst."""
+        return results.constant(self.program, updated_node)
+
+    def leave_FormattedStringExpression(
+        self, original_node: cst.FormattedStringExpression, updated_node: cst.FormattedStringExpression
+    ) -> cst.BaseFormattedStringContent:
+        """Replace names of metrics in strings; see libcst."""
+        return results.text_in_string(updated_node)
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> "BaseExpression":
+        """Rewrite keys; see libcst."""
+        return results.flat_key(configs.own_setting(updated_node))
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        """Note parts of RLlib's default modules; see libcst."""
+        if node.attr.value in PARTS_OF_MODULES:
+            text = f".{node.attr.value}: built-in modules have no such part; take parameters by name"
+            self.program.notes.add(self.line(node), text, "docs/networks.md")
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
+        """Rewrite configs and environments; see libcst."""
+        found = environments.unwrapped(self.program, updated_node)
+        return configs.rewrite(self.program, found, self.line(original_node))
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> "Statement | FlattenSentinel[Statement] | RemovalSentinel":
+        """Rewrite what stands on a line of its own; see libcst."""
+        if len(updated_node.body) != 1:
+            return updated_node
+        line = self.line(original_node)
+        for rewriting in (
+            environments.as_function,
+            imports.torch_import,
+            imports.ray_call,
+            configs.kept_result,
+            results.example_helper,
+        ):
+            found = rewriting(self.program, updated_node, line)
+            if found is not None:
+                return found
+        return updated_node

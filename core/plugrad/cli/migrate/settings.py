@@ -1,0 +1,74 @@
+"""Where a setting of RLlib's config is set here: other names, other methods, and settings that go."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SECTIONS = frozenset(
+    {
+        "api_stack",
+        "callbacks",
+        "checkpointing",
+        "debugging",
+        "env_runners",
+        "environment",
+        "evaluation",
+        "experimental",
+        "fault_tolerance",
+        "framework",
+        "learners",
+        "multi_agent",
+        "offline_data",
+        "reporting",
+        "resources",
+        "rl_module",
+        "training",
+    }
+)
+"""Fluent methods of RLlib's config."""
+
+NO_SECTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "api_stack": "there is one API, and it is on",
+        "callbacks": "write a listener (docs/listeners.md) and name it in .plugins(...)",
+        "checkpointing": "algorithm.save_to_path(path) saves",
+        "experimental": "plugrad has no such switches",
+        "fault_tolerance": "learners(on_failure=...) and replaced env runners are the default",
+    }
+)
+"""Methods that go, and why."""
+
+MOVED: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
+    {
+        ("debugging", "random_seed"): ("debugging", "seed"),
+        ("env_runners", "gym_env_vectorize_mode"): ("env_runners", "vectorization_mode"),
+        ("environment", "clip_rewards"): ("env_runners", "clip_rewards"),
+        ("evaluation", "evaluation_duration"): ("evaluation", "evaluation_num_episodes"),
+        ("multi_agent", "policy_mapping_fn"): ("multi_agent", "agent_to_module"),
+        ("training", "learner_class"): ("learners", "learner_class"),
+        ("training", "learner_connector"): ("learners", "learner_connector"),
+        ("training", "model"): ("rl_module", "model_config"),
+        ("training", "num_sgd_iter"): ("training", "num_epochs"),
+        ("training", "sgd_minibatch_size"): ("training", "minibatch_size"),
+        ("training", "train_batch_size_per_learner"): ("training", "train_batch_size"),
+    }
+)
+"""`{(method, setting): (method, setting) here}`."""
+
+GONE: Mapping[str, str] = MappingProxyType(
+    {
+        "batch_mode": "whole and cut episodes are both used",
+        "disable_env_checking": "environments are checked when they answer",
+        "env_runner_cls": "plugrad samples agents alone and together with its own",
+        "evaluation_config": "evaluation acts without exploration",
+        "evaluation_duration_unit": "evaluation_num_episodes counts episodes",
+        "evaluation_force_reset_envs_before_iteration": "evaluation has environments of its own",
+        "evaluation_num_env_runners": "evaluation runs in this process",
+        "evaluation_parallel_to_training": "evaluation runs between updates",
+        "log_level": "set Python's logging",
+        "num_cpus_per_env_runner": "env runners are processes",
+        "num_gpus_per_env_runner": "acting runs on the CPU",
+        "render_env": "plugrad play and plugrad video show a trained policy",
+        "sample_timeout_s": "a fixed number of steps is sampled",
+    }
+)
+"""Settings that go, and why."""
