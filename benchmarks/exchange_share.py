@@ -1,4 +1,4 @@
-"""The part of a group's update that is spent in exchanges: what hiding them behind the backward pass could gain at most.
+"""The part of a group's update that is spent in exchanges: what hiding them behind the backward pass can gain at most.
 
     python benchmarks/exchange_share.py --rounds 9 --save
 

@@ -121,8 +121,8 @@ def test_what_cannot_be_rewritten_is_named_with_line_and_page(tmp_path: Path) ->
         "(docs/from-rllib.md)",
         f"{path}:3: training(torch_skip_nan_gradients=...): training(nonfinite='skip') leaves out such minibatches; "
         "'raise' undoes the update (docs/from-rllib.md)",
-        f"{path}:3: training(use_gae=...) was deleted: advantages are always GAE's; training(lambda_=1.0) is returns to "
-        "go minus values (docs/from-rllib.md)",
+        f"{path}:3: training(use_gae=...) was deleted: advantages are always GAE's; training(lambda_=1.0) is returns "
+        "to go minus values (docs/from-rllib.md)",
     ]
 
 
