@@ -46,7 +46,18 @@ class CommandGroup(OneLineErrors):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that was called; the error for an unknown one names the closest. See `click.Group`."""
+        """Find the command that was called. See `click.Group.resolve_command`.
+
+        Args:
+            ctx: of this group.
+            args: what was typed after options.
+
+        Returns:
+            The command's name, the command, and its own arguments.
+
+        Raises:
+            NoSuchCommand: there is none of that name; names the closest.
+        """
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:

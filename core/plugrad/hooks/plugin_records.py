@@ -78,6 +78,9 @@ def record_of(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord
         kind: of the plugin, a key of `GROUPS`.
         entry: its entry point.
         owner: the distribution that brings it.
+
+    Returns:
+        The record.
     """
     names, install = needed(owner, extra_of(entry))
     missing = [each for each in names if not is_installed(each)]

@@ -20,7 +20,16 @@ def string(node: cst.BaseExpression) -> str | None:
 
 
 def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.Arg | None:
-    """An argument of a call, by its keyword or its position."""
+    """An argument of a call, by its keyword or its position.
+
+    Args:
+        call: a call.
+        keyword: its name.
+        position: its place, or None if it has only a name.
+
+    Returns:
+        The argument, or None.
+    """
     for n, each in enumerate(call.args):
         if each.keyword is not None and each.keyword.value == keyword:
             return each
@@ -47,6 +56,14 @@ def name_of(node: cst.BaseExpression) -> str | None:
 
 
 def is_unused(name: str, source: str) -> bool:
-    """Whether a module's name appears nowhere in a program but in imports."""
+    """Whether a module's name appears nowhere in a program but in imports.
+
+    Args:
+        name: of the module.
+        source: the program.
+
+    Returns:
+        Whether nothing uses it.
+    """
     lines = [line for line in source.splitlines() if not re.match(r"\s*(from|import)\b", line)]
     return not any(re.search(rf"\b{name}\.", line) for line in lines)

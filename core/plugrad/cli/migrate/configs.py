@@ -17,7 +17,16 @@ _DELETE = "delete it: "
 
 
 def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
-    """Rewrite a call that makes, changes or builds a config."""
+    """Rewrite a call that makes, changes or builds a config.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
     if not isinstance(node, cst.Call):
         return node
     name = program.imported.get(name_of(node.func) or "")
@@ -162,7 +171,16 @@ def _env_runner_setting(arg: cst.Arg, name: str, value: str) -> tuple[str, cst.A
 
 
 def kept_result(program: Program, node: cst.SimpleStatementLine, line: int) -> cst.BaseStatement | None:
-    """`config.training(...)` on a line of its own as an assignment: a config of plugrad is never changed in place."""
+    """`config.training(...)` on a line of its own as an assignment: a config of plugrad is never changed in place.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
     call = expression_statement(node)
     root: cst.BaseExpression | None = call
     while isinstance(root, cst.Call) and isinstance(root.func, cst.Attribute):

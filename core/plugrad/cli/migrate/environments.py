@@ -1,5 +1,7 @@
 """Environments: `register_env` becomes a function, wrappers of PettingZoo go, and one dict of settings stays one."""
 
+from collections.abc import Mapping
+
 import libcst as cst
 
 from plugrad.cli.migrate.code import argument, code, expression_statement, name_of, string
@@ -10,7 +12,16 @@ from plugrad.cli.migrate.program import Program
 def as_function(
     program: Program, node: cst.SimpleStatementLine, line: int
 ) -> cst.BaseStatement | cst.RemovalSentinel | None:
-    """`register_env("name", creator)` as a function that takes the settings as keywords."""
+    """`register_env("name", creator)` as a function that takes the settings as keywords.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
     call = expression_statement(node)
     if call is None or not _registers(program, call) or len(call.args) != 2:
         return None
@@ -29,7 +40,15 @@ def as_function(
 
 
 def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
-    """`PettingZooEnv(env)` as `env`, and `self.get_action_space(agent)` as `self.action_spaces[agent]`."""
+    """`PettingZooEnv(env)` as `env`, and `self.get_action_space(agent)` as `self.action_spaces[agent]`.
+
+    Args:
+        program: what is known of the file.
+        call: a call.
+
+    Returns:
+        What takes its place.
+    """
     if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
         spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
         if spaces is not None and "MultiAgentEnv" in program.imported.values():
@@ -63,14 +82,22 @@ def _assign_target(text: str) -> cst.AssignTarget:
 
 
 def of_config(program: Program, call: cst.Call) -> cst.Call:
-    """The arguments of `.environment(...)`: the function of a registered name, and settings as keywords."""
+    """The arguments of `.environment(...)`: the function of a registered name, and settings as keywords.
+
+    Args:
+        program: what is known of the file.
+        call: a call.
+
+    Returns:
+        What takes its place.
+    """
     env = argument(call, "env", 0)
     if env is None:
         return call
     name = string(env.value)
-    if name in program.environments:
-        function = cst.Name(program.environments[name])
-        return call.with_changes(args=[a.with_changes(value=function) if a is env else a for a in call.args])
+    value = env.value.visit(_Functions(program.environments))
+    if isinstance(value, cst.BaseExpression) and code(value) != code(env.value):
+        return call.with_changes(args=[a.with_changes(value=value) if a is env else a for a in call.args])
     settings = argument(call, "env_config", 1)
     if name is not None or settings is None or not isinstance(env.value, cst.Name):
         return call
@@ -79,6 +106,20 @@ def of_config(program: Program, call: cst.Call) -> cst.Call:
     return call.with_changes(
         args=[each.with_changes(value=value) if each is settings else each for each in call.args]
     )
+
+
+class _Functions(cst.CSTTransformer):
+    """Replaces names of registered environments by their functions."""
+
+    def __init__(self, functions: Mapping[str, str]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.BaseExpression:
+        function = self.functions.get(string(updated_node) or "")
+        return updated_node if function is None else cst.Name(function)
 
 
 def _registers(program: Program, call: cst.Call) -> bool:

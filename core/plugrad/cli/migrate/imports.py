@@ -21,7 +21,16 @@ _UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
 
 
 def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom | cst.RemovalSentinel:
-    """Take RLlib's names out of an import; what replaces them is in `program.needed`."""
+    """Take RLlib's names out of an import; what replaces them is in `program.needed`.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
     module = code(node.module) if node.module is not None else ""
     if not OF_RLLIB.match(module) or isinstance(node.names, cst.ImportStar):
         return node
@@ -49,14 +58,30 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
 
 
 def without_decorator(program: Program, node: cst.Decorator) -> cst.Decorator | cst.RemovalSentinel:
-    """Take out `@override(...)` and its like."""
+    """Take out `@override(...)` and its like.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
     marked = node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
     name = name_of(marked)
     return cst.RemoveFromParent() if program.imported.get(name or "") in NOT_NEEDED else node
 
 
 def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
-    """Take out RLlib's mixins, `MultiAgentEnv`, and what makes target networks."""
+    """Take out RLlib's mixins, `MultiAgentEnv`, and what makes target networks.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
     of_rllib = {program.imported.get(name_of(each.value) or "") for each in node.bases}
     if "ValueFunctionAPI" in of_rllib:
         program.needed.add(("plugrad", "Columns", "Columns"))
@@ -84,7 +109,16 @@ def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
 def torch_import(
     program: Program, node: cst.SimpleStatementLine, line: int
 ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | None:
-    """`torch, nn = try_import_torch()` as plain imports."""
+    """`torch, nn = try_import_torch()` as plain imports.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
     (statement,) = node.body
     if not (isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call)):
         return None
@@ -104,7 +138,16 @@ def torch_import(
 def ray_call(
     program: Program, node: cst.SimpleStatementLine, line: int
 ) -> cst.BaseStatement | cst.RemovalSentinel | None:
-    """Take out `ray.init()`: plugrad starts Ray where learners need it."""
+    """Take out `ray.init()`: plugrad starts Ray where learners need it.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
     call = expression_statement(node)
     if call is None or code(call.func) not in RAY_CALLS:
         return None
@@ -112,7 +155,15 @@ def ray_call(
 
 
 def add(module: cst.Module, program: Program) -> cst.Module:
-    """Add what a rewritten program imports, and its own config classes; take out `ray` where nothing uses it."""
+    """Add what a rewritten program imports, and its own config classes; take out `ray` where nothing uses it.
+
+    Args:
+        module: the rewritten tree.
+        program: what is known of the file.
+
+    Returns:
+        What takes its place.
+    """
     kept = [each for each in module.body if not _is_unused_ray(each, module.code)]
     by_module: dict[str, list[str]] = defaultdict(list)
     for home, name, local in sorted(program.needed):

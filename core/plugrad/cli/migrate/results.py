@@ -18,7 +18,15 @@ _OPTIONS = {
 
 
 def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
-    """RLlib's name of a metric as the string that it is here."""
+    """RLlib's name of a metric as the string that it is here.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
     name = program.imported.get(node.value, "")
     return cst.SimpleString(f'"{CONSTANTS[name]}"') if name in CONSTANTS else node
 
@@ -54,7 +62,16 @@ def _key(node: cst.BaseExpression) -> str | None:
 def example_helper(
     program: Program, node: cst.SimpleStatementLine, line: int
 ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | None:
-    """RLlib's `add_rllib_example_script_args` and `run_rllib_example_script_experiment` in plain Python."""
+    """RLlib's `add_rllib_example_script_args` and `run_rllib_example_script_experiment` in plain Python.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
     (statement,) = node.body
     if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call):
         name = program.imported.get(name_of(statement.value.func) or "")

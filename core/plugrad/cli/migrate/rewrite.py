@@ -31,12 +31,12 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     program = read_program(source)
     if not program.imported and "ray" not in source:
         return source, []
-    module = MetadataWrapper(cst.parse_module(source)).visit(Rewriter(program))
+    module = MetadataWrapper(cst.parse_module(source)).visit(_Rewriter(program))
     module = imports.add(module, program)
     return module.code, sorted(program.notes.found)
 
 
-class Rewriter(cst.CSTTransformer):
+class _Rewriter(cst.CSTTransformer):
     """All rewritings in one pass; each is a function that returns what it is given where it has nothing to do."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
