@@ -14,7 +14,7 @@ CORE = Path(__file__).parents[2] / "core/plugrad"
 FRAMEWORK = re.compile(r"(?<![a-z])(torch|tensorflow|tf2?|jax|keras|flax)(?![a-z])", re.IGNORECASE)
 REASONS = {
     "legacy": "names of RLlib's",
-    **{f"cli/migrate/{file}.py": "names of RLlib's" for file in ("configs", "imports", "names", "results")},
+    **{f"cli/migrate/{file}.py": "names of RLlib's" for file in ("imports", "names", "rewrite")},
     "config/config.py": "the default of the setting `backend`",
     "importing/trusted_names.py": "base classes of the models that a stranger's file may name",
     "group/learner_actor.py": "variables of the environment by which libraries choose their number of threads",
