@@ -28,6 +28,7 @@ ALGORITHMS = {
     "ppo": "PPO: discrete and continuous actions, flat and image observations",
 }
 CAPABILITIES = {
+    "batched_learners": "many seeds as one program",
     "changed_losses": "gradients of losses that an override of `compute_gradients` changed",
     "complete_update": "the whole update, or each step, as one compiled program",
     "exact_kinks": "gradients at kinks are fixed op by op",
