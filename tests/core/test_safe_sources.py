@@ -50,6 +50,10 @@ _PLAIN = {("group/worker_process.py", "cloudpickle"), ("sampling/async_envs/proc
 """Not needed there: calls and answers are pickled already."""
 
 REASONS = {
+    (
+        "plugrad/cli/migrate/unpickle_child.py",
+        "pickle",
+    ): "RLlib's weights, in a process of its own, arrays only",
     ("plugrad/group/learner_actor.py", "pickle"): "between processes of one group: the driver's config",
     (
         "plugrad/group/learner_actor.py",

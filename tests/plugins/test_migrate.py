@@ -1,15 +1,19 @@
 """`plugrad migrate`: programs for RLlib are rewritten, and what comes out trains."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import needs
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from plugrad.cli import main
+from plugrad_ppo import PPOConfig
 
 needs.extra("libcst")
 
@@ -189,3 +193,49 @@ def test_an_environment_of_several_agents_trains(tmp_path: Path) -> None:
     migrate(path, "--write")
     run = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+# --- weights ---
+
+RLLIB = Path(__file__).parents[1] / "data/rllib_module"
+"""Weights that RLlib 2.60 saved, and what its modules compute with them."""
+SPACES = {"shared": gym.spaces.Discrete(2), "separate": gym.spaces.Box(-1.0, 1.0, (2,))}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_weights_of_rllib_give_what_they_gave_there(name: str, tmp_path: Path) -> None:
+    done = migrate(RLLIB / name, "--out", tmp_path / "weights", "--trust-pickle")
+    assert done.exit_code == 0, done.output
+    spaces = {"default_policy": (gym.spaces.Box(-1.0, 1.0, (4,)), SPACES[name])}
+    model = {"fcnet_hiddens": [6, 5], "vf_share_layers": name == "shared", "free_log_std": False}
+    learner = PPOConfig().framework("numpy").rl_module(model_config=model).build_learner(spaces=spaces)
+    learner.module.restore_from_path(tmp_path / "weights")
+    expected = json.loads((RLLIB / name / "expected.json").read_text())
+    acted = learner.compute_actions(np.array(expected["obs"], np.float32))
+    np.testing.assert_allclose(acted["action_dist_inputs"], expected["inputs"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(acted["vf_preds"], expected["values"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_pickled_checkpoint_is_read_only_where_that_is_told(tmp_path: Path) -> None:
+    done = migrate(RLLIB / "shared", "--out", tmp_path / "weights")
+    assert done.exit_code == 1
+    assert "if it is yours, add --trust-pickle" in done.stderr
+    assert not (tmp_path / "weights").exists()
+
+
+@pytest.mark.parametrize("payload", [b"cos\nsystem\n(S'touch ran'\ntR.", b"\x80\x04", b"no pickle"])
+def test_a_file_that_names_more_than_arrays_runs_nothing(
+    payload: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "module_state.pkl").write_bytes(payload)
+    done = migrate("mine", "--out", "weights", "--trust-pickle")
+    assert done.exit_code == 1
+    assert "module_state.pkl was not read" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_unpickling_is_never_imported() -> None:
+    code = "import plugrad.cli.migrate.command, sys; assert 'plugrad.cli.migrate.unpickle_child' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

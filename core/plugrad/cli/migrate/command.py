@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.migrate.weights import convert, is_checkpoint
 from plugrad.errors import PlugradError
 from plugrad.importing.extras import require_extra
 
@@ -21,13 +22,25 @@ from plugrad.importing.extras import require_extra
     metavar="DIR",
     help="Write the new files there instead.",
 )
+@click.option(
+    "--trust-pickle", is_flag=True, help="Read weights of an RLlib checkpoint that is yours: it is pickled."
+)
 @debug_option
-def migrate(paths: tuple[Path, ...], write: bool, out: Path | None) -> None:
+def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle: bool) -> None:
     """Rewrite programs for RLlib's new API stack: configs, learners, modules, environments.
 
     PATHS are files and folders. The difference is printed, and on stderr every line that needs a look, with the page
     that explains it. See docs/from-rllib.md.
+
+    A folder may be a checkpoint of RLlib: with --trust-pickle and --out DIR its weights are written there.
     """
+    checkpoints = [path for path in paths if is_checkpoint(path)]
+    if checkpoints:
+        if out is None or len(paths) != 1:
+            raise click.UsageError(f"{checkpoints[0]} is a checkpoint: give it alone, and --out DIR")
+        modules = convert(paths[0], out, trusted=trust_pickle)
+        click.echo(f"{out}: weights of {', '.join(modules)}")
+        return
     require_extra("libcst", "migrate", "plugrad migrate")
     from plugrad.cli.migrate.rewrite import migrate as rewrite
 
