@@ -36,6 +36,7 @@ def ops():
     return narrow
 """
 ABOUT = {
+    Capability.BATCHED_LEARNERS: "in_one_program",
     Capability.CHANGED_LOSSES: "override_changed",
     Capability.COMPLETE_UPDATE: "mode_says",
     Capability.EXACT_KINKS: "kink",
