@@ -16,7 +16,7 @@ from record import installed
 from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
 from zoo_evaluation import PACKAGES
 from zoo_listener import listener
-from zoo_settings import OffPolicySettings, PPOSettings
+from zoo_settings import OffPolicySettings
 
 from plugrad.cli import main as plugrad
 
@@ -38,7 +38,7 @@ def command(cell: Cell) -> list[str]:
 def for_seconds(cell: Cell) -> list[str]:
     """More options of a run for seconds."""
     steps = ["--stop-timesteps", str(cell.warm_up + cell.timed_steps)]
-    if isinstance(cell.options, PPOSettings):
+    if not isinstance(cell.options, OffPolicySettings):
         return steps
     early, options = str(SECONDS_RANDOM_STEPS), cell.options
     return [

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from stable_baselines3 import PPO, SAC, TD3
+from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 from torch import nn
 from zoo_cells import SECONDS_RANDOM_STEPS, Cell
 from zoo_environments import ATARI_FRAMES, make_atari_game
-from zoo_settings import OffPolicySettings, PPOSettings
+from zoo_settings import DQNSettings, OffPolicySettings, PPOSettings
 
 OFF_POLICY = {"sac": SAC, "td3": TD3}
 
@@ -34,6 +34,8 @@ def make_model(cell: Cell, seed: int, *, only_seconds: bool) -> Any:
     options = cell.options
     if isinstance(options, PPOSettings):
         return _make_ppo(cell, options, seed)
+    if isinstance(options, DQNSettings):
+        return _make_dqn(cell, options, seed)
     return _make_off_policy(
         cell, options, seed, SECONDS_RANDOM_STEPS if only_seconds else options.random_steps
     )
@@ -59,6 +61,26 @@ def _make_off_policy(cell: Cell, options: OffPolicySettings, seed: int, random_s
         seed=seed,
         device="cpu",
         **more,
+    )
+
+
+def _make_dqn(cell: Cell, options: DQNSettings, seed: int) -> Any:
+    return DQN(
+        "MlpPolicy",
+        gym.make(cell.env),
+        learning_rate=options.lr,
+        batch_size=options.batch_size,
+        gamma=options.gamma,
+        buffer_size=options.capacity,
+        learning_starts=options.learning_starts,
+        train_freq=options.steps_per_update,
+        gradient_steps=options.gradient_steps,
+        target_update_interval=options.target_every,
+        exploration_fraction=options.epsilon_steps / cell.steps,
+        exploration_final_eps=options.epsilon,
+        policy_kwargs={"net_arch": options.hiddens},
+        seed=seed,
+        device="cpu",
     )
 
 
@@ -99,7 +121,7 @@ def _networks(options: PPOSettings) -> dict[str, Any]:
         return {"features_extractor_kwargs": {"features_dim": features}, "net_arch": []}
     return {
         "net_arch": {"pi": options.hiddens, "vf": options.hiddens},
-        "activation_fn": nn.ReLU,
+        "activation_fn": {"relu": nn.ReLU, "tanh": nn.Tanh}[options.activation],
         "log_std_init": options.log_std_init,
         "ortho_init": options.ortho_init,
     }

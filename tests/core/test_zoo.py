@@ -60,10 +60,12 @@ def test_tuned_settings_are_those_that_the_other_libraries_have(name):
     assert training["random_steps"] == training["num_steps_sampled_before_learning_starts"] == random_steps
 
 
-@pytest.mark.parametrize("name", [name for name, cell in cells.CELLS.items() if cell.algorithm == "ppo"])
-def test_tuned_settings_of_ppo_are_those_that_stable_baselines3_has(name):
+@pytest.mark.parametrize(
+    "name", [name for name, cell in cells.CELLS.items() if cell.algorithm in ("ppo", "dqn")]
+)
+def test_tuned_settings_of_ppo_and_dqn_are_those_that_stable_baselines3_has(name):
     cell = cells.CELLS[name]
-    tuned = all_tuned("ppo", get_algorithm("ppo"))[cell.env]
+    tuned = all_tuned(cell.algorithm, get_algorithm(cell.algorithm))[cell.env]
     assert cell.is_tuned
     assert tuned.stop_timesteps >= cell.steps
     assert tuned.settings == cell.options.as_config()
