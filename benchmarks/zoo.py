@@ -1,12 +1,14 @@
 """Train what people train: algorithms on environments, with several seeds, beside stable-baselines3.
 
-    python benchmarks/zoo.py --peers PYTHON [--only 'sac-*-torch' ...] [--seeds N] [--core N]
+    python benchmarks/zoo.py --peers PYTHON [--cell NAME ... | --only 'sac-*-torch-*' ...] [--seeds N] [--core N]
     python benchmarks/zoo.py --peers PYTHON --seconds-only --core N
     python benchmarks/zoo.py --table
+    python benchmarks/zoo.py --page
 
 A cell is an algorithm on an environment (`zoo_cells.py`). Each run of a cell, a library and a seed writes one file into
 benchmarks/zoo: settings, versions, machine, learning curve and the returns at the end. A run that has its file is
-skipped, so the command goes on where it was stopped. Last it prints the table of all files.
+skipped, so the command goes on where it was stopped. Last it prints the table of all files. `--page` makes
+docs/results.md of them.
 
 Returns are valid on a busy machine, seconds are not: `--seconds-only` measures short runs, the libraries in turn on one
 core of a quiet machine.
@@ -28,6 +30,7 @@ from alone import HERE, run_alone
 from report import machine
 from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
 from zoo_evaluation import FIRST_SEED
+from zoo_page import write_page
 from zoo_table import print_tables
 
 PEER = "sb3"
@@ -42,6 +45,7 @@ LIBRARIES = {
 """`{library: (script, arguments...)}`; the script gets the cell and the seed as arguments more, and prints JSON."""
 ONLY_SECONDS = ("torch-compiled", BARE)
 """Computes what another one computes, so that its returns would be the same; and the environments alone."""
+PAGE = HERE.parent / "docs" / "results.md"
 QUIET_LOAD = 1.5
 """Of a machine on which a single pinned process runs, the load average is one."""
 
@@ -63,6 +67,9 @@ def main() -> None:
     options = _options()
     print(machine(), "\n")
     options.runs.mkdir(parents=True, exist_ok=True)
+    if options.page:
+        write_page(options.runs, PAGE)
+        return
     if options.seconds_only:
         measure_seconds(options)
     elif not options.table:
@@ -77,7 +84,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--peers", metavar="PYTHON", help="with requirements-peers.txt; none: they are left out"
     )
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--cell", nargs="+", choices=CELLS, metavar="NAME", help="these cells, all libraries")
+    which.add_argument(
         "--only",
         nargs="+",
         default=["*"],
@@ -91,7 +100,10 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seconds-only", action="store_true", help="measure seconds with short runs")
     what.add_argument("--table", action="store_true", help="run nothing, print the table")
+    what.add_argument("--page", action="store_true", help="run nothing, write docs/results.md")
     options = parser.parse_args()
+    if options.cell:
+        options.only = [f"{cell}-*" for cell in options.cell]
     if options.seconds_only and options.core is None:
         parser.error("--seconds-only needs --core: all libraries on the same one")
     return options

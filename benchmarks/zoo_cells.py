@@ -49,6 +49,7 @@ class Cell:
         source: where the settings come from.
         is_tuned: whether plugrad has them as tuned settings.
         published: what others published; None: nothing for so many steps.
+        remark: on its result, for the page of results.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Cell:
     source: str
     is_tuned: bool = False
     published: Published | None = None
+    remark: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:

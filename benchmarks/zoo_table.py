@@ -22,7 +22,7 @@ def print_tables(runs: Path, peer: str, bare: str) -> None:
         peer: the library with which seconds are compared.
         bare: what steps the environments alone.
     """
-    returns, seconds = _read(runs, "*-s[0-9]*.json"), _read(runs, "*-seconds.json")
+    returns, seconds = read_files(runs, "*-s[0-9]*.json"), read_files(runs, "*-seconds.json")
     print(
         table(["cell", "library", "runs", "mean", "IQM", "95 % interval", "runs' means"], _returns(returns))
     )
@@ -31,7 +31,8 @@ def print_tables(runs: Path, peer: str, bare: str) -> None:
         print(f"\n{table(header, _seconds(seconds, peer, bare))}")
 
 
-def _read(runs: Path, pattern: str) -> Files:
+def read_files(runs: Path, pattern: str) -> Files:
+    """Read the files of a folder whose names fit a pattern."""
     files: Files = defaultdict(list)
     for path in sorted(runs.glob(pattern)):
         found = json.loads(path.read_text())

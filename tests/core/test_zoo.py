@@ -13,8 +13,9 @@ from plugrad.cli.tuned import all_tuned
 from plugrad.hooks.registry import get_algorithm
 
 ZOO = ROOT / "benchmarks/zoo"
-settings = script("zoo_settings")  # zoo_cells imports it
+settings, report = script("zoo_settings"), script("report")  # the others import them
 intervals, cells = script("zoo_intervals"), script("zoo_cells")
+table, page = script("zoo_table"), script("zoo_page")
 FILES = sorted(ZOO.glob("*-s[0-9]*.json"))
 
 
@@ -122,3 +123,12 @@ def test_a_file_says_what_was_run():
         assert np.isfinite(mean(found["returns"]))
         assert {"numpy", "gymnasium"} <= set(found["versions"])
         assert " /" not in found.get("command", "")
+
+
+def test_the_page_of_results_is_what_the_files_say():
+    written = (ROOT / "docs/results.md").read_text()
+    assert written == page.page_text(table.read_files(ZOO, "*-s[0-9]*.json")), (
+        "made anew by `python benchmarks/zoo.py --page`"
+    )
+    pictures = {f"{path.stem}" for path in (ROOT / "docs/results").glob("*.svg")}
+    assert pictures == {json.loads(file.read_text())["cell"] for file in FILES}

@@ -86,12 +86,15 @@ class Curve:
         )
 
 
-def draw(curves: Sequence[Curve], path: Path) -> None:
+def draw(
+    curves: Sequence[Curve], path: Path, *, what: str = f"mean return of the last {WINDOW} episodes"
+) -> None:
     """Draw all curves in one picture.
 
     Args:
         curves: one or more, each with at least one point.
         path: the file; its suffix decides the format. The folder is made.
+        what: text at the axis of returns.
     """
     import matplotlib  # late: --help needs no matplotlib
 
@@ -111,7 +114,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         (curve,) = curves
         axes.fill_between(curve.timesteps, curve.low, curve.high, color=COLORS[0], alpha=0.12, linewidth=0)
     _draw_thresholds(axes, curves)
-    _style_axes(axes, labels, has_band=len(curves) == 1)
+    _style_axes(axes, labels, what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     plt.close(figure)
@@ -145,12 +148,11 @@ def _draw_thresholds(axes: Any, curves: Sequence[Curve]) -> None:
         )
 
 
-def _style_axes(axes: Any, labels: Sequence[str], *, has_band: bool) -> None:
+def _style_axes(axes: Any, labels: Sequence[str], what: str) -> None:
     from matplotlib.ticker import FuncFormatter
 
     axes.set_xlabel("environment steps")
-    band = "\n(band: lowest to highest of them)" if has_band else ""
-    axes.set_ylabel(f"mean return of the last {WINDOW} episodes{band}")
+    axes.set_ylabel(what)
     axes.xaxis.set_major_formatter(FuncFormatter(_thousands))
     axes.set_xlim(left=0)
     axes.margins(x=0.01)
