@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import time
 from multiprocessing import get_context
 
 import needs
 import numpy as np
 import pytest
+from strangers import visit
 
 from plugrad.collective import Membership, Place
 from plugrad.errors import CollectiveError, LearnerTimeoutError
@@ -146,35 +146,14 @@ def test_who_has_another_key_is_not_let_in(start):
     assert any("key" in str(each) for each in found)
 
 
-def listening(pid):
-    """Addresses on which a process listens, from /proc."""
-    with open(f"/proc/{pid}/net/tcp") as file:
-        rows = [line.split() for line in file][1:]
-    inodes = {row[9]: row[1] for row in rows if row[3] == "0A"}
-    links = [os.readlink(f"/proc/{pid}/fd/{each}") for each in os.listdir(f"/proc/{pid}/fd")]
-    found = [inodes[each[8:-1]] for each in links if each.startswith("socket:[") and each[8:-1] in inodes]
-    return [("127.0.0.1", int(each.rpartition(":")[2], 16)) for each in found]
-
-
-STRANGERS = [b"", b"GET / HTTP/1.1\r\n\r\n", np.random.default_rng(0).bytes(1000)]
-
-
 def test_strangers_delay_nobody(start):
     """Who scans the port, says nothing, or says what is no protocol is not read, before and after all have entered."""
     ends = start("gloo", 2)
-    contacts, sockets = ends.contacts(), []
-
-    def visit():
-        for place in (place for process in ends.processes for place in listening(process.pid)):
-            for words in STRANGERS:
-                sockets.append(socket.create_connection(place, timeout=5))
-                sockets[-1].sendall(words)
-            socket.create_connection(place, timeout=5).close()
-
-    visit()
+    contacts = ends.contacts()
+    sockets = [each for process in ends.processes for each in visit(process.pid)]
     assert sockets
     assert ends.enter(contacts) == [None, None]
-    visit()
+    sockets += [each for process in ends.processes for each in visit(process.pid)]
     assert [each.tolist() for each in ends.sum([np.ones(3), np.ones(3)])] == [[2.0] * 3] * 2
     for each in sockets:
         each.close()
