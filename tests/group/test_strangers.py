@@ -38,7 +38,10 @@ def strangers(pids: list[int]) -> Iterator[list[int]]:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("collective", ["shared_memory", "gloo", "ray"])
+@pytest.mark.parametrize(
+    "collective",
+    ["gloo", *(pytest.param(name, marks=pytest.mark.long) for name in ("shared_memory", "ray"))],
+)
 def test_strangers_are_not_heard(collective: str) -> None:
     config = group_config("torch").learners(collective=collective)
     one = config.build_learner()
