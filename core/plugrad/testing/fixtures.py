@@ -31,7 +31,7 @@ from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import get_algorithm, load_backend, load_collective
 from plugrad.learner import Learner
 from plugrad.ops import Ops
-from plugrad.testing.members import Members
+from plugrad.testing.members import MemberProcess, Members, start_interpreter_member
 from plugrad.testing.recording import BatchRecordedError, batch_recorder
 from plugrad.testing.tiny_learners import tiny_learner
 from plugrad.testing.tiny_task import TASKS, TinyTask, record_demonstrations
@@ -257,9 +257,17 @@ def collective_class(collective: str) -> type[Collective]:
 
 
 @pytest.fixture(scope="session")
-def all_members(prepare_member: Callable[[], Any] | None) -> Iterator[Members]:
+def start_member() -> Callable[[], MemberProcess]:
+    """How `collective_suite` starts a process: a Python interpreter of its own, unless your engine starts processes."""
+    return start_interpreter_member
+
+
+@pytest.fixture(scope="session")
+def all_members(
+    prepare_member: Callable[[], Any] | None, start_member: Callable[[], MemberProcess]
+) -> Iterator[Members]:
     """The processes of all tests of collectives."""
-    members = Members(prepare_member)
+    members = Members(prepare_member, start_member)
     try:
         yield members
     finally:

@@ -31,10 +31,12 @@ class Seat:
     Args:
         ends: of the collectives that it is in, by their keys.
         turns: how many sums `sum_until_failure` has finished.
+        files: temporary files that the process had before it was in any.
     """
 
     ends: dict[str, Collective] = field(default_factory=dict)
     turns: int = 0
+    files: set[str] = field(default_factory=set)
 
 
 def main(descriptor: int) -> None:
@@ -78,6 +80,7 @@ def prepare(seat: Seat, function: Callable[[], Any] | None) -> None:
     """Run what a collective needs in its process beforehand."""
     if function is not None:
         function()
+    seat.files = {*temporary_files(seat)}
 
 
 def contact(seat: Seat, cls: type[Collective], membership: Membership) -> bytes:
@@ -243,8 +246,8 @@ def resources(seat: Seat) -> dict[str, list[str]]:
 
 
 def temporary_files(seat: Seat) -> list[str]:
-    """Paths of temporary files that this process has open or has mapped."""
-    return [each for each in {*_links("/proc/self/fd"), *_mapped()} if _is_temporary(each)]
+    """Paths of temporary files that this process has open or has mapped since it was prepared."""
+    return [each for each in {*_links("/proc/self/fd"), *_mapped()} - seat.files if _is_temporary(each)]
 
 
 def _is_temporary(path: str) -> bool:

@@ -4,7 +4,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -36,25 +35,48 @@ class ProcessEndedError(Exception):
     """A process ended before it answered."""
 
 
-class Member:
-    """A process that may have one end of each of several collectives."""
+@dataclass(frozen=True)
+class MemberProcess:
+    """A process that runs `member_process.main`.
 
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        self._process: subprocess.Popen[bytes] = start_interpreter(
-            "plugrad.testing.member_process:main", theirs.fileno()
-        )
-        theirs.close()
-        self._connection = Connection(ours.detach())
+    Args:
+        pid: its number.
+        connection: the test's end of the socket to it.
+        wait: returns when the process, which has been killed, is gone.
+    """
+
+    pid: int
+    connection: Connection
+    wait: Callable[[], Any]
+
+
+def start_interpreter_member() -> MemberProcess:
+    """Start a new Python interpreter as a member."""
+    ours, theirs = socket.socketpair()
+    process = start_interpreter("plugrad.testing.member_process:main", theirs.fileno())
+    theirs.close()
+    return MemberProcess(process.pid, Connection(ours.detach()), process.wait)
+
+
+class Member:
+    """A process that may have one end of each of several collectives.
+
+    Args:
+        process: which nobody else uses.
+    """
+
+    def __init__(self, process: MemberProcess) -> None:
+        self._process, self._connection = process, process.connection
         self._numbers, self._lock = count(), Lock()
         self._asked: dict[int, Future[Any]] = {}
         self.is_stopped = False
-        Thread(target=self._listen, daemon=True).start()
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     @property
     def is_sound(self) -> bool:
         """Whether it runs and owes no answer."""
-        return not self.is_stopped and not self._asked and self._process.poll() is None
+        return not self.is_stopped and not self._asked and self._listener.is_alive()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Call a function in the process.
@@ -78,7 +100,8 @@ class Member:
 
     def kill(self) -> None:
         """SIGKILL; returns when it is gone."""
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
@@ -137,6 +160,7 @@ class Members:
 
     Args:
         preparation: what each process runs first.
+        start: starts a process.
 
     Attributes:
         cls: the class of the collective.
@@ -144,15 +168,19 @@ class Members:
 
     cls: type[Collective]
 
-    def __init__(self, preparation: Callable[[], Any] | None = None) -> None:
-        self._preparation = preparation
+    def __init__(
+        self,
+        preparation: Callable[[], Any] | None = None,
+        start: Callable[[], MemberProcess] = start_interpreter_member,
+    ) -> None:
+        self._preparation, self._start = preparation, start
         self._idle: list[Member] = []
         self._busy: list[Member] = []
         self._epochs: list[Epoch] = []
 
     def take(self, number: int) -> list[Member]:
         """Processes that are in no collective."""
-        new = [Member() for _ in range(number - len(self._idle))]
+        new = [Member(self._start()) for _ in range(number - len(self._idle))]
         self._busy += new
         answers([each.ask(member_process.prepare, self._preparation) for each in new], START_S)
         self._idle += new
