@@ -1,11 +1,11 @@
-"""Products of parameters: of each test marked `cross_product` a seeded quarter runs always, the rest is `long`.
+"""Products of parameters: of each test marked `cross_product` a seeded sixth runs always, the rest is `long`.
 
 pytestmark = pytest.mark.cross_product             # at least one case for each backend
 pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
 pytestmark = pytest.mark.cross_product(part=8)     # an eighth
 
-Where several backends are under test, a seeded sixth of the tests of `SAMPLED` runs always, the rest is `long`: each
-framework alone has them all.
+Where several backends are under test, a case of another test runs always on one of them, drawn by its name, and is
+`long` on the rest; but each test has a case on torch and one on tf2. A smoke test runs always on all backends.
 
 Where PLUGRAD_TEST_TURN is "1/2", only the tests of the first half run, by their names: Pythons may take turns.
 """
@@ -19,9 +19,11 @@ from zlib import crc32
 import pytest
 from needs import backends_under_test
 
-PART = 4
+PART = 6
+WEIGHTS = {"torch": 6, "tf2": 2, "jax": 1}
+"""How often a backend is drawn: to compile costs minutes that `tox -e all` does not have."""
 SAMPLED = "jax"
-"""A backend whose tests cost minutes that `tox -e all` does not have."""
+"""A backend on which not every test has a case that runs always."""
 TURN = os.environ.get("PLUGRAD_TEST_TURN", "1/1")
 
 
@@ -36,16 +38,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in group:
             if item not in drawn:
                 item.add_marker(pytest.mark.long)
+    drawn = _draw_backends(items)
     for item in items:
-        if is_sampled(item) and crc32(item.nodeid.encode()) % 6:
+        if _is_for_backends(item) and item not in drawn:
             item.add_marker(pytest.mark.long)
 
 
-def is_sampled(item: pytest.Item) -> bool:
-    """It runs on `SAMPLED`, others are under test as well, and it is no smoke test."""
+def _is_for_backends(item: pytest.Item) -> bool:
+    """It is for each of the backends under test, and neither smoke nor a cross product."""
     ids = getattr(getattr(item, "callspec", None), "params", {})
-    sampled = ids.get("backend") == SAMPLED and len(backends_under_test()) > 1
-    return sampled and item.get_closest_marker("smoke") is None
+    marks = any(item.get_closest_marker(name) for name in ("smoke", "cross_product"))
+    return ids.get("backend") in backends_under_test() and not marks
+
+
+def _draw_backends(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each case the item of one backend, and for each test an item of every backend but `SAMPLED`."""
+    cases, tests = defaultdict(list), defaultdict(list)
+    for item in sorted(filter(_is_for_backends, items), key=lambda each: each.nodeid):
+        test, backend = item.nodeid.partition("[")[0], item.callspec.params["backend"]
+        others = [value for value in _values(item) if value not in WEIGHTS]
+        cases["-".join([test, *others])].append(item)
+        tests[test, backend].append(item)
+    drawn = set()
+    for case, group in cases.items():
+        weights = [WEIGHTS.get(item.callspec.params["backend"], 1) for item in group]
+        drawn |= {*Random(case).choices(group, weights)}
+    for (test, backend), group in tests.items():
+        is_wanted = backend != SAMPLED or len(backends_under_test()) == 1
+        if is_wanted and not drawn.intersection(group):
+            drawn.add(Random(test).choice(group))
+    return drawn
 
 
 def _has_its_turn(item: pytest.Item) -> bool:
