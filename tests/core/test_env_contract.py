@@ -70,7 +70,7 @@ ANSWERS = {
     ),
     "another shape later": (
         {"observe": lambda self: np.zeros(4 if self.steps == 3 else 3, np.float32)},
-        r"step\(\) returned the observation an array of shape \(4,\)",
+        r"step\(\) returned as observation an array of shape \(4,\)",
     ),
     "terminated None later": (
         {"step": lambda self, action: (self.observe(), 1.0, None if self.tick() > 2 else False, False, {})},
@@ -92,9 +92,9 @@ ANSWERS = {
         {"observe": lambda self: np.zeros(4 if self.later() else 3, np.float32)},
         r"observation an array of shape \(4,\)",
     ),
-    "a text": ({"observe": lambda self: "left"}, r"the observation 'left' \(str\)"),
+    "a text": ({"observe": lambda self: "left"}, r"as observation 'left' \(str\)"),
     "texts": ({"observe": lambda self: np.array(["a", "b", "c"])}, "dtype <U1"),
-    "no observation": ({"observe": lambda self: None}, "the observation None"),
+    "no observation": ({"observe": lambda self: None}, "as observation None"),
     "a step of older Gym": ({"step": step_of(1.0, False, {})}, "a tuple of 4, as step.. of older Gym|got 4"),
     "a step without answer": ({"step": lambda self, action: None}, "None"),
     "info None": ({"step": step_of(1.0, False, False, None)}, "info.*None"),

@@ -1,9 +1,11 @@
 """The environment door: every way to name an environment, and errors that say what to type."""
 
+import subprocess
 import sys
 
 import counting
 import gymnasium as gym
+import needs
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -95,6 +97,25 @@ def test_a_class_within_a_class_can_be_named():
 def test_what_is_no_environment_is_an_error_that_says_what_to_type(env, env_config, words):
     with pytest.raises(ConfigError, match=words):
         make_env(env, env_config)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ("Pong-v5", "Type 'ALE/Pong-v5'"),
+        ("PongNoFrameskip-v4", "'PongNoFrameskip-v4'"),
+        ("Pnog-v5", "no environment 'Pnog-v5'"),
+    ],
+)
+def test_an_atari_game_by_another_name_is_an_error_that_says_its_name(env, words):
+    """In a process of its own: the ids stay registered once somebody has asked."""
+    needs.extra("ale_py")
+    code = f"from plugrad.sampling.environments import make_env; make_env({env!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "ConfigError" in done.stderr
+    assert words in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ BREAKS = {
     ),
     "an observation of another shape": (
         lambda o, *_: o.update(b=np.zeros(3)),
-        r"gave agent 'b' the observation an array of shape \(3,\).*; expected: an observation of Box\(",
+        r"gave agent 'b' as observation an array of shape \(3,\).*; expected: an observation of Box\(",
     ),
     "an observation of words": (
         lambda o, *_: o.update(b="left"),
-        "gave agent 'b' the observation 'left'",
+        "gave agent 'b' as observation 'left'",
     ),
     "an observation that is not finite": (
         lambda o, *_: o.update(c=np.array([0, np.nan])),

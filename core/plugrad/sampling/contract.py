@@ -129,7 +129,7 @@ class Contract:
             found = np.asarray(None)
         if found.dtype.kind not in "biuf" or found.shape != self.space.shape:
             self._raise(
-                method, f"the observation {describe(observation)}", f"the observation space is {self.space}"
+                method, f"as observation {describe(observation)}", f"the observation space is {self.space}"
             )
 
     def _check_info(self, method: str, info: Any) -> None:

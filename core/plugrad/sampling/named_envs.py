@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
@@ -70,7 +71,7 @@ def _is_id(name: str) -> bool:
 
 def _unknown(env: str, error: Exception) -> ConfigError:
     env_id = env.rpartition(":")[2]
-    hint = _namespace_hint(env_id) or did_you_mean(env_id, gym.registry)
+    hint = _namespace_hint(env_id) or _package_hint(env_id) or did_you_mean(env_id, gym.registry)
     hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
     return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
 
@@ -86,6 +87,19 @@ def _import_namespace(env: str) -> None:
 
 def _is_registered(namespace: str) -> bool:
     return any(known.startswith(f"{namespace}/") for known in gym.registry)
+
+
+def _package_hint(env_id: str) -> str:
+    """What to type for `"Pong-v5"` or `"PongNoFrameskip-v4"`, which a package registers that nobody imported."""
+    before = {*gym.registry}
+    for namespace, (package, _) in NAMESPACES.items():
+        if find_spec(package) is not None:
+            import_module(package)
+            if env_id in gym.registry and env_id not in before:
+                return f" Type '{package}:{env_id}'."
+            if f"{namespace}/{env_id}" in gym.registry:
+                return f" Type '{namespace}/{env_id}'."
+    return ""
 
 
 def _namespace_hint(env_id: str) -> str:

@@ -105,7 +105,7 @@ class AgentObservations:
     def _raise_wrong_observation(self, tracks: Sequence[AgentTrack], observations: Sequence[Any]) -> NoReturn:
         wrong = [n for n, each in enumerate(observations) if self._flat([each]) is None]
         n = wrong[0] if wrong else 0
-        found = f"the observation {describe(observations[n])}"
+        found = f"as observation {describe(observations[n])}"
         self._raise(tracks[n], found, f"an observation of {self._space}")
 
     def masks(self, tracks: Sequence[AgentTrack], masks: Sequence[Any], acts: Array) -> Array | None:
