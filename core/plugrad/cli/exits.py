@@ -109,9 +109,12 @@ def debug_option(command: Any) -> Any:
 
 
 def _usage_line(error: click.ClickException) -> str:
-    line = " ".join(error.format_message().split())
+    line = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    return line if context is None else f"{line.rstrip('.')}. Try: {context.command_path} --help"
+    if context is None:
+        return line
+    end = "" if line.endswith("?") else "."
+    return f"{line}{end} Try: {context.command_path} --help"
 
 
 def _line(ctx: click.Context, error: Exception) -> str:
