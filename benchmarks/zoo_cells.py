@@ -265,6 +265,7 @@ _CELLS = (
         options=DQNSettings(
             lr=2.3e-3,
             batch_size=64,
+            ortho_init=True,
             capacity=100_000,
             learning_starts=1_000,
             steps_per_update=256,

@@ -118,6 +118,7 @@ class DQNSettings:
         batch_size: rows per gradient step.
         gamma: discount.
         hiddens: of the network, with relu.
+        ortho_init: whether plugrad's first weights are orthogonal; those of stable-baselines3 are not.
         capacity: rows of the replay buffer.
         learning_starts: environment steps before which nothing is learned.
         steps_per_update: environment steps between two updates.
@@ -132,6 +133,7 @@ class DQNSettings:
     batch_size: int
     gamma: float = 0.99
     hiddens: list[int] = field(default_factory=lambda: [256, 256])
+    ortho_init: bool = False
     capacity: int
     learning_starts: int = 0
     steps_per_update: int
@@ -160,7 +162,8 @@ class DQNSettings:
         config = {"env_runners": envs, "training": training}
         if self.report_every:
             config["reporting"] = {"min_sample_timesteps_per_iteration": self.report_every}
-        return config | {"rl_module": {"model_config": {"fcnet_hiddens": self.hiddens}}}
+        model = {"fcnet_hiddens": self.hiddens} | ({} if self.ortho_init else {"ortho_init": False})
+        return config | {"rl_module": {"model_config": model}}
 
 
 Settings = OffPolicySettings | PPOSettings | DQNSettings
