@@ -4,7 +4,8 @@
 
 The same processes, Ray actors, use each collective in turn, in every other round in the opposite order. Each takes a
 float32 array and returns another one with the sum. Bare gloo sums in place, so it gets a copy in a buffer that it
-keeps. A round is the mean of many exchanges in a row. A ratio is the median of the rounds' ratios.
+keeps. A round is the mean of many exchanges in a row. A ratio is the median of the rounds' ratios. On two machines:
+`exchanges_apart.py`.
 """
 
 import argparse
@@ -46,27 +47,40 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 3])
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        help="a running Ray with machines for one process each: no shared memory",
+    )
     record.add_options(parser)
     given = parser.parse_args()
-    os.environ.update(environment(RAY_worker_niceness="0"))
-    ray.init(address="local", num_cpus=max(given.processes), include_dashboard=False, logging_level="ERROR")
+    if given.address:
+        own = given.address.partition(":")[0]
+        ray.init(address=given.address, _node_ip_address=own, logging_level="ERROR")
+        names = [name for name in OURS if name != SHARED]
+    else:
+        os.environ.update(environment(RAY_worker_niceness="0"))
+        ray.init(
+            address="local", num_cpus=max(given.processes), include_dashboard=False, logging_level="ERROR"
+        )
+        names = list(OURS)
     print(machine(), end="\n\n")
     saved: dict[str, float] = {}
     for number in given.processes:
-        seconds = race(number, given.rounds)
+        seconds = race(names, number, given.rounds)
         print(f"{number} processes", as_table(seconds), sep="\n\n", end="\n\n")
         saved |= {f"{name}, {number} processes": each for name, each in figures(seconds).items()}
     ray.shutdown()
     record.save(given.save, "exchanges", saved | {"rounds": given.rounds})
 
 
-def race(number: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of rank 0: `{size: {exchange: seconds of one exchange, by round}}`."""
+def race(names: list[str], number: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds of rank 0: `{size: {exchange: seconds of one exchange, by round}}`; of collectives by these names."""
     installed = {each.name for each in list_plugins() if each.kind == "collective" and each.installed}
     with tempfile.TemporaryDirectory() as folder:
         remote = ray.remote(concurrency_groups={CONTROL: 1}, num_cpus=1)(Process)
         processes = [remote.remote(rank, number, folder) for rank in range(number)]
-        for epoch, name in enumerate(each for each in OURS if each in installed):
+        for epoch, name in enumerate(each for each in names if each in installed):
             key = token_hex(16)
             contacts = ray.get([each.contact.remote(name, epoch, key) for each in processes])
             ray.get([each.enter.remote(name, contacts) for each in processes])
@@ -87,6 +101,7 @@ class Process:
         from torch import distributed
 
         torch.set_num_threads(1)
+        os.environ["PLUGRAD_HOST"] = ray.util.get_node_ip_address()  # as learners of groups do
         file = f"file://{folder}/gloo"
         distributed.init_process_group("gloo", init_method=file, rank=rank, world_size=number)
         buffers: dict[int, Any] = {}
@@ -153,7 +168,7 @@ def as_table(seconds: dict[str, dict[str, list[float]]]) -> str:
             size,
             name,
             *(f"{1e3 * value:.3f}" for value in (median(each), min(each))),
-            *(f"{ratio(by_name, name, to):.2f}" for to in (SHARED, BARE)),
+            *(f"{ratio(by_name, name, to):.2f}" if to in by_name else "" for to in (SHARED, BARE)),
         ]
         for size, by_name in seconds.items()
         for name, each in by_name.items()
@@ -175,7 +190,7 @@ def figures(seconds: dict[str, dict[str, list[float]]]) -> dict[str, float]:
         f"{name} {size} of shared memory": ratio(by_name, name)
         for size, by_name in seconds.items()
         for name in by_name
-        if name != SHARED
+        if name != SHARED and SHARED in by_name
     }
 
 
