@@ -8,7 +8,7 @@
 A cell is an algorithm on an environment (`zoo_cells.py`). Each run of a cell, a library and a seed writes one file into
 benchmarks/zoo: settings, versions, machine, learning curve and the returns at the end. A run that has its file is
 skipped, so the command goes on where it was stopped. Last it prints the table of all files. `--page` makes
-docs/results.md of them.
+docs/results.md and the README's table of them.
 
 Returns are valid on a busy machine, seconds are not: `--seconds-only` measures short runs, the libraries in turn on one
 core of a quiet machine.
@@ -45,7 +45,7 @@ LIBRARIES = {
 """`{library: (script, arguments...)}`; the script gets the cell and the seed as arguments more, and prints JSON."""
 ONLY_SECONDS = ("torch-compiled", BARE)
 """Computes what another one computes, so that its returns would be the same; and the environments alone."""
-PAGE = HERE.parent / "docs" / "results.md"
+PAGE, README = HERE.parent / "docs" / "results.md", HERE.parent / "README.md"
 QUIET_LOAD = 1.5
 """Of a machine on which a single pinned process runs, the load average is one."""
 
@@ -68,7 +68,7 @@ def main() -> None:
     print(machine(), "\n")
     options.runs.mkdir(parents=True, exist_ok=True)
     if options.page:
-        write_page(options.runs, PAGE)
+        write_page(options.runs, PAGE, README)
         return
     if options.seconds_only:
         measure_seconds(options)
@@ -100,7 +100,9 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seconds-only", action="store_true", help="measure seconds with short runs")
     what.add_argument("--table", action="store_true", help="run nothing, print the table")
-    what.add_argument("--page", action="store_true", help="run nothing, write docs/results.md")
+    what.add_argument(
+        "--page", action="store_true", help="run nothing, write docs/results.md and the README's table"
+    )
     options = parser.parse_args()
     if options.cell:
         options.only = [f"{cell}-*" for cell in options.cell]

@@ -28,6 +28,10 @@ Some of its runs had another version of the environment, other steps or state-de
 says so.
 
 """
+IN_README = ("torch", "tf2", "published")
+"""Columns of the README's table."""
+README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
+README_END = "<!-- end of results -->\n"
 REBUILD = """
 Every run is a file in [benchmarks/zoo](../benchmarks/zoo) with its settings, seed, versions, curve and returns. A cell
 is made anew by one command, which goes on where it was stopped:
@@ -40,15 +44,19 @@ python benchmarks/zoo.py --cell {cell} --peers PYTHON
 """
 
 
-def write_page(runs: Path, page: Path) -> None:
-    """Write the page, and a picture for each cell into a folder with the page's name.
+def write_page(runs: Path, page: Path, readme: Path) -> None:
+    """Write the page, a picture for each cell into a folder with the page's name, and the README's table.
 
     Args:
         runs: folder of the zoo's files.
         page: the Markdown file.
+        readme: the file with the table, between two comments.
     """
     files = read_files(runs, "*-s[0-9]*.json")
     page.write_text(page_text(files))
+    before, _, rest = readme.read_text().partition(README_BEGIN)
+    after = rest.partition(README_END)[2]
+    readme.write_text(before + README_BEGIN + readme_table(files) + README_END + after)
     for cell in _cells(files):
         picture = page.with_suffix("") / f"{cell.name}.svg"
         draw(_curves(files, cell), picture, what=f"mean return of {cell.curve_episodes} episodes")
@@ -68,6 +76,23 @@ def page_text(files: Files) -> str:
     rows = [_row(files, cell) for cell in cells]
     parts = [INTRODUCTION + table(header, rows), REBUILD.format(cell=cells[0].name)]
     return "\n".join([*parts, *(_section(files, cell) for cell in cells)])
+
+
+def readme_table(files: Files) -> str:
+    """The README's table: the cells in which both backends have run three times or more."""
+    cells = [
+        cell for cell in _cells(files) if all(len(files[cell.name, each]) >= 3 for each in IN_README[:2])
+    ]
+    rows = [
+        [
+            f"{cell.algorithm.upper()} on {cell.env}",
+            f"{cell.steps:,}",
+            *(_score(files[cell.name, each]) for each in IN_README[:2]),
+            _published(cell),
+        ]
+        for cell in cells
+    ]
+    return table(["", "steps", *IN_README], rows) + "\n"
 
 
 def _cells(files: Files) -> list[Cell]:

@@ -126,9 +126,11 @@ def test_a_file_says_what_was_run():
 
 
 def test_the_page_of_results_is_what_the_files_say():
-    written = (ROOT / "docs/results.md").read_text()
-    assert written == page.page_text(table.read_files(ZOO, "*-s[0-9]*.json")), (
-        "made anew by `python benchmarks/zoo.py --page`"
-    )
+    files = table.read_files(ZOO, "*-s[0-9]*.json")
+    again = "made anew by `python benchmarks/zoo.py --page`"
+    assert (ROOT / "docs/results.md").read_text() == page.page_text(files), again
+    assert (
+        page.README_BEGIN + page.readme_table(files) + page.README_END in (ROOT / "README.md").read_text()
+    ), again
     pictures = {f"{path.stem}" for path in (ROOT / "docs/results").glob("*.svg")}
     assert pictures == {json.loads(file.read_text())["cell"] for file in FILES}
