@@ -10,8 +10,21 @@ from plugrad.types import ALL_MODULES, ModuleID
 class Results(dict[str, Any]):
     """A flat dict of results by path, such as `results["env_runners/episode_return_mean"]`.
 
-    `results["env_runners"]` gives the results below that path.
+    `results["env_runners"]` gives the results below that path; `in` and `get` know such a path, too.
     """
+
+    def __contains__(self, key: object) -> bool:
+        if super().__contains__(key):
+            return True
+        prefix = f"{key}/"
+        return isinstance(key, str) and any(path.startswith(prefix) for path in self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The result at a path, or those below it; the default if there is none."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __missing__(self, key: str) -> "Results":
         prefix = f"{key}/"

@@ -82,7 +82,7 @@ ANSWERS = {
     ),
     "no reward later": (
         {"step": lambda self, action: (self.observe(), None if self.tick() > 2 else 1.0, False, False, {})},
-        "rewards hold NaN",
+        "the reward None.*one number",
     ),
     "a step of four later": (
         {"step": lambda self, action: (self.observe(), 1.0, False, False, {})[: 4 if self.tick() > 2 else 5]},
@@ -200,6 +200,18 @@ def test_numbers_and_flags_of_any_numeric_type_are_good(answer):
     for episode in algorithm.sample():
         assert episode.rewards.tolist() == [1.0]
         assert episode.is_done
+
+
+def test_a_reward_is_looked_at_in_every_step():
+    algorithm = algorithm_of(breaking(step=step_of(np.ones(1), False, False, {})))
+    assert {reward for episode in algorithm.sample() for reward in episode.rewards.tolist()} == {1.0}
+
+    def later(self, action):
+        self.steps += 1
+        return self.observation_space.sample(), np.ones(1 + (self.steps > 2)), False, False, {}
+
+    with pytest.raises(EnvContractError, match=r"the reward an array of shape \(2,\).*one number"):
+        algorithm_of(breaking(step=later)).sample()
 
 
 @pytest.mark.parametrize(

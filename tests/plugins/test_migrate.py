@@ -130,6 +130,42 @@ def test_what_cannot_be_rewritten_is_named_with_line_and_page(tmp_path: Path) ->
     ]
 
 
+def test_what_is_done_with_an_algorithm_has_its_name_here(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from ray import tune\n"
+        "from ray.rllib.algorithms.ppo import PPOConfig\n"
+        "from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EPISODE_RETURN_MEAN, EVALUATION_RESULTS\n"
+        "config = PPOConfig().environment('CartPole-v1').env_runners(rollout_fragment_length='auto')\n"
+        "config = config.training(train_batch_size=64, minibatch_size=32, num_epochs=1)\n"
+        "config = config.evaluation(evaluation_interval=1, evaluation_duration=1)\n"
+        "config = config.rl_module(model_config={'fcnet_hiddens': [4]}).framework('torch')\n"
+        "algo = config.build()\n"
+        "results = algo.train()\n"
+        "if EVALUATION_RESULTS in results:\n"
+        "    print(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS][EPISODE_RETURN_MEAN])\n"
+        "print(algo.save().checkpoint.path)\n"
+        "algo.restore(algo.save(checkpoint_dir='other').checkpoint.path)\n"
+        "if False:\n"
+        "    tune.Tuner('PPO', param_space=algo.get_module())\n"
+        "algo.stop()\n"
+    )
+    done = migrate(path, "--write")
+    assert done.stderr.splitlines() == [
+        f"{path}:1: tune.Tuner: plugrad searches and trains without Ray Tune; see the page (docs/tune.md)",
+        f"{path}:15: .get_module: algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches "
+        "modules (docs/use-a-policy.md)",
+    ]
+    path.write_text(path.read_text().replace("from ray import tune\n", ""))
+    command = [sys.executable, str(path)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    mean, saved = ran.stdout.split()
+    assert float(mean) > 0
+    assert saved.endswith("checkpoint")
+    assert {"checkpoint", "other"} <= {each.name for each in tmp_path.iterdir()}
+
+
 @pytest.mark.parametrize("text", ["def f(:\n", "print 'two'\n"])
 def test_a_file_that_is_no_python_is_one_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "old.py"

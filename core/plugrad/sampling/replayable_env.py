@@ -14,6 +14,8 @@ from plugrad.policy.actions import stack_actions, unstack_actions
 from plugrad.sampling.contract import Contract
 from plugrad.types import Array
 
+_NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32})
+"""Of rewards; one of another type is checked, such as an array of one number."""
 _FLAGS = frozenset({bool, np.bool_})
 
 MAX_ACTIONS = 10_000
@@ -83,6 +85,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
             self._is_first
             or type(answer) is not tuple
             or len(answer) != 5
+            or answer[1].__class__ not in _NUMBERS
             or answer[2].__class__ not in _FLAGS
             or answer[3].__class__ not in _FLAGS
         ):

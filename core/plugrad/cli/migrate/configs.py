@@ -118,6 +118,8 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         return _own_settings(program, arg, line)
     if name == "env_to_module_connector":
         return _connectors(program, arg, line)
+    if name == "rollout_fragment_length" and string(arg.value) == "auto":
+        return []  # it is the default
     if name == "learner_connector" and "FrameStackingLearner" in program.imported.values():
         return []  # frames are stacked once, by the env runner
     if (section, name) in MOVED:

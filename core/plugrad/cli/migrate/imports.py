@@ -1,6 +1,7 @@
 """Imports of RLlib, and what only RLlib needs: decorators, mixins, `try_import_torch`, `ray.init`."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -32,6 +33,8 @@ def rewrite(program: Program, node: cst.ImportFrom, line: int) -> cst.ImportFrom
         What takes its place.
     """
     module = code(node.module) if node.module is not None else ""
+    if module == "ray" and not isinstance(node.names, cst.ImportStar):
+        _note_ray(program, node.names, line)
     if not OF_RLLIB.match(module) or isinstance(node.names, cst.ImportStar):
         return node
     kept = [alias for alias in node.names if not _is_replaced(program, module, alias, line)]
@@ -55,6 +58,16 @@ def _is_replaced(program: Program, module: str, alias: cst.ImportAlias, line: in
             program.notes.add(line, _UNKNOWN.format(name=name))
         return False
     return True
+
+
+def _note_ray(program: Program, names: Sequence[cst.ImportAlias], line: int) -> None:
+    """Note `from ray import train, tune` where something of it is used, but for what is rewritten."""
+    for alias in names:
+        name = code(alias.asname.name) if alias.asname is not None else code(alias.name)
+        used = [each for each in program.ray_calls.get(name, ()) if each != "register_env"]
+        if used:
+            text = f"{name}.{used[0]}: plugrad searches and trains without Ray Tune; see the page"
+            program.notes.add(line, text, "docs/tune.md")
 
 
 def without_decorator(program: Program, node: cst.Decorator) -> cst.Decorator | cst.RemovalSentinel:

@@ -10,6 +10,9 @@ from plugrad.cli.migrate.settings import SECTIONS
 OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
 """Modules whose names are replaced."""
 
+RAY_PARTS = frozenset({"air", "train", "tune"})
+"""Of Ray, which plugrad does without."""
+
 
 @dataclass
 class Program:
@@ -20,6 +23,8 @@ class Program:
         environments: `{name that register_env gives: function here}`.
         config_parameters: `{class of the file: the first parameter of its constructor, or None}`.
         configs: variables that hold a config.
+        algorithms: variables that hold an algorithm.
+        ray_calls: `{part of ray: its members that the file uses}`, such as `{"tune": {"Tuner"}}`.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
         needed: `{(module, name, name in the file)}` to import.
         notes: what is left to do.
@@ -29,6 +34,8 @@ class Program:
     environments: dict[str, str] = field(default_factory=dict)
     config_parameters: dict[str, str | None] = field(default_factory=dict)
     configs: set[str] = field(default_factory=set)
+    algorithms: set[str] = field(default_factory=set)
+    ray_calls: dict[str, list[str]] = field(default_factory=dict)
     own_settings: dict[str, str] = field(default_factory=dict)
     needed: set[tuple[str, str, str]] = field(default_factory=set)
     notes: Notes = field(default_factory=Notes)
@@ -62,6 +69,9 @@ def read_program(source: str) -> Program:
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in RAY_PARTS:
+                program.ray_calls.setdefault(node.value.id, []).append(node.attr)
         elif isinstance(node, ast.ClassDef):
             program.config_parameters[node.name] = _first_parameter(node)
     for node in nodes:
@@ -69,6 +79,8 @@ def read_program(source: str) -> Program:
             _look_at_call(program, node)
         elif isinstance(node, ast.Assign) and _is_config(program, node.value):
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
+            program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
     return program
 
 
@@ -104,3 +116,12 @@ def _is_config(program: Program, node: ast.expr) -> bool:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         return False
     return program.imported.get(node.func.id, "").endswith("Config")
+
+
+def _is_algorithm(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is what a config builds, or `Algorithm.from_checkpoint(...)`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if node.func.attr in ("build", "build_algo"):
+        return _is_config(program, node.func.value)
+    return node.func.attr == "from_checkpoint" and program.means(node.func.value, "Algorithm")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from plugrad.cli.migrate import configs, environments, imports, results
+from plugrad.cli.migrate import algorithms, configs, environments, imports, results
 from plugrad.cli.migrate.names import PARTS_OF_MODULES
 from plugrad.cli.migrate.notes import Note
 from plugrad.cli.migrate.program import Program, read_program
@@ -84,14 +84,19 @@ class _Rewriter(cst.CSTTransformer):
         return results.flat_key(configs.own_setting(updated_node))
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Note parts of RLlib's default modules; see libcst."""
+        """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
+        algorithms.note(self.program, node, self.line(node))
         if node.attr.value in PARTS_OF_MODULES:
             text = f".{node.attr.value}: built-in modules have no such part; take parameters by name"
             self.program.notes.add(self.line(node), text, "docs/networks.md")
 
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> "BaseExpression":
+        """Take the path from what saving returned; see libcst."""
+        return algorithms.saved_path(updated_node)
+
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
-        """Rewrite configs and environments; see libcst."""
-        found = environments.unwrapped(self.program, updated_node)
+        """Rewrite configs, algorithms and environments; see libcst."""
+        found = algorithms.rewrite(self.program, environments.unwrapped(self.program, updated_node))
         return configs.rewrite(self.program, found, self.line(original_node))
 
     def leave_SimpleStatementLine(

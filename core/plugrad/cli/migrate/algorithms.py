@@ -1,0 +1,95 @@
+"""What a program does with the algorithm that its config built."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import libcst as cst
+
+from plugrad.cli.migrate.program import Program
+
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {
+        "load_checkpoint": "restore_from_path",
+        "restore": "restore_from_path",
+        "save": "save_to_path",
+        "save_checkpoint": "save_to_path",
+    }
+)
+"""`{method of RLlib's Algorithm: the same here}`."""
+
+INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "add_module": ("algorithm.learner_group.add_module(...)", "docs/from-rllib.md"),
+        "compute_actions": ("algorithm.get_policy().predict(observations)[0]", "docs/use-a-policy.md"),
+        "compute_single_action": ("algorithm.get_policy().predict(observation)[0]", "docs/use-a-policy.md"),
+        "env_runner": ("algorithm.sample() gives episodes", "docs/sampling.md"),
+        "env_runner_group": ("algorithm.sample() gives episodes", "docs/sampling.md"),
+        "export_policy_model": ("plugrad export RUN -o policy.safetensors", "docs/use-a-policy.md"),
+        "get_module": (
+            "algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches modules",
+            "docs/use-a-policy.md",
+        ),
+        "get_weights": ("algorithm.learner_group.get_weights()", "docs/from-rllib.md"),
+        "remove_module": ("algorithm.learner_group.remove_module(...)", "docs/from-rllib.md"),
+        "set_weights": ("algorithm.learner_group.set_weights(...)", "docs/from-rllib.md"),
+        "workers": ("algorithm.sample() gives episodes", "docs/sampling.md"),
+    }
+)
+"""`{member of RLlib's Algorithm: (what to type, page)}`."""
+
+_OF_SAVED = ["path", "checkpoint"]
+_FOLDER = '"checkpoint"'
+
+
+def rewrite(program: Program, node: cst.BaseExpression) -> cst.BaseExpression:
+    """Give a method of an algorithm its name here.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+
+    Returns:
+        What takes its place.
+    """
+    if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+        return node
+    if not _is_algorithm(program, node.func) or node.func.attr.value not in RENAMED:
+        return node
+    name = RENAMED[node.func.attr.value]
+    args = [each.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT) for each in node.args[:1]]
+    if not args and name == "save_to_path":
+        args = [cst.Arg(cst.SimpleString(_FOLDER))]  # RLlib's own choice is a folder of Ray's
+    return node.with_changes(func=node.func.with_changes(attr=cst.Name(name)), args=args)
+
+
+def saved_path(node: cst.Attribute) -> cst.BaseExpression:
+    """`algorithm.save_to_path(...).checkpoint.path` without what follows the call, which returns the path itself."""
+    parts: list[str] = []
+    inner: cst.BaseExpression = node
+    while isinstance(inner, cst.Attribute) and len(parts) < len(_OF_SAVED):
+        parts.append(inner.attr.value)
+        inner = inner.value
+    is_saving = (
+        isinstance(inner, cst.Call)
+        and isinstance(inner.func, cst.Attribute)
+        and inner.func.attr.value == "save_to_path"
+    )
+    return inner if is_saving and parts == _OF_SAVED else node
+
+
+def note(program: Program, node: cst.Attribute, line: int) -> None:
+    """Note a member of an algorithm that has another form here.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stands, from 1.
+    """
+    name = node.attr.value
+    if _is_algorithm(program, node) and name in INSTEAD:
+        text, page = INSTEAD[name]
+        program.notes.add(line, f".{name}: {text}", page)
+
+
+def _is_algorithm(program: Program, node: cst.Attribute) -> bool:
+    return isinstance(node.value, cst.Name) and node.value.value in program.algorithms
