@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
+from plugrad.deprecation import hint_for
 from plugrad.errors import ConfigError, did_you_mean
 
 
@@ -139,7 +140,7 @@ def complete_model_config(given: Mapping[str, Any], own: Mapping[str, Any] | Non
     settings = model_settings(own)
     for name, value in given.items():
         if name not in settings:
-            hint = did_you_mean(name, settings)
+            hint = hint_for(name) or did_you_mean(name, settings)
             raise ConfigError(f"model_config has no key {name!r}; there are {', '.join(settings)}.{hint}")
         settings[name].check(name, value)
     return {name: each.default for name, each in settings.items()} | dict(given)

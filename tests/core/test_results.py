@@ -14,7 +14,14 @@ def test_a_part_is_there_as_a_whole():
 
 @pytest.mark.parametrize(
     ("path", "is_there"),
-    [("evaluation", True), ("steps", True), ("time/learn", True), ("eval", False), ("learn", False), (1, False)],
+    [
+        ("evaluation", True),
+        ("steps", True),
+        ("time/learn", True),
+        ("eval", False),
+        ("learn", False),
+        (1, False),
+    ],
 )
 def test_what_can_be_read_is_in_them(path, is_there):
     assert (path in RESULTS) == is_there

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from plugrad.deprecation import hint_for
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -110,6 +111,9 @@ def debug_option(command: Any) -> Any:
 
 def _usage_line(error: click.ClickException) -> str:
     line = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        hint = hint_for(error.option_name.rpartition(".")[2].lstrip("-"))
+        line = f"No such option {error.option_name!r}.{hint}".rstrip(".") if hint else line
     context = getattr(error, "ctx", None)
     if context is None:
         return line
@@ -127,7 +131,16 @@ def _line(ctx: click.Context, error: Exception) -> str:
 
 
 def _file_hint(text: str, error: PlugradError) -> str:
-    """A hint for a run whose algorithm is in a file: the run has its short name only."""
+    """A hint for an environment in the algorithm's place, or for a run whose algorithm is in a file."""
+    name = text.partition("'")[2].partition("'")[0]
+    if isinstance(error, AlgorithmNotFoundError) and _is_environment(name):
+        return f" An environment comes second: plugrad train ppo {name}"
     unknown = isinstance(error, AlgorithmNotFoundError | BackendNotFoundError)
     is_missing = unknown and not isinstance(error, MissingFrameworkError)
     return " If it is in a file: --plugin FILE.py" if is_missing and text.endswith(".") else ""
+
+
+def _is_environment(name: str) -> bool:
+    from gymnasium import registry  # late: --help needs none
+
+    return ":" in name or name in registry

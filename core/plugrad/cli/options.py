@@ -84,18 +84,27 @@ def parse_value(info: FieldInfo, text: str) -> Any:
         text: what was typed.
 
     Returns:
-        The value of the TOML literal, or the text itself.
+        The value of the TOML literal, a table also as JSON, or the text itself.
     """
     literal = text.lower() if text in ("True", "False") else text
     try:
         parsed = tomllib.loads(f"value = {literal}")
     except tomllib.TOMLDecodeError:
-        return "none" if text == "None" else text
+        table = _read_json(text) if dict in info.kinds else None
+        return "none" if text == "None" else text if table is None else table
     value = parsed.get("value")
     odd = len(parsed) != 1 or isinstance(value, datetime.date | datetime.time)
     # `--framework.device 0` is the text "0": a setting that takes texts only has no numbers.
     wants_text = info.kinds == frozenset({str}) and not isinstance(value, str)
     return text if odd or wants_text else value
+
+
+def _read_json(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def write_sections(

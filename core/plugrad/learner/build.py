@@ -192,7 +192,11 @@ def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpe
         ConfigError: something else is given where a spec is meant.
     """
     if not isinstance(given, RLModuleSpec | None):
-        raise ConfigError(f"module {module_id!r}: an RLModuleSpec is expected, not {str(given)[:100]!r}")
+        raise ConfigError(
+            f"module {module_id!r}: an RLModuleSpec is expected, not {str(given)[:100]!r}. In Python: "
+            "RLModuleSpec(module_class=Net). On the command line: "
+            """{__spec__ = "RLModuleSpec", module_class = "mymodule:Net"}"""
+        )
     config = learner.config.get_config_for_module(module_id)
     default: RLModuleSpec = learner._provide("get_default_rl_module_spec", config=config)
     spec = default if given is None else given
