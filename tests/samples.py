@@ -22,8 +22,8 @@ from needs import backends_under_test
 PART = 6
 WEIGHTS = {"torch": 6, "tf2": 2, "jax": 1}
 """How often a backend is drawn: to compile costs minutes that `tox -e all` does not have."""
-SAMPLED = "jax"
-"""A backend on which not every test has a case that runs always."""
+SAMPLED, SAMPLED_PART = "jax", 6
+"""A backend on which not every test has a case that runs always, and how much smaller its part of a cross product is."""
 TURN = os.environ.get("PLUGRAD_TEST_TURN", "1/1")
 
 
@@ -100,7 +100,10 @@ def _groups(items: list[pytest.Item]) -> dict[tuple[str, int], list[pytest.Item]
         if mark is not None and item.get_closest_marker("long") is None:
             callspec = getattr(item, "callspec", None)
             ids = callspec.params if callspec else {}
-            kept = [str(ids.get(name)) for name in mark.args or ("backend",)]
-            where = "-".join([item.nodeid.split("[")[0], *kept])
-            groups[where, mark.kwargs.get("part", PART)].append(item)
+            part = mark.kwargs.get("part", PART)
+            if ids.get("backend") == SAMPLED and len(backends_under_test()) > 1:
+                groups[f"{item.path}-{SAMPLED}", part * SAMPLED_PART].append(item)
+            else:
+                kept = [str(ids.get(name)) for name in mark.args or ("backend",)]
+                groups["-".join([item.nodeid.split("[")[0], *kept]), part].append(item)
     return groups

@@ -28,7 +28,10 @@ def test_collected_tests_run_on_requested_backend(name: str, request: pytest.Fix
     backends: dict[str, set[str]] = {}
     for item in request.session.items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        is_drawn = item.get_closest_marker("cross_product") and set(parameters) == {"backend"}
+        product = item.get_closest_marker("cross_product")
+        is_drawn = product and (
+            set(parameters) == {"backend"} or "backend" not in (product.args or ("backend",))
+        )
         if parameters.get("backend") in REQUESTED and not is_drawn and not item.get_closest_marker("skip"):
             test = f"{item.path}::{getattr(item, 'originalname', item.name)}"
             backends.setdefault(test, set()).add(parameters["backend"])
