@@ -23,7 +23,7 @@ PART = 6
 WEIGHTS = {"torch": 6, "tf2": 2, "jax": 1}
 """How often a backend is drawn: to compile costs minutes that `tox -e all` does not have."""
 SAMPLED, SAMPLED_PART = "jax", 6
-"""A backend on which not every test has a case that runs always, and how much smaller its part of a cross product is."""
+"""A backend on which not every test has a case that runs always; its part of a cross product is smaller."""
 TURN = os.environ.get("PLUGRAD_TEST_TURN", "1/1")
 
 
