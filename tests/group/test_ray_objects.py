@@ -50,13 +50,16 @@ def start_actor() -> MemberProcess:
         answer = actor.serve.remote(path)
         ours, _ = listener.accept()
 
+    def is_running() -> bool:
+        return Path(f"/proc/{pid}").exists()
+
     def wait() -> None:
         with suppress(ray.exceptions.RayError):  # the actor died, as asked
             ray.get(answer)
-        while Path(f"/proc/{pid}").exists():
+        while is_running():
             time.sleep(0.01)
 
-    return MemberProcess(pid, Connection(ours.detach()), wait)
+    return MemberProcess(pid, Connection(ours.detach()), is_running, wait)
 
 
 @pytest.fixture(scope="session")

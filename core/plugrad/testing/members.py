@@ -42,11 +42,13 @@ class MemberProcess:
     Args:
         pid: its number.
         connection: the test's end of the socket to it.
+        is_running: whether the process has not ended.
         wait: returns when the process, which has been killed, is gone.
     """
 
     pid: int
     connection: Connection
+    is_running: Callable[[], bool]
     wait: Callable[[], Any]
 
 
@@ -55,7 +57,7 @@ def start_interpreter_member() -> MemberProcess:
     ours, theirs = socket.socketpair()
     process = start_interpreter("plugrad.testing.member_process:main", theirs.fileno())
     theirs.close()
-    return MemberProcess(process.pid, Connection(ours.detach()), process.wait)
+    return MemberProcess(process.pid, Connection(ours.detach()), lambda: process.poll() is None, process.wait)
 
 
 class Member:
@@ -70,13 +72,12 @@ class Member:
         self._numbers, self._lock = count(), Lock()
         self._asked: dict[int, Future[Any]] = {}
         self.is_stopped = False
-        self._listener = Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        Thread(target=self._listen, daemon=True).start()
 
     @property
     def is_sound(self) -> bool:
         """Whether it runs and owes no answer."""
-        return not self.is_stopped and not self._asked and self._listener.is_alive()
+        return not self.is_stopped and not self._asked and self._process.is_running()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Call a function in the process.
