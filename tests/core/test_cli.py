@@ -81,8 +81,14 @@ def test_help_of_train_shows_every_setting_with_help_and_default_by_section(plug
         (["train", "pppo", "--help"], r"no algorithm 'pppo'"),
         (["train", "CartPole-v1"], r"no algorithm 'CartPole-v1'; .* second: plugrad train ppo CartPole-v1$"),
         (["train", "--training.learning_rate", "1"], r"'--training.learning_rate'. Here: training\(lr=...\)"),
-        (["train", "--rl_module.model_config", '{"net_arch": [3]}'], r"'net_arch'.*Here: .*fcnet_hiddens"),
-        (["train", "--rl_module.rl_module_spec", "mine:Net"], r"not 'mine:Net'.*__spec__ = \"RLModuleSpec\""),
+        (
+            ["train", "--backend", "numpy", "--rl_module.model_config", '{"net_arch": [3]}'],
+            r"'net_arch'.*Here: .*fcnet_hiddens",
+        ),
+        (
+            ["train", "--backend", "numpy", "--rl_module.rl_module_spec", "mine:Net"],
+            r"not 'mine:Net'.*__spec__ = \"RLModuleSpec\"",
+        ),
         (["train", "ppo", "--backend", "touch"], r"no backend 'touch'; .*Did you mean 'torch'\?"),
         (["train", "ppo", "CartPol-v1", "--backend", "numpy"], r"'CartPol-v1'. Did you mean 'CartPole-v1'\?"),
         (
