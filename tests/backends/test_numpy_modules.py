@@ -77,7 +77,7 @@ def test_they_come_back_from_a_checkpoint(backend, tmp_path):
     built.update({"trained": ppo_batch(16)})
     built.save_to_path(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"module 'random' .* imports no code: give module= or module_spec="
+        ConfigError, match=r"module 'random' .* imports no code: give module_spec= to Algorithm"
     ):
         Learner.from_checkpoint(tmp_path)
     restored = Learner.from_checkpoint(tmp_path, module_spec=specs())

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from learning import OBSERVATIONS, digest, largest_difference, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
-from plugrad.errors import BatchError, NonFiniteError
+from plugrad.algorithm import Algorithm
+from plugrad.errors import BatchError, ConfigError, NonFiniteError
 from plugrad_ppo import PPOConfig
 
 pytestmark = pytest.mark.cross_product
@@ -278,8 +279,12 @@ def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(bac
     assert expected["learners/default_policy/num_module_steps_trained"] == 256
     assert algorithm.evaluate(2)["episode_return_mean"] >= 8
     algorithm.stop()
-    resumed = chosen.build_algo()
-    resumed.restore_from_path(tmp_path)
+    if own:
+        with pytest.raises(
+            ConfigError, match="imports no code: give module_spec= to Algorithm.from_checkpoint"
+        ):
+            Algorithm.from_checkpoint(tmp_path)
+    resumed = Algorithm.from_checkpoint(tmp_path, module_spec=spec if own else None)
     found = resumed.train()
     assert largest_difference(resumed.learner_group.get_weights()[P], weights) == 0.0
     resumed.stop()

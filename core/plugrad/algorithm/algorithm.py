@@ -20,6 +20,7 @@ from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
 from plugrad.learner.module_policies import AnyEnvRunner
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
@@ -307,6 +308,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         env: Any = None,
         agent_to_module: Any = None,
         env_wrappers: Any = None,
+        module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
     ) -> "Algorithm":
         """Build an algorithm with the config and the state of a checkpoint.
 
@@ -316,6 +318,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             env: the environment, where the checkpoint's is no Gymnasium id: a checkpoint imports no code.
             agent_to_module: which agents use which modules, where the checkpoint's is a function.
             env_wrappers: the wrappers of the environment, where the checkpoint's are not Gymnasium's own.
+            module_spec: the modules, where the checkpoint's are of classes of your own: as in
+                `config.rl_module(rl_module_spec=...)`.
 
         Returns:
             The algorithm.
@@ -323,8 +327,14 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         Raises:
             CheckpointError: there is no checkpoint, or it is damaged.
             ConfigError: its settings name code, which you must give.
+            RestoreMismatchError: the state does not fit the modules.
         """
-        instead = {"env": env, "agent_to_module": agent_to_module, "env_wrappers": env_wrappers}
+        instead = {
+            "env": env,
+            "agent_to_module": agent_to_module,
+            "env_wrappers": env_wrappers,
+            "rl_module_spec": module_spec,
+        }
         given = {name: value for name, value in instead.items() if value is not None}
         with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
             algorithm = cls(config.changed(**given))

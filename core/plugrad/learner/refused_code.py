@@ -21,7 +21,8 @@ _INSTEAD: Final = {
     "env": "give env= to Algorithm.from_checkpoint",
     "env_wrappers": "give env_wrappers= to Algorithm.from_checkpoint",
     "agent_to_module": "give agent_to_module= to Algorithm.from_checkpoint",
-    "module": "give module= or module_spec= to Learner.from_checkpoint, module= to plugrad.load_policy",
+    "module": "give module_spec= to Algorithm.from_checkpoint, module= or module_spec= to Learner.from_checkpoint, "
+    "module= to plugrad.load_policy",
 }
 
 
