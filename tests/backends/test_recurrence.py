@@ -281,7 +281,7 @@ def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(bac
     algorithm.stop()
     if own:
         with pytest.raises(
-            ConfigError, match="imports no code: give module_spec= to Algorithm.from_checkpoint"
+            ConfigError, match=r"imports no code: give module_spec= to Algorithm.from_checkpoint"
         ):
             Algorithm.from_checkpoint(tmp_path)
     resumed = Algorithm.from_checkpoint(tmp_path, module_spec=spec if own else None)
