@@ -2,13 +2,17 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import cloudpickle
 import pytest
 from click.testing import CliRunner
 
+from plugrad import hookimpl
 from plugrad.cli import main
-from plugrad.errors import RestoreMismatchError
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.training import OnPolicyTraining
 from plugrad_ppo import PPOConfig
 
@@ -42,6 +46,27 @@ def algorithm_stopped(algorithm):
 """
 
 
+PROGRAM = """
+import sys
+from pathlib import Path
+
+import cloudpickle
+from plugrad import hookimpl
+from plugrad_ppo import PPOConfig
+
+
+class Heard:
+    @hookimpl
+    def learner_built(self, learner):
+        print("heard", learner.config.seed)
+
+
+config = PPOConfig().environment("CartPole-v1").framework("numpy").debugging(seed=7).plugins(Heard)
+config.build_learner()
+Path(sys.argv[1]).write_bytes(cloudpickle.dumps(config))
+"""
+
+
 @pytest.fixture
 def listener(tmp_path) -> Path:
     path = tmp_path / "listener.py"
@@ -70,6 +95,34 @@ def test_each_iteration_is_told_when_it_is_done_and_the_end_once(listener):
     algorithm.stop()
     algorithm.stop()
     assert listener.with_suffix(".txt").read_text().splitlines() == ["1: 8", "2: 16", "3: 24", "stopped at 3"]
+
+
+class StopsAtOnce:
+    """A listener that is named by its class."""
+
+    @hookimpl
+    def iteration_ended(self, algorithm):
+        algorithm.ask_to_stop("at once")
+
+
+def test_a_listener_may_be_named_by_its_class():
+    settings = config().plugins(StopsAtOnce)
+    assert settings.to_dict() == config().plugins(f"{__name__}:StopsAtOnce").to_dict()
+    algorithm = PPOConfig.from_toml(settings.to_toml()).build_algo()
+    algorithm.train()
+    assert algorithm.stop_reason == "at once"
+    algorithm.stop()
+    with pytest.raises(ConfigError, match=r"plugin_names\[0\] cannot be written: .* move it to a module"):
+        config().plugins(type("Unnamed", (), {})).to_toml()
+
+
+def test_a_listener_of_the_program_itself_goes_to_other_processes(tmp_path, capsys):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, tmp_path / "program.py", tmp_path / "config"]
+    here = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert here.stdout == "heard 7\n", here.stderr
+    cloudpickle.loads((tmp_path / "config").read_bytes()).build_learner()
+    assert capsys.readouterr().out == "heard 7\n"
 
 
 def test_plugrad_train_ends_when_a_listener_asks_for_it(listener, tmp_path):

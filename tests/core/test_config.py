@@ -150,8 +150,11 @@ def test_defaults_of_containers_are_not_shared():
         ),
         (lambda c: c.rl_module(model_config=[1]), r"model_config must be a dict, got \[1\]"),
         (lambda c: c.learners(learner_class=3), "learner_class must be a class or function"),
-        (lambda c: c.plugins(object()), "takes names, got"),
-        (lambda c: c.plugins().changed(plugin_names="ab"), "takes names, got 'ab'"),
+        (
+            lambda c: c.plugins(object()),
+            r"takes names and classes, .* pass objects as Learner\(plugins=\[...\]\)",
+        ),
+        (lambda c: c.plugins().changed(plugin_names="ab"), "takes names and classes, got 'ab'"),
         (lambda c: c.multi_agent(policies_to_train=rule), "override Learner.should_module_be_updated"),
         (lambda c: c.multi_agent(policies_to_train="p0"), "must be a collection of module ids"),
     ],

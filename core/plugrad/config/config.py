@@ -14,7 +14,7 @@ from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
 from plugrad.config.rules import (
     check_consistency,
-    check_names,
+    check_listeners,
     check_overrides,
     standby_settings,
     use_standbys,
@@ -236,21 +236,22 @@ class Config(SamplingSettings):
         """
         return self._change("debugging", settings)
 
-    plugin_names: tuple[str, ...] = field(
-        (), section="plugins", check=check_names, help="listeners to load, by entry point name"
+    plugin_names: tuple[str | type, ...] = field(
+        (), section="plugins", check=check_listeners, help="listeners to load, by entry point name"
     )
 
-    def plugins(self, *names: str) -> Self:
+    def plugins(self, *names: str | type) -> Self:
         """Set the listeners that are loaded, in place of those before.
 
         Args:
-            *names: entry point names of listeners, files "mine.py", or "package.module:Name".
+            *names: entry point names of listeners, files "mine.py", classes, or their names "package.module:Name". An
+                object of a class is made without arguments.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a value that is no text; objects are given as `Learner(plugins=[...])`.
+            ConfigError: another value; objects are given as `Learner(plugins=[...])`.
         """
         return self._change("plugins", {"plugin_names": names})
 

@@ -210,6 +210,6 @@ def _refuse_assignment(config: FluentConfig, name: str, value: Any) -> NoReturn:
 def _in_main_by_value(name: str, value: Any) -> Any:
     if isinstance(value, str) and value.startswith("__main__:"):
         return resolve_name(value, where=name)
-    if name == "env_wrappers":
-        return [_in_main_by_value(name, each) for each in value] if isinstance(value, list) else value
+    if name in ("env_wrappers", "plugin_names") and isinstance(value, list | tuple):
+        return type(value)(_in_main_by_value(name, each) for each in value)
     return value

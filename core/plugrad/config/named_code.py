@@ -39,7 +39,7 @@ def named_code(config: Any) -> Iterator[NamedCode]:
         for name in _module_classes(getattr(config, setting)):
             yield NamedCode(setting, name, MODULE)
     for name in config.plugin_names:
-        if is_local_plugin(name):
+        if isinstance(name, str) and is_local_plugin(name):
             yield NamedCode(_LISTENERS, name, NOTHING)
     yield from _in_overrides(config)
 

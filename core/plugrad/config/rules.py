@@ -62,24 +62,25 @@ def check_agent_to_module(info: FieldInfo, value: Any) -> Any:
     return dict(value)
 
 
-def check_names(info: FieldInfo, value: Any) -> tuple[str, ...]:
-    """Check a list of listeners' names.
+def check_listeners(info: FieldInfo, value: Any) -> tuple[str | type, ...]:
+    """Check a list of listeners.
 
     Args:
         info: the setting.
         value: what the caller gave.
 
     Returns:
-        The names.
+        The listeners; a class that can be imported by a name is that name.
 
     Raises:
-        ConfigError: the value is no list of texts.
+        ConfigError: the value is no list of names and classes.
     """
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, list) or not all(isinstance(each, str | type) for each in value):
         raise ConfigError(
-            f"{info.name} takes names, got {value!r}; pass objects as Learner(plugins=[...])", field=info.name
+            f"{info.name} takes names and classes, got {value!r}; pass objects as Learner(plugins=[...])",
+            field=info.name,
         )
-    return tuple(value)
+    return tuple((importable_name(each) or each) if isinstance(each, type) else each for each in value)
 
 
 def check_env_wrappers(info: FieldInfo, value: Any) -> list[Any]:

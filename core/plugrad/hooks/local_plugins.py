@@ -27,14 +27,15 @@ def whole_name(text: str) -> str:
     return str(Path(text).resolve()) if text.endswith(".py") else text
 
 
-def load_local_plugin(text: str) -> Plugin:
+def load_local_plugin(named: str | type) -> Plugin:
     """The plugin in a file, or the object of this name; of a class, an instance made without arguments.
 
     Raises:
         PluginError: it fails to load, or its hooks do not fit.
-        ConfigError: `text` names nothing that can be imported.
+        ConfigError: the text names nothing that can be imported.
     """
-    found = _from_file(Path(text)) if text.endswith(".py") else _imported(text)
+    text = named if isinstance(named, str) else f"{named.__module__}:{named.__qualname__}"
+    found = _from_file(Path(text)) if text.endswith(".py") else _imported(named)
     hooks = implementations(Plugin("plugin", text, found))
     tier = next((tier for hook, tier in _TELLING.items() if hook in hooks), "listener")
     return Plugin(tier, whole_name(text) if tier == "listener" else short_name(text), found)
@@ -58,14 +59,14 @@ def _from_file(path: Path) -> Any:
     return module
 
 
-def _imported(text: str) -> Any:
+def _imported(named: str | type) -> Any:
     try:
-        found = resolve_name(text, where="plugin")
+        found = resolve_name(named, where="plugin") if isinstance(named, str) else named
         return found() if isclass(found) else found
     except (PlugradError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise PluginError(f"plugin {text!r} fails to load: {_words(error)}") from error
+        raise PluginError(f"plugin {named!r} fails to load: {_words(error)}") from error
 
 
 def _words(error: BaseException) -> str:

@@ -147,11 +147,11 @@ def owner_of(plugin: Plugin) -> tuple[str, str] | None:
     return name_and_version(owners[0]) if owners else None
 
 
-def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
+def load_listeners(names: tuple[str | type, ...]) -> list[Plugin]:
     """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
 
-    A name may also be a file `mine.py`, or `"package.module:Name"`. A listener asked for by name must load; with
-    `PLUGRAD_PLUGINS=all` a broken one is a warning.
+    A name may also be a file `mine.py`, `"package.module:Name"`, or a class. A listener asked for by name must load;
+    with `PLUGRAD_PLUGINS=all` a broken one is a warning.
     """
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
     listeners = [load_listener(name) for name in names]
@@ -161,14 +161,14 @@ def load_listeners(names: tuple[str, ...]) -> list[Plugin]:
     return listeners + [load_listener(name) for name in more]
 
 
-def load_listener(name: str) -> Plugin:
-    """The listener with this name, loaded.
+def load_listener(name: str | type) -> Plugin:
+    """The listener with this name or of this class, loaded.
 
     Raises:
         MissingFrameworkError: it is installed and the package that it needs is not.
         PluginError: no such listener, it fails to import or its hooks do not fit.
     """
-    return _load("plugin", name)
+    return _load("plugin", name) if isinstance(name, str) else _listener(load_local_plugin(name))
 
 
 def load_command(name: str) -> Any:
@@ -216,7 +216,7 @@ def _is_command(implementation: Any) -> bool:
     return callable(getattr(implementation, "make_context", None))  # as click calls commands
 
 
-def _all_listeners(without: tuple[str, ...]) -> Iterator[Plugin]:
+def _all_listeners(without: tuple[str | type, ...]) -> Iterator[Plugin]:
     for entry, owner in entries("plugin"):
         if entry.name in without:
             continue
