@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, quick
 
-from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, load_policy
+from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, load_policy
 from plugrad.errors import (
     BatchError,
     ConfigError,
@@ -120,6 +120,16 @@ WRONG = {
         r"returned no 'action_dist_inputs', which is needed here; expected that column, found only: logits, vf_preds",
     ),
 }
+
+
+def test_a_class_in_place_of_a_model_is_refused_with_what_to_type(backend, tmp_path):
+    net = model_class(backend)
+    ppo_config(backend).build_learner().save_to_path(tmp_path)
+    for open_ in (Learner.from_checkpoint, load_policy):
+        with pytest.raises(
+            ConfigError, match=r"expected an object, found the class .*Net: pass Net\(\.\.\.\)"
+        ):
+            open_(tmp_path, module=net)
 
 
 @pytest.mark.cross_product

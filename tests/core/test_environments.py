@@ -251,3 +251,15 @@ def test_the_reward_threshold_is_found_by_every_form_of_an_id(env, expected):
         .build_algo()
     )
     assert algorithm.env_spec_reward_threshold == expected
+
+
+@pytest.mark.parametrize(
+    ("env", "package", "extra"),
+    [("LunarLander-v3", "Box2D", "box2d"), ("HalfCheetah-v5", "mujoco", "mujoco")],
+)
+def test_an_environment_whose_package_is_missing_names_the_extra(env, package, extra, monkeypatch):
+    for name in [each for each in sys.modules if each.startswith((f"gymnasium.envs.{extra}", package))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=rf'cannot make .*{env}.* Here: pip install "plugrad\[{extra}\]"'):
+        make_env(env)

@@ -1,5 +1,6 @@
 """`plugrad play`: a window, or a film."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def test_play_shows_whole_episodes_in_a_window(runs: dict[str, Path]) -> None:
+@pytest.mark.parametrize("screen", ["DISPLAY", "WAYLAND_DISPLAY", None])
+def test_play_shows_whole_episodes_in_a_window(
+    runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, screen: str | None
+) -> None:
     SHOWN.clear()
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if screen:
+        monkeypatch.setenv(screen, ":0")
     done = plugrad("play", runs["Window"], "--episodes=2", "--trust", code=0)
-    assert done.output.splitlines() == ["return 5.0 in 5 steps"] * 2
+    assert done.stdout.splitlines() == ["return 5 in 5 steps"] * 2
+    if sys.platform == "linux":
+        assert ("plugrad play RUN --video FILE.gif" in done.stderr) == (screen is None)
     assert SHOWN[: 2 * STEPS] == [f"step {n + 1}" for n in range(STEPS)] * 2
 
 

@@ -193,6 +193,7 @@ def test_inspect_says_what_a_file_is(trained: Algorithm, tmp_path: Path) -> None
     assert lines[0].startswith("policy file: ")
     for line in ("kind: policy", "algorithm: ppo", "modules: default_policy", "env_runner/normalizer 2 6 48"):
         assert line in lines
-    assert any(line.startswith('takes: {"__space__": "Box", "low": [-1.0, -1.0, -8.0]') for line in lines)
+    assert "takes: Box of shape [3], float32" in lines
+    assert "returns: Box of shape [1], float32" in lines
     refused = command("inspect", __file__)
     assert (refused.exit_code, "is not a policy file" in refused.output) == (1, True)

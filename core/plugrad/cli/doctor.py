@@ -42,6 +42,8 @@ class Part:
 PARTS = (
     Part("ray", "ray", "remote learners"),
     Part("matplotlib", "plot", "plugrad plot"),
+    Part("PIL", "video", "plugrad play and plugrad video"),
+    Part("libcst", "migrate", "plugrad migrate"),
     Part("onnx", "onnx", "ONNX models of policies"),
     Part("tensorboardX", "tensorboard", "plugrad train --tensorboard"),
     Part("ale_py", "atari", "Atari games"),
@@ -55,11 +57,12 @@ PARTS = (
 def doctor() -> None:
     """Show what is installed, what is missing, and what to type."""
     records = list_plugins()
+    width = max((len(record.name) for record in records), default=0)
     for title, lines in (
         ("this machine", _machine()),
         ("frameworks", [framework_line(record) for record in records if _has_framework(record)]),
         ("optional packages", [part_line(part) for part in PARTS]),
-        ("plugins", [_plugin_line(record) for record in records]),
+        ("plugins", [_plugin_line(record, width) for record in records]),
         ("what to type", advice(records)),
     ):
         click.secho(title, bold=True)
@@ -114,9 +117,9 @@ def _missing(name: str, use: str, command: str) -> str:
     return f"{name:<12}  missing     for {use}: {command}"
 
 
-def _plugin_line(record: PluginRecord) -> str:
+def _plugin_line(record: PluginRecord, width: int) -> str:
     missing = "" if record.installed else f"  (needs {record.requires})"
-    return f"{record.kind:<10} {record.name:<12} {record.distribution} {record.version}{missing}"
+    return f"{record.kind:<10} {record.name:<{width}}  {record.distribution} {record.version}{missing}"
 
 
 def advice(records: Sequence[PluginRecord]) -> list[str]:

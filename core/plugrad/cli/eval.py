@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.returns import range_words, return_words
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.rng_streams import stream
@@ -56,10 +57,10 @@ def evaluate(
         return
     low, high = result["episode_return_min"], result["episode_return_max"]
     mean, number = result["episode_return_mean"], result["num_episodes"]
-    click.echo(f"mean return {mean:.1f} over {number} episodes (from {low:.1f} to {high:.1f})")
+    click.echo(f"mean return {return_words(mean)} over {number} episodes ({range_words(low, high)})")
     for name, value in result.items():
         kind, slash, who = name.partition("/")
         if slash:  # agent_episode_returns_mean/<agent>, module_episode_returns_mean/<module>
-            click.echo(f"mean return of {kind.partition('_')[0]} {who}: {value:.1f}")
+            click.echo(f"mean return of {kind.partition('_')[0]} {who}: {return_words(value)}")
     click.echo(f"mean length {result['episode_len_mean']:.1f}")
     click.echo(f"checkpoint: {path}")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import gymnasium as gym
 
+from plugrad.cli.returns import return_words
 from plugrad.cli.trained import episodes_of
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError, MissingFrameworkError
@@ -46,7 +47,7 @@ def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trus
     recorded = episodes_of(run, film.make_env, episodes, seed=seed, trust=trust)
     write_animation(film.frames, film.frames_per_second, out)
     mean = sum(episode.get_return() for episode in recorded) / episodes
-    click.echo(f"episodes: {episodes}, frames: {len(film.frames)}, mean return {mean:.1f}")
+    click.echo(f"episodes: {episodes}, frames: {len(film.frames)}, mean return {return_words(mean)}")
     click.echo(f"{out}")
 
 

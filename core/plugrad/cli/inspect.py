@@ -15,6 +15,7 @@ from rich.table import Table
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
 from plugrad.cli.exits import debug_option
 from plugrad.cli.run_directory import RunDirectory
+from plugrad.config.serialize import SPACE_KEY
 from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
 from plugrad.learner.policy_content import KIND, as_checkpoint
 from plugrad.policy.policy_file import read_policy_file
@@ -55,6 +56,7 @@ def _open(path: Path) -> Checkpoint:
 def _about(checkpoint: Checkpoint) -> dict[str, Any]:
     """The facts that are printed first."""
     metadata = checkpoint.metadata
+    is_policy = metadata.get("kind") == KIND
     plugins = [
         f"{each['kind']} {each['name']} ({each['distribution'] or 'no distribution'} {each['version'] or ''}".rstrip()
         + ")"
@@ -65,7 +67,7 @@ def _about(checkpoint: Checkpoint) -> dict[str, Any]:
         "written by": f"plugrad {checkpoint.plugrad_version}",
         "kind": metadata.get("kind"),
         "algorithm": metadata.get("algorithm"),
-        "backend": metadata.get("backend"),
+        ("computes in" if is_policy else "backend"): metadata.get("backend"),
         "plugins": ", ".join(plugins) or None,
         "modules": ", ".join(metadata.get("module_ids", ())) or None,
         "your class": metadata.get("module_class"),
@@ -87,7 +89,24 @@ def _spaces(metadata: Mapping[str, Any]) -> dict[str, str]:
     if metadata.get("kind") != KIND:
         return {}
     spaces = {"takes": metadata[ENV_OBSERVATION_SPACE], "returns": metadata["config"].get("action_space")}
-    return {name: f"{json.dumps(space):.200}" for name, space in spaces.items()}
+    return {name: f"{_space_words(space):.200}" for name, space in spaces.items()}
+
+
+def _space_words(space: Any) -> str:
+    """A space in short, as a file describes it: no space is made. `--json` has all of it."""
+    if not isinstance(space, Mapping) or SPACE_KEY not in space:
+        return json.dumps(space)
+    rest = {name: value for name, value in space.items() if name != SPACE_KEY}
+    if space[SPACE_KEY] == "Box":
+        return f"Box of shape {rest.get('shape')}, {rest.get('dtype')}"
+    inside = rest.get("spaces")
+    if isinstance(inside, Mapping):
+        words = ", ".join(f"{name}: {_space_words(each)}" for name, each in inside.items())
+    elif isinstance(inside, list):
+        words = ", ".join(map(_space_words, inside))
+    else:
+        words = ", ".join(f"{name}={json.dumps(value)}" for name, value in rest.items())
+    return f"{space[SPACE_KEY]}({words})"
 
 
 def _counters(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plugrad.cli.progress import Goals, Progress
+from plugrad.cli.returns import return_words
 
 MIN_WIDTH, MAX_WIDTH = 80, 100
 """Characters. In a narrower terminal there is no table, in a wider one it grows no more."""
@@ -129,7 +130,7 @@ def _clock(seconds: float) -> str:
 
 
 def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
+    return "-" if value is None else return_words(value)
 
 
 def _number(value: float | None) -> str:

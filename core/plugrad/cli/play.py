@@ -1,5 +1,7 @@
 """`plugrad play`: a trained policy acts before your eyes, or in a film."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.cli.film import SUFFIXES, create_rendered_env, film_episodes
+from plugrad.cli.returns import return_words
 from plugrad.cli.trained import episodes_of, watch_options
 from plugrad.cli.trust import Trust
 from plugrad.errors import ConfigError
@@ -36,8 +39,12 @@ def play(
     if video is not None:
         film_episodes(run, video, episodes, seed=seed, trust=vouched)
         return
+    if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
+        click.echo(
+            "There is no screen: DISPLAY is not set. To film it: plugrad play RUN --video FILE.gif", err=True
+        )
     for episode in episodes_of(run, make_shown_env, episodes, seed=seed, trust=vouched):
-        click.echo(f"return {episode.get_return():.1f} in {len(episode)} steps")
+        click.echo(f"return {return_words(episode.get_return())} in {len(episode)} steps")
 
 
 def make_shown_env(source: EnvSource, **env_config: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plugrad.cli.returns import return_words
 from plugrad.types import ALL_MODULES
 
 WINDOW = 20
@@ -99,8 +100,8 @@ class Goals:
 
     def reached(self, progress: Progress) -> str | None:
         """The reason to stop, in words, or None."""
-        if self.has_reward(progress):
-            mean = f"mean return {progress.return_mean:.1f} over the last {WINDOW} episodes"
+        if self.has_reward(progress) and progress.return_mean is not None:
+            mean = f"mean return {return_words(progress.return_mean)} over the last {WINDOW} episodes"
             return f"reached {self.reward:g}: {mean}"
         missed = "" if self.reward is None else f", without reaching {self.reward:g}"
         if progress.timesteps >= self.timesteps:

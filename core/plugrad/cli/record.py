@@ -8,6 +8,7 @@ import click
 
 from plugrad.algorithm import Algorithm
 from plugrad.cli.exits import debug_option
+from plugrad.cli.returns import return_words
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.offline import EpisodeData, save_episodes
@@ -88,7 +89,7 @@ def _save(data: EpisodeData, directory: Path, about: Mapping[str, Any]) -> None:
     )
     number = len(data.episodes)
     mean = sum(episode.get_return() for episode in data.episodes) / number
-    click.echo(f"{number} episodes, {sum(map(len, data.episodes))} steps, mean return {mean:.1f}")
+    click.echo(f"{number} episodes, {sum(map(len, data.episodes))} steps, mean return {return_words(mean)}")
 
 
 def _record_training(algorithm: Algorithm, timesteps: int, directory: Path) -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.progress import Goals
+from plugrad.cli.returns import return_words
 from plugrad.cli.train_loop import Outcome
 
 
@@ -59,7 +60,7 @@ def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quie
         lines += [what, summary["ended"], _effort(summary)]
     best = summary["best_return_mean"]
     lines.append(f"run: {path}")
-    lines.append(f"best mean return: {'none, no episode has ended' if best is None else f'{best:.1f}'}")
+    lines.append(f"best mean return: {'none, no episode has ended' if best is None else return_words(best)}")
     for line in lines:
         # Paths are to be copied: no wrapping, no colours, no markup.
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from time import monotonic
 from plugrad.algorithm import Algorithm
 from plugrad.cli.display import LINE_EVERY_S, OutputConsole, print_line
 from plugrad.cli.progress import Goals, Progress
+from plugrad.cli.returns import range_words, return_words
 from plugrad.cli.run_directory import RunDirectory, default_path, training_lock
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import env_name, print_summary, summarize
@@ -124,5 +125,6 @@ def seeds_line(runs: Sequence[Progress]) -> str:
     ]
     returns = [each.return_mean for each in runs if each.return_mean is not None]
     if returns:
-        parts.append(f"return {median(returns):8.1f}, from {min(returns):.1f} to {max(returns):.1f}")
+        middle = f"{return_words(median(returns)):>8}"
+        parts.append(f"return {middle}, {range_words(min(returns), max(returns))}")
     return "  ".join(parts)

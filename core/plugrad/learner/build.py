@@ -156,6 +156,11 @@ def _given_modules(learner: LearnerInternals, module: Any) -> MultiRLModule:
 def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
     if isinstance(module, RLModule):
         return module
+    if isinstance(module, type):
+        raise ConfigError(
+            f"module {module_id!r}: expected an object, found the class {module.__qualname__}: pass "
+            f"{module.__name__}(...), or the class by RLModuleSpec(module_class=...)"
+        )
     config = learner.config.get_config_for_module(module_id)
     spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
     spec.check_spaces(module_id)

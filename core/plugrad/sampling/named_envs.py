@@ -1,9 +1,10 @@
 """Environments by their names: Gymnasium ids, classes, functions, and `"package.module:Name"` of these."""
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -27,8 +28,18 @@ def make_named(env: EnvSource | None, env_config: dict[str, Any], make: Callable
     except (gym.error.Error, TypeError, ImportError) as error:
         given = f" with env_config={env_config}" if env_config else ""
         raise ConfigError(
-            f"cannot make the environment {env_name(env)}{given}: {error}", env=env_name(env)
+            f"cannot make the environment {env_name(env)}{given}: {error}{_extra_hint(str(error))}",
+            env=env_name(env),
         ) from error
+
+
+_EXTRA_OF_GYMNASIUM: Final = re.compile(r"gymnasium\[(box2d|mujoco)\]")
+"""The extras of Gymnasium that plugrad has, too: they install without a compiler."""
+
+
+def _extra_hint(words: str) -> str:
+    found = _EXTRA_OF_GYMNASIUM.search(words)
+    return f' Here: pip install "plugrad[{found[1]}]"' if found else ""
 
 
 def _creator(env: EnvSource | None, make: Callable[..., Any]) -> Callable[..., Any]:
