@@ -83,7 +83,7 @@ VALUES = r"float32 \[B\] with B = 16, one value for each observation"
 COLUMNS = r"inputs of the action distribution, \(inputs, values\), or \{column: tensor\}"
 WRONG = {
     "too wide": (
-        lambda f, inputs, values: (f.concat([inputs, inputs], -1), values),
+        lambda f, inputs, values: (f.concat([inputs, inputs], axis=-1), values),
         rf"'action_dist_inputs' as float32 \[16, 4\]; expected {INPUTS}",
     ),
     "swapped": (
