@@ -264,9 +264,9 @@ def test_a_logger_without_its_package_says_what_to_install(name, package, logger
 
 
 def test_the_option_for_tensorboard_without_tensorboardx_fails_before_a_run_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("plugrad.hooks.registry.is_installed", lambda name: name != "tensorboardX")
+    monkeypatch.setattr("plugrad.hooks.plugin_records.is_installed", lambda name: name != "tensorboardX")
     command = ["train", "--backend=numpy", "--tensorboard", f"--out={tmp_path / 'run'}"]
-    done = CliRunner().invoke(main, command, prog_name="plugrad")
+    done = CliRunner().invoke(main, [*command, "--stop-timesteps=1"], prog_name="plugrad")
     assert done.exit_code == 1
     assert done.stderr.endswith('needs tensorboardX: pip install "plugrad[tensorboard]"\n')
     assert not (tmp_path / "run").exists()
