@@ -45,9 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_for_backends(item: pytest.Item) -> bool:
-    """It is for each of the backends under test, and neither smoke nor a cross product."""
+    """It is for each of the backends under test, and neither smoke nor a cross product nor `long` in any case."""
     ids = getattr(getattr(item, "callspec", None), "params", {})
-    marks = any(item.get_closest_marker(name) for name in ("smoke", "cross_product"))
+    marks = any(item.get_closest_marker(name) for name in ("smoke", "cross_product", "long"))
     return ids.get("backend") in backends_under_test() and not marks
 
 
