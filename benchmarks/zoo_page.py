@@ -33,7 +33,7 @@ IN_README = ("torch", "tf2", "published")
 README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
 README_END = "<!-- end of results -->\n"
 REBUILD = """
-Every run is a file in [benchmarks/zoo](../benchmarks/zoo) with its settings, seed, versions, curve and returns. A cell
+Every run is [a file](../benchmarks/zoo) with its settings, seed, versions, curve and returns. A cell
 is made anew by one command, which goes on where it was stopped:
 
 ```console

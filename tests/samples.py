@@ -3,6 +3,7 @@
 pytestmark = pytest.mark.cross_product             # at least one case for each backend
 pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
 pytestmark = pytest.mark.cross_product(part=8)     # an eighth
+@pytest.mark.costly("jax")                         # on jax it is `long`, where others are under test
 
 Where several backends are under test, a case of another test runs always on one of them, drawn by its name, and is
 `long` on the rest; but each test has a case on torch and one on tf2. A smoke test runs always on all backends.
@@ -33,6 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if _has_its_turn(item)]
     config.hook.pytest_deselected(items=[item for item in items if not _has_its_turn(item)])
     items[:] = kept
+    for item in items:
+        if _is_costly(item):
+            item.add_marker(pytest.mark.long)
     for (where, part), group in _groups(items).items():
         drawn = _draw(group, ceil(len(group) / part), where)  # by the test's name: modes take turns
         for item in group:
@@ -42,6 +46,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _is_for_backends(item) and item not in drawn:
             item.add_marker(pytest.mark.long)
+
+
+def _is_costly(item: pytest.Item) -> bool:
+    """It takes minutes to compile on its backend."""
+    mark, ids = item.get_closest_marker("costly"), getattr(getattr(item, "callspec", None), "params", {})
+    return mark is not None and ids.get("backend") in mark.args and len(backends_under_test()) > 1
 
 
 def _is_for_backends(item: pytest.Item) -> bool:

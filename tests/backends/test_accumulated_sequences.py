@@ -70,6 +70,7 @@ def test_parts_are_the_whole_batch(backend, accumulate, whole):
     assert_same(learner, learner.update(batch()), *whole)
 
 
+@pytest.mark.costly("jax")
 def test_a_module_of_fewer_rows_than_parts_counts_each_row_once(backend):
     given = {**batch(), "rows": ppo_batch(3)}
     one, parted = (config(backend, accumulate=number).build_learner() for number in (1, 4))

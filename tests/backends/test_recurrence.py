@@ -258,6 +258,7 @@ def test_a_users_recurrent_module_trains_on_a_users_batch(backend, compile):
             learner.update({**batch(learner), **wrong})
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("memory", ["own", *MEMORIES])
 def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(backend, memory, tmp_path):
     own, model = memory == "own", {"fcnet_hiddens": [8], "max_seq_len": 10}

@@ -285,6 +285,7 @@ def assert_it_ends_as_one_that_was_never_stopped(run: Run, endings: list[Ending]
     assert run.files() == straight.files()
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.cross_product("many agents")  # one backend: each is killed above
 def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     backend: str, tmp_path: Path
