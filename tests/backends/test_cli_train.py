@@ -191,6 +191,10 @@ def test_plot_draws_one_run_and_several(finished, tmp_path):
     for path in (finished / "curve.png", picture):
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 10_000
+    again = [tmp_path / name for name in ("one.svg", "two.svg")]
+    for path in again:
+        plugrad("plot", finished, "-o", path)
+    assert again[0].read_bytes() == again[1].read_bytes()
 
 
 DISK_THAT_FAILS_FOR_A_WHILE = """

@@ -116,7 +116,9 @@ def draw(
     _draw_thresholds(axes, curves)
     _style_axes(axes, labels, what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    # The same curves give the same SVG.
+    with plt.rc_context({"svg.hashsalt": "plugrad"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 
 
