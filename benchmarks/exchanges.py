@@ -26,9 +26,9 @@ from report import machine, table
 
 from plugrad import list_plugins
 from plugrad.collective import Collective, Membership
-from plugrad.group.actors import CONTROL
 from plugrad.hooks.registry import load_collective
 from plugrad.types import Array
+from plugrad.workers.actors import CONTROL
 
 SIZES = {"36 kB": (36_000, 200), "1 MB": (1_000_000, 30), "10 MB": (10_000_000, 4)}
 """`{name: (bytes, exchanges in a round)}`: 36 kB are the gradients of two networks of 2x64."""

@@ -16,8 +16,8 @@ from ray import cloudpickle
 
 from plugrad.collective import Collective, Membership, left_error
 from plugrad.errors import CollectiveError
-from plugrad.group.actors import CONTROL
 from plugrad.types import Array
+from plugrad.workers.actors import CONTROL
 
 STORED_BYTES = 100_000
 """Larger arrays are put into Ray's object store once, and read there in place; smaller ones travel with the call."""

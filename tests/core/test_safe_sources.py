@@ -46,7 +46,7 @@ NAMES = {
 
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 
-_PLAIN = {("group/worker_process.py", "cloudpickle"), ("sampling/async_envs/process.py", "cloudpickle")}
+_PLAIN = {("workers/process.py", "cloudpickle"), ("sampling/async_envs/process.py", "cloudpickle")}
 """Not needed there: calls and answers are pickled already."""
 
 REASONS = {
@@ -59,9 +59,9 @@ REASONS = {
         "plugrad/group/learner_actor.py",
         "cloudpickle",
     ): "between processes of one group: a new learner's config",
-    ("plugrad/group/env_runner_actor.py", "pickle"): "between processes of one group: the driver's config",
+    ("plugrad/env_runners/actor.py", "pickle"): "between processes of one group: the driver's config",
     (
-        "plugrad/group/env_runners.py",
+        "plugrad/env_runners/remote_env_runners.py",
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
     (
@@ -80,8 +80,8 @@ REASONS = {
     **{
         (f"plugrad/{file}", name): "over a socket that only this process and one that it started have"
         for file in (
-            "group/worker_main.py",
-            "group/worker_process.py",
+            "workers/process_main.py",
+            "workers/process.py",
             "sampling/async_envs/envs.py",
             "sampling/async_envs/process.py",
             "sampling/async_envs/worker.py",

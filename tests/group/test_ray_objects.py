@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from plugrad.errors import CollectiveError
-from plugrad.group.actors import CONTROL
 from plugrad.testing import member_process
 from plugrad.testing.collective_suite import *  # noqa: F403
 from plugrad.testing.members import LONG_S, MemberProcess, Members, outcomes
+from plugrad.workers.actors import CONTROL
 
 
 class MemberActor:

@@ -8,10 +8,10 @@ from typing import Any
 import gymnasium as gym
 
 from plugrad.config.module_specs import spaces_of
+from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.group.acting import ActingLearner
-from plugrad.group.env_runners import RemoteEnvRunners
 from plugrad.learner import Learner
 from plugrad.learner.acting import make_policy, only_module_id
 from plugrad.learner.module_policies import AnyEnvRunner, ModulePolicies, acting_module_ids

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from plugrad.algorithm.acting import ActingAlgorithm
-from plugrad.group.env_runners import RemoteEnvRunners
+from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.offline import EpisodeRecorder
 from plugrad.sampling.sample import Sample
 

@@ -6,7 +6,6 @@ number of threads.
 
 import os
 import pickle
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -20,25 +19,7 @@ from plugrad.learner import Learner, build_learner
 from plugrad.learner.data_parallel import set_collective
 from plugrad.learner.rehearsal import rehearse
 from plugrad.learner.snapshot import digest
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
-
-
-def prepare_process(search_path: list[str], num_threads: int) -> None:
-    """Prepare an actor's process, before it imports a framework.
-
-    Args:
-        search_path: the driver's `sys.path`, from which the user's classes are imported.
-        num_threads: how many threads one operation of a framework may use.
-    """
-    sys.path += [folder for folder in search_path if folder not in sys.path]
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))
+from plugrad.workers.prepare import prepare_process
 
 
 def _set_host() -> None:

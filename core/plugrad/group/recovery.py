@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradError
-from plugrad.group.answers import LostActor
-from plugrad.group.restarts import RestartLimit
 from plugrad.group.worker_group import WorkerGroup
+from plugrad.workers.answers import LostActor
+from plugrad.workers.restarts import RestartLimit
 
 log = logging.getLogger("plugrad")
 

@@ -20,14 +20,14 @@ from plugrad.errors import (
 from plugrad.group.collective_choice import choose_collective
 from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, exchange_failure, raise_failures
-from plugrad.group.ray_start import get_ray
-from plugrad.group.raylet import put
 from plugrad.group.recovery import RecoveringLearners
 from plugrad.group.worker_group import WorkerGroup, place_of
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
 from plugrad.learner.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
+from plugrad.workers.ray_start import get_ray
+from plugrad.workers.raylet import put
 
 REPEATS = 2
 """So often a change is repeated where nothing failed but the exchange between learners."""

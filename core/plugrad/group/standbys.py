@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Any
 
 from plugrad.errors import LearnerGroupDeadError
-from plugrad.group.actors import Actor, RayCalls
-from plugrad.group.answers import LostActor
 from plugrad.group.messages import Reply
-from plugrad.group.restarts import RestartLimit
+from plugrad.workers.actors import Actor, RayCalls
+from plugrad.workers.answers import LostActor
+from plugrad.workers.restarts import RestartLimit
 
 FOLLOW_SHARE = 0.02
 """Part of its time that a learner may spend on copies of its state for the standbys."""

@@ -13,15 +13,15 @@ from typing import Any
 from plugrad.collective import Membership, Place
 from plugrad.config import Config
 from plugrad.errors import LearnerGroupDeadError, LearnerTimeoutError, PlugradError
-from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
-from plugrad.group.answers import LostActor, gather, gather_with_pings
 from plugrad.group.collective_choice import choose_collective
 from plugrad.group.learner_actor import LearnerActor
 from plugrad.group.messages import Replies, Reply, make_failure, raise_failures
-from plugrad.group.ray_start import num_cpus_to_reserve
-from plugrad.group.restarts import RestartLimit
 from plugrad.group.standbys import Standbys
 from plugrad.hooks.registry import load_collective
+from plugrad.workers.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.workers.answers import LostActor, gather, gather_with_pings
+from plugrad.workers.ray_start import num_cpus_to_reserve
+from plugrad.workers.restarts import RestartLimit
 
 GRACE_S = 1.0
 """The driver waits so much longer than the learners wait for each other, since they know which one is missing."""

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from threading import Lock, Thread
 from typing import Any
 
-from plugrad.group.answers import LostActor
-from plugrad.group.worker_main import HEADER, Call
 from plugrad.importing.interpreter import start_interpreter
+from plugrad.workers.answers import LostActor
+from plugrad.workers.process_main import HEADER, Call
 
 POLL_S = 0.5
 """Seconds between two looks whether a silent process is still there."""
@@ -50,7 +50,7 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_timeval(timeout_s)))
-            self._process = start_interpreter("plugrad.group.worker_main:main", theirs.fileno())
+            self._process = start_interpreter("plugrad.workers.process_main:main", theirs.fileno())
         self._timeout_s = timeout_s
         self._connection = Connection(ours.detach())
         self.location = socket.gethostname(), self._process.pid

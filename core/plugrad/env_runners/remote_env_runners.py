@@ -12,13 +12,11 @@ from time import monotonic
 from typing import Any
 
 from plugrad.config import Config
+from plugrad.env_runners.actor import Answer, observations_of
+from plugrad.env_runners.sample_requests import SampleRequests
+from plugrad.env_runners.sample_state import answer_of_state, state_of_answer
+from plugrad.env_runners.workers import Worker, make_workers
 from plugrad.errors import PlugradError
-from plugrad.group.answers import LostActor, gather, gather_with_pings
-from plugrad.group.env_runner_actor import Answer, observations_of
-from plugrad.group.env_runner_workers import Worker, make_workers
-from plugrad.group.restarts import RestartLimit
-from plugrad.group.sample_requests import SampleRequests
-from plugrad.group.sample_state import answer_of_state, state_of_answer
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import RunningMoments
 from plugrad.rng_streams import stream
@@ -27,6 +25,8 @@ from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
 from plugrad.sampling.sample import Sample
 from plugrad.types import ModuleID
+from plugrad.workers.answers import LostActor, gather, gather_with_pings
+from plugrad.workers.restarts import RestartLimit
 
 log = logging.getLogger("plugrad")
 _OF_MODULES = ("policies", "rl_module_spec", "agent_to_module")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.group.env_runner_actor import Answer
+from plugrad.env_runners.actor import Answer
 from plugrad.sampling.sample import sample_from_state
 
 

@@ -8,8 +8,8 @@ from textwrap import shorten
 from time import monotonic, sleep
 from typing import Any
 
-from plugrad.group import raylet
-from plugrad.group.answers import LostActor
+from plugrad.workers import raylet
+from plugrad.workers.answers import LostActor
 
 CONTROL = "control"
 """Concurrency group of calls that run beside the one that an actor is busy with."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from plugrad.config.module_specs import spaces_of
 from plugrad.episodes import Episode, SingleAgentEpisode
-from plugrad.group.learner_actor import prepare_process
 from plugrad.learner import build_learner
 from plugrad.learner.module_policies import ModulePolicies, acting_module_ids
 from plugrad.policy.normalization import ObservationNormalizer
@@ -17,6 +16,7 @@ from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.sample import Sample
 from plugrad.types import ModuleID
+from plugrad.workers.prepare import prepare_process
 
 
 class Answer(NamedTuple):

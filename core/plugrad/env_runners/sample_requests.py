@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from plugrad.group.answers import Calls, CanBePinged, LostActor
+from plugrad.workers.answers import Calls, CanBePinged, LostActor
 
 
 @dataclass

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from plugrad.config import Config
+from plugrad.env_runners.actor import EnvRunnerActor
 from plugrad.errors import PlugradError
-from plugrad.group import raylet
-from plugrad.group.actors import Actor, RayCalls, kill_all, start_actors
-from plugrad.group.answers import Calls, LostActor, gather
-from plugrad.group.env_runner_actor import EnvRunnerActor
-from plugrad.group.ray_start import get_ray, num_cpus_to_reserve
-from plugrad.group.worker_process import ProcessCalls, WorkerProcess
+from plugrad.workers import raylet
+from plugrad.workers.actors import Actor, RayCalls, kill_all, start_actors
+from plugrad.workers.answers import Calls, LostActor, gather
+from plugrad.workers.process import ProcessCalls, WorkerProcess
+from plugrad.workers.ray_start import get_ray, num_cpus_to_reserve
 
 SHUTDOWN_S = 3.0
 Worker = Actor | WorkerProcess

@@ -1,0 +1,1 @@
+"""Env runners in processes of their own: `RemoteEnvRunners`."""

@@ -1,0 +1,1 @@
+"""Processes of this machine and Ray actors: start, call, wait for and end them."""
