@@ -277,6 +277,9 @@ _CELLS = (
         source=RL_ZOO_DQN,
         is_tuned=True,
         published=Published(500.0, 0.0, 50_000),
+        remark="With these settings the return falls and recovers until the end, in stable-baselines3 as in plugrad: a "
+        "run may reach 500 and, 2,560 steps later, 20. Where the last step falls decides. The published figure is of "
+        "one run. To keep a good policy, stop there: `--stop-reward 475`.",
     ),
     Cell(
         name="dqn-MountainCar-v0",

@@ -78,7 +78,7 @@ class StepsInFile(CartPoleEnv):
         self.raises_at, self.waits_at = raises_at, waits_at
 
     def step(self, action: Any) -> Any:
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab", buffering=0) as file:  # each write ends at a number of its own
             file.write(b".")
             number = file.tell()
         if number == self.raises_at:

@@ -13,7 +13,7 @@ gloo encrypts nothing: who can change packets on their way can change sums.
 import hmac
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Thread
@@ -73,41 +73,45 @@ class Gloo(Collective):
 
     def contact(self) -> bytes:
         """See `Collective`: the address on which gloo listens."""
-        Thread(target=self._connect, name="plugrad-gloo", daemon=True).start()
+        gloo: Any = distributed.ProcessGroupGloo
+        options = gloo._Options()
+        options._timeout = timedelta(seconds=self.timeout_s)
+        options._threads = 1
+        try:
+            # A device that is not lazy still listens while its connections are freed.
+            options._devices = [gloo.create_device(hostname=get_own_address(), lazy_init=True)]
+            self._group = gloo(self._store, self.rank, self.size, options)
+        except RuntimeError as error:
+            raise CollectiveError(
+                f"gloo cannot listen on {get_own_address()}: {error}; "
+                "set PLUGRAD_HOST to an address of this machine"
+            ) from error
         contact = self._store.read_contact(self.timeout_s)
         if contact is None:
-            raise self.failure or CollectiveError(
-                f"gloo cannot listen on {get_own_address()}: {self._error}; "
-                "set PLUGRAD_HOST to an address of this machine"
-            )
+            raise self.failure or CollectiveError("gloo has not said where it listens")
         return contact
 
     def enter(self, contacts: Sequence[bytes]) -> None:
         """See `Collective`."""
         deadline = self.deadline()
         self._store.enter(contacts)
+        Thread(target=self._connect, name="plugrad-gloo", daemon=True).start()
         while not self._connected.wait(_POLL_S):
             self.check(deadline, None)
         if self._error is not None:
             self.check(deadline, None)
             raise CollectiveError(f"learner {self.rank} cannot reach the others: {self._error}")
         self._prove_the_key(deadline)
-        self._await_next()
 
     def _connect(self) -> None:
-        """Make the process group: `contact` starts it, `enter` lets it go on. gloo connects when it is made."""
-        gloo: Any = distributed.ProcessGroupGloo
+        """Ask for the first frames: gloo connects when it is first used. An abort cannot end its wait."""
         try:
-            options = gloo._Options()
-            options._devices = [gloo.create_device(hostname=get_own_address(), lazy_init=False)]
-            options._timeout = timedelta(seconds=self.timeout_s)
-            options._threads = 1
-            self._group = gloo(self._store, self.rank, self.size, options)
+            self._await_next()
         except Exception as error:
             self._error = error
-            self._store.close()
+            self._free()
         self._connected.set()
-        if self.failure is not None:  # an abort in the meantime found no group
+        if self.failure is not None:  # an abort in the meantime found no connection
             self._disconnect()
 
     def _prove_the_key(self, deadline: float) -> None:
@@ -204,15 +208,17 @@ class Gloo(Collective):
             ) from error
 
     def _send(self, tag: int, tensors: dict[int, torch.Tensor]) -> _Works:
-        return [self._begin(self._group.send, rank, each, tag) for rank, each in tensors.items()]
+        return [self._begin("send", rank, each, tag) for rank, each in tensors.items()]
 
     def _receive(self, tag: int, tensors: dict[int, torch.Tensor]) -> _Works:
         """Receive into tensors, which may be longer than what is sent."""
-        return [self._begin(self._group.recv, rank, each, tag) for rank, each in tensors.items()]
+        return [self._begin("recv", rank, each, tag) for rank, each in tensors.items()]
 
-    def _begin(self, call: Callable[..., Any], rank: int, tensor: torch.Tensor, tag: int) -> tuple[int, Any]:
+    def _begin(self, call: str, rank: int, tensor: torch.Tensor, tag: int) -> tuple[int, Any]:
+        if self.failure is not None:
+            raise self.failure
         try:
-            return rank, call([tensor], rank, tag)
+            return rank, getattr(self._group, call)([tensor], rank, tag)
         except RuntimeError as error:  # gloo knows already that the connection is broken
             raise self.failure or left_error(rank) from error
 
@@ -222,6 +228,9 @@ class Gloo(Collective):
             try:
                 work.wait(_seconds_until(deadline))
             except RuntimeError as error:
+                self._disconnect()
+                works.clear()
+                del work  # the error, which somebody may keep, keeps what this call has
                 self.check(deadline, rank)
                 raise left_error(rank) from error
 
@@ -234,13 +243,21 @@ class Gloo(Collective):
     def _disconnect(self) -> None:
         """Close all connections: gloo does that when a receive times out, and has no call for it."""
         group = self._group
-        if group is not None:
-            with suppress(RuntimeError):
-                group.recv([_empty(1)], self._others[0], _NEVER).wait(timedelta(milliseconds=1))
+        if group is not None and self._connected.is_set():
+            for rank in self._others[:1]:
+                with suppress(RuntimeError):
+                    group.recv([_empty(1)], rank, _NEVER).wait(timedelta(milliseconds=1))
 
     def close(self) -> None:
         """See `Collective`."""
         self.leave()
+        self._free()
+
+    def _free(self) -> None:
+        """Let gloo end its thread and its listener, which live as long as the group and each message.
+
+        While a group listens that could not connect, a process that comes late would crash this one.
+        """
         self._group, self._sent, self._awaited = None, [], []
 
 
