@@ -132,6 +132,7 @@ def _published(cell: Cell) -> str:
 def _section(files: Files, cell: Cell) -> str:
     ours = [*files[cell.name, "torch"], *files[cell.name, "tf2"]]
     command = ours[0]["command"].partition(" --backend")[0]
+    remark = f"\n{cell.remark}\n" if cell.remark else ""
     return f"""## {_title(cell)}
 
 ```console
@@ -141,7 +142,7 @@ def _section(files: Files, cell: Cell) -> str:
 ![Mean return over environment steps, {_title(cell)}](results/{cell.name}.svg)
 
 Settings: {cell.source}. {_seconds(files, cell)}Versions: {_versions(files, cell)}.
-{cell.remark}"""
+{remark}"""
 
 
 def _title(cell: Cell) -> str:
