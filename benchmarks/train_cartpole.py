@@ -10,8 +10,10 @@ SB3 = "stable-baselines3, rl-zoo settings"
 RUNS = {
     "plugrad torch, rl-zoo settings": ("cartpole_plugrad.py", "torch", "zoo"),
     "plugrad tf2, rl-zoo settings": ("cartpole_plugrad.py", "tf2", "zoo"),
+    "plugrad jax, rl-zoo settings": ("cartpole_plugrad.py", "jax", "zoo"),
     "plugrad torch, its defaults": ("cartpole_plugrad.py", "torch", "default"),
     "plugrad tf2, its defaults": ("cartpole_plugrad.py", "tf2", "default"),
+    "plugrad jax, its defaults": ("cartpole_plugrad.py", "jax", "default"),
     SB3: ("cartpole_sb3.py",),
 }
 
