@@ -1,11 +1,11 @@
 """The cells of the zoo: an algorithm, an environment, the length and number of runs, and settings for every library.
 
 Settings are those of rl-baselines3-zoo (hyperparams of April 2026, 22e3ff2), PPO's without state-dependent
-exploration, SAC's with networks of 2x256: for LunarLanderContinuous the learning rate falls to zero at the end of the
-run, for MuJoCo 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, plugrad's and
-stable-baselines3's being equal; TD3 explores with noise of 0.1. PPO runs on Hopper-v5 with the settings for Hopper-v4,
-and on Pong with those of all Atari games: v5 repeats an action with a probability of 0.25, for every library. Published
-returns are those of rl-baselines3-zoo's benchmark.md: one run.
+exploration, SAC's and TD3's with networks of 2x256: for LunarLanderContinuous SAC's learning rate falls to zero at the
+end of the run, and 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, plugrad's and
+stable-baselines3's being equal; TD3 explores with noise of 0.1. PPO runs on Hopper-v5 and HalfCheetah-v5 with the
+settings for v4, and on Pong with those of all Atari games: v5 repeats an action with a probability of 0.25, for every
+library. Published returns are those of rl-baselines3-zoo's benchmark.md: one run.
 """
 
 from dataclasses import asdict, dataclass
@@ -91,6 +91,7 @@ class Cell:
 
 
 RL_ZOO = "rl-baselines3-zoo 22e3ff2, hyperparams/sac.yml; networks of 2x256; 100,000 steps"
+RL_ZOO_TD3 = "rl-baselines3-zoo 22e3ff2, hyperparams/td3.yml; networks of 2x256; 100,000 steps"
 RL_ZOO_PPO = "rl-baselines3-zoo 22e3ff2, hyperparams/ppo.yml"
 RL_ZOO_DQN = "rl-baselines3-zoo 22e3ff2, hyperparams/dqn.yml"
 NO_GSDE = "with gSDE"
@@ -121,6 +122,30 @@ _CELLS = (
         final_episodes=20,
         options=OffPolicySettings(random_steps=10_000),
         source=RL_ZOO,
+        is_tuned=True,
+    ),
+    Cell(
+        name="td3-LunarLanderContinuous-v3",
+        algorithm="td3",
+        env="LunarLanderContinuous-v3",
+        steps=100_000,
+        seeds=3,
+        evaluate_every=5_000,
+        final_episodes=100,
+        options=OffPolicySettings(gamma=0.98, capacity=200_000, random_steps=10_000),
+        source=RL_ZOO_TD3,
+        is_tuned=True,
+    ),
+    Cell(
+        name="td3-HalfCheetah-v5",
+        algorithm="td3",
+        env="HalfCheetah-v5",
+        steps=100_000,
+        seeds=2,
+        evaluate_every=5_000,
+        final_episodes=20,
+        options=OffPolicySettings(random_steps=10_000),
+        source=RL_ZOO_TD3,
         is_tuned=True,
     ),
     *(
@@ -364,6 +389,36 @@ _CELLS = (
         source=f"{RL_ZOO_PPO}, Hopper-v4",
         is_tuned=True,
         published=Published(2410.435, 10.026, 1_000_000, "Hopper-v3"),
+    ),
+    Cell(
+        name="ppo-HalfCheetah-v5",
+        algorithm="ppo",
+        env="HalfCheetah-v5",
+        steps=1_000_000,
+        seeds=3,
+        evaluate_every=51_200,
+        final_episodes=20,
+        options=PPOSettings(
+            num_envs=1,
+            num_steps=512,
+            batch_size=64,
+            num_epochs=20,
+            lr=2.0633e-5,
+            clip_param=0.1,
+            gamma=0.98,
+            lambda_=0.92,
+            entropy_coeff=0.000401762,
+            vf_loss_coeff=0.58096,
+            grad_clip=0.8,
+            hiddens=[256, 256],
+            activation="relu",
+            log_std_init=-2.0,
+            ortho_init=False,
+            normalize=True,
+        ),
+        source=f"{RL_ZOO_PPO}, HalfCheetah-v4",
+        is_tuned=True,
+        published=Published(5819.099, 663.530, 1_000_000, "HalfCheetah-v3"),
     ),
     Cell(
         name="ppo-Pong-v5",

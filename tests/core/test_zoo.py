@@ -47,7 +47,7 @@ def test_runs_are_drawn_within_their_task():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, cell in cells.CELLS.items() if cell.is_tuned and cell.algorithm == "sac"]
+    "name", [name for name, cell in cells.CELLS.items() if cell.is_tuned and cell.algorithm in ("sac", "td3")]
 )
 def test_tuned_settings_are_those_that_the_other_libraries_have(name):
     cell = cells.CELLS[name]
@@ -57,6 +57,8 @@ def test_tuned_settings_are_those_that_the_other_libraries_have(name):
     assert tuned.stop_timesteps == cell.steps
     assert training.get("lr") == options.lr
     assert tuned.config.tau == options.tau
+    assert tuned.config.gamma == options.gamma
+    assert tuned.config.replay_buffer_config["capacity"] == options.capacity
     random_steps = options.random_steps
     assert training["random_steps"] == training["num_steps_sampled_before_learning_starts"] == random_steps
 
