@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import record
 from alone import HERE, run_alone
 from report import machine
-from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
+from zoo_cell import Cell
+from zoo_cells import CELLS, SECONDS_RANDOM_STEPS
 from zoo_evaluation import FIRST_SEED
 from zoo_page import write_page
 from zoo_table import print_tables

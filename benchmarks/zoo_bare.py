@@ -13,7 +13,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from record import installed
-from zoo_cells import CELLS, Cell
+from zoo_cell import Cell
+from zoo_cells import CELLS
 from zoo_environments import make_env
 from zoo_evaluation import PACKAGES
 from zoo_settings import PPOSettings

@@ -4,7 +4,7 @@ from typing import Any
 
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
-from zoo_cells import Cell
+from zoo_cell import Cell
 
 ATARI_FRAMES = 4
 """Frames that are one observation."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from zoo_cells import Cell
+from zoo_cell import Cell
 from zoo_environments import make_env
 
 PACKAGES = (

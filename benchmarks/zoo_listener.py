@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from zoo_cells import Cell
+from zoo_cell import Cell
 from zoo_evaluation import evaluate
 
 from plugrad import hookimpl

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 from report import table
-from zoo_cells import CELLS, Cell
+from zoo_cell import Cell
+from zoo_cells import CELLS
 from zoo_intervals import interquartile_mean, interval
 from zoo_table import Files, read_files
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from contestant_plugrad import use_one_thread
 from record import installed
-from zoo_cells import CELLS, SECONDS_RANDOM_STEPS, Cell
+from zoo_cell import Cell
+from zoo_cells import CELLS, SECONDS_RANDOM_STEPS
 from zoo_evaluation import PACKAGES
 from zoo_listener import listener
 from zoo_settings import OffPolicySettings

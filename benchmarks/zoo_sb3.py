@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from record import installed
 from stable_baselines3.common.callbacks import BaseCallback
-from zoo_cells import CELLS, Cell
+from zoo_cell import Cell
+from zoo_cells import CELLS
 from zoo_evaluation import PACKAGES, evaluate
 from zoo_sb3_models import make_model
 

@@ -13,7 +13,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 from torch import nn
-from zoo_cells import SECONDS_RANDOM_STEPS, Cell
+from zoo_cell import Cell
+from zoo_cells import SECONDS_RANDOM_STEPS
 from zoo_environments import ATARI_FRAMES, make_atari_game
 from zoo_settings import DQNSettings, OffPolicySettings, PPOSettings
 

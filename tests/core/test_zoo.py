@@ -14,7 +14,8 @@ from plugrad.hooks.registry import get_algorithm
 
 ZOO = ROOT / "benchmarks/zoo"
 settings, report = script("zoo_settings"), script("report")  # the others import them
-intervals, cells = script("zoo_intervals"), script("zoo_cells")
+intervals, cell_types = script("zoo_intervals"), script("zoo_cell")
+ppo_cells, cells = script("zoo_ppo_cells"), script("zoo_cells")
 table, page = script("zoo_table"), script("zoo_page")
 FILES = sorted(ZOO.glob("*-s[0-9]*.json"))
 
@@ -76,7 +77,10 @@ def test_tuned_settings_of_ppo_and_dqn_are_those_that_stable_baselines3_has(name
 
 def test_seconds_are_of_whole_updates_after_whole_updates():
     for cell in cells.CELLS.values():
-        for steps, asked in ((cell.warm_up, cells.SECONDS_WARM_UP), (cell.timed_steps, cells.SECONDS_STEPS)):
+        for steps, asked in (
+            (cell.warm_up, cell_types.SECONDS_WARM_UP),
+            (cell.timed_steps, cell_types.SECONDS_STEPS),
+        ):
             assert asked <= steps < asked + cell.options.steps_per_update
             assert steps % cell.options.steps_per_update == 0
 

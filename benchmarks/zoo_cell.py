@@ -1,0 +1,86 @@
+"""What a cell of the zoo is: an algorithm on an environment, with settings for every library."""
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+from zoo_settings import PPOSettings, Settings
+
+SECONDS_WARM_UP = 1_000
+"""Environment steps before the clock of a run for seconds starts: what compiles has compiled."""
+SECONDS_STEPS = 5_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """What others published: the mean and the standard deviation of the returns of one run's episodes.
+
+    Attributes:
+        mean: of the returns.
+        std: of the returns.
+        steps: environment steps of that run.
+        note: how the run differs from ours; "": it does not.
+    """
+
+    mean: float
+    std: float
+    steps: int
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One algorithm on one environment.
+
+    Attributes:
+        name: of the cell; its files begin with it.
+        algorithm: short name.
+        env: id of a Gymnasium environment.
+        steps: environment steps of a run.
+        seeds: number of runs of each library; 0: the cell is only for seconds.
+        evaluate_every: environment steps between two points of the learning curve.
+        curve_episodes: episodes for each point.
+        final_episodes: episodes of the evaluation at the end.
+        options: settings of the algorithm.
+        source: where the settings come from.
+        is_tuned: whether plugrad has them as tuned settings.
+        published: what others published; None: nothing for so many steps.
+        remark: on its result, for the page of results.
+    """
+
+    name: str
+    algorithm: str
+    env: str
+    steps: int
+    seeds: int
+    evaluate_every: int
+    final_episodes: int
+    curve_episodes: int = 10
+    options: Settings
+    source: str
+    is_tuned: bool = False
+    published: Published | None = None
+    remark: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the libraries share, for a run's file."""
+        return asdict(self.options)
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is an Atari game that gets the standard preprocessing."""
+        return isinstance(self.options, PPOSettings) and self.options.atari
+
+    @property
+    def warm_up(self) -> int:
+        """Environment steps of whole updates before the clock of a run for seconds starts."""
+        return self._whole_updates(SECONDS_WARM_UP)
+
+    @property
+    def timed_steps(self) -> int:
+        """Environment steps of whole updates while that clock runs."""
+        return self._whole_updates(SECONDS_STEPS)
+
+    def _whole_updates(self, steps: int) -> int:
+        return ceil(steps / self.options.steps_per_update) * self.options.steps_per_update
