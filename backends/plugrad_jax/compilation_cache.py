@@ -4,14 +4,13 @@ It is the only thing that is set for the whole process.
 """
 
 import logging
-import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jax
+
+from plugrad.hooks.backend_helpers import program_folder
 
 log = logging.getLogger("plugrad")
 _config: Any = jax.config
@@ -22,20 +21,11 @@ def use_folder() -> None:
     """Name a folder, if no setting and no environment variable does; none where it cannot be made."""
     if getattr(_config, _FOLDER) is None:
         try:
-            cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            folder = Path(cache, "plugrad", "jax", _machine())
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = program_folder("jax")
         except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
             log.info("jax: compiled updates are not kept on disk: %s", error)
         else:
             _config.update(_FOLDER, str(folder))
-
-
-def _machine() -> str:
-    """A name for machines with the same processor: what XLA compiled for one may end the process on another."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text().splitlines() if about.exists() else []
-    return f"{zlib.crc32(repr([each for each in lines[:40] if each.startswith('flags')]).encode()):x}"
 
 
 @contextmanager

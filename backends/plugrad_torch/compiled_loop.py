@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.graph_data import from_data, to_data
 from plugrad_torch.inductor import NotCompiled, compile_graph
 from plugrad_torch.tracing import TracedStep, on_host
 
@@ -40,36 +41,46 @@ def can_loop(traced: TracedStep) -> bool:
     )
 
 
-class CompiledLoop:
-    """All steps of an update, for minibatches of one signature; their number and the rows of the batch are inputs.
+class LoopSource:
+    """What a loop is made of. It can be pickled, so that another process can compile it.
 
     Args:
         traced: the step, for which `can_loop` holds.
-        modules: the ids of the modules, in the order of the indices.
-
-    Raises:
-        NotCompiled: the loop cannot be traced, or inductor does not compile it.
+        indices: rows of each minibatch; only their shapes count.
     """
 
-    reason = "the whole update one compiled function (inductor)"
-
     def __init__(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> None:
-        self._traced = traced
+        self._graph = traced.graph
+        self._used_state, self._changed = traced.used_state, traced.changed
+        self._kept = traced.kept
         self._modules = list(indices)
-        self._kept = [n for n in traced.used_state if n not in traced.changed]
-        self._sums = torch.zeros(len(traced.names))
+        self._modules_of_columns = [module_id for module_id, _ in traced.used_places]
         state = traced.state()
-        sizes = [each.shape[1:] for each in indices.values()]
-        orders = [torch.zeros((EXAMPLE_LENGTH, *size), dtype=torch.int32) for size in sizes]
         minibatch = traced.inputs[len(traced.used_state) :]
-        columns = [torch.zeros((EXAMPLE_LENGTH, *each.shape[1:]), dtype=each.dtype) for each in minibatch]
-        fixed = [torch.tensor(0), self._sums, *self._carried(state), *(state[n] for n in self._kept)]
-        self._function = self._compile(fixed, [*orders, *columns])
+        values = [state[n] for n in (*traced.changed, *traced.kept)]
+        fixed = [torch.tensor(0), torch.zeros(len(traced.names)), *values]
+        self._fixed = [(tuple(each.shape), each.stride(), each.dtype) for each in fixed]
+        self._long = [((EXAMPLE_LENGTH, *each.shape[1:]), torch.int32) for each in indices.values()]
+        self._long += [((EXAMPLE_LENGTH, *each.shape[1:]), each.dtype) for each in minibatch]
 
-    def _carried(self, state: Sequence[Tensor]) -> list[Tensor]:
-        return [state[n] for n in self._traced.changed]
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_graph": to_data(self._graph)}
 
-    def _compile(self, fixed: Sequence[Tensor], long: Sequence[Tensor]) -> Any:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _graph=from_data(state["_graph"]))
+
+    def compile(self) -> Any:
+        """Compile it.
+
+        Returns:
+            A function of the number of steps, zeros for the sums of the metrics, the changed variables, the others that
+            are used, the orders and the columns; it gives the number of steps done, the sums and the new values.
+
+        Raises:
+            NotCompiled: the loop cannot be traced, or inductor does not compile it.
+        """
+        fixed = [torch.empty_strided(*layout, dtype=dtype) for *layout, dtype in self._fixed]
+        long = [torch.empty(shape, dtype=dtype) for shape, dtype in self._long]
         try:
             mode, fakes = _fakes(fixed, long)
             with torch.no_grad(), mode:
@@ -83,7 +94,7 @@ class CompiledLoop:
         """The number of steps done, the sums of the metrics and the new values of what changes."""
         from torch._higher_order_ops.while_loop import while_loop_op  # not public: here, a lack is no error
 
-        changed = len(self._traced.changed)
+        changed = len(self._changed)
         done = torch.zeros((), dtype=torch.int64)
         carried: Any = (done, sums, *tensors[:changed])
         return while_loop_op(
@@ -94,14 +105,34 @@ class CompiledLoop:
         )
 
     def _body(self, done: Tensor, sums: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        traced, given = self._traced, iter(tensors)
-        state = {n: next(given) for n in traced.changed}
+        given = iter(tensors)
+        state = {n: next(given) for n in self._changed}
         next(given)  # the number of steps
         state |= {n: next(given) for n in self._kept}
         rows = {each: next(given).index_select(0, done.reshape(1)).reshape(-1) for each in self._modules}
-        minibatch = [next(given)[rows[module_id]] for module_id, _ in traced.used_places]
-        *new, vector = traced.graph(*(state[n] for n in traced.used_state), *minibatch)
+        minibatch = [next(given)[rows[module_id]] for module_id in self._modules_of_columns]
+        *new, vector = self._graph(*(state[n] for n in self._used_state), *minibatch)
         return (done + 1, sums + vector, *_of_their_own(new, tensors))
+
+
+class CompiledLoop:
+    """All steps of an update, for minibatches of one signature; their number and the rows of the batch are inputs.
+
+    Args:
+        traced: the step, for which `can_loop` holds.
+        indices: rows of each minibatch; only their shapes count.
+
+    Raises:
+        NotCompiled: the loop cannot be traced, or inductor does not compile it.
+    """
+
+    reason = "the whole update one compiled function (inductor)"
+
+    def __init__(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> None:
+        self._traced = traced
+        self._modules = list(indices)
+        self._sums = torch.zeros(len(traced.names))
+        self._function = LoopSource(traced, indices).compile()
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
@@ -122,8 +153,7 @@ class CompiledLoop:
             _, sums, *new = self._function(
                 torch.tensor(num_steps),
                 self._sums,
-                *self._carried(state),
-                *(state[n] for n in self._kept),
+                *(state[n] for n in (*traced.changed, *traced.kept)),
                 *(indices[module_id].contiguous() for module_id in self._modules),
                 *(columns[module_id][column].contiguous() for module_id, column in traced.used_places),
             )

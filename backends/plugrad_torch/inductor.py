@@ -1,12 +1,16 @@
 """Inductor, torch's compiler: the options that it gets, and in words why it did not compile."""
 
+import logging
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_helpers import first_line, program_folder
 
+log = logging.getLogger("plugrad")
+_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 ON_CPU = {
     "cpp_wrapper": True,
     "cpp_cache_precompile_headers": False,
@@ -42,6 +46,17 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], d
         return torch._inductor.compile(graph, list(inputs), options=options_for(device))
     except Exception as error:
         raise NotCompiled(why_not(error)) from error
+
+
+def use_folder() -> None:
+    """Name a folder for inductor's cache, if none is named; inductor would name one where machines keep no files."""
+    if _FOLDER not in os.environ:
+        try:
+            folder = program_folder("torch")
+            if os.access(folder, os.W_OK):
+                os.environ[_FOLDER] = str(folder)
+        except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
+            log.info("torch: compiled updates are kept in inductor's own folder: %s", error)
 
 
 def options_for(device: str) -> dict[str, Any]:

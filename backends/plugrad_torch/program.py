@@ -13,16 +13,16 @@ from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.every_nth import undelayed
-from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.auto_update import AutoUpdate
 from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.compiled_step import CompiledStep
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
-from plugrad_torch.inductor import NotCompiled, why_not
+from plugrad_torch.inductor import NotCompiled, use_folder, why_not
 from plugrad_torch.minibatch_gather import minibatches
-from plugrad_torch.tracing import TracedStep, on_host, signature
+from plugrad_torch.tracing import TracedStep, on_host, signature, why_untraceable
 
 log = logging.getLogger("plugrad")
 
@@ -31,22 +31,40 @@ STEPS_PER_SUM = 64
 
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """See `BackendSpec.compile_update`: an eager loop for "none" and "auto", a compiled step for "complete_update"."""
+    """See `BackendSpec.compile_update`: eager for "none", compiled for "complete_update", both for "auto"."""
+    if mode == "forward_train":
+        return CompiledForward(learner, step)
+    eager = EagerUpdate(step)
+    if mode == "none":
+        return eager
+    why_eager = _why_eager(learner)
     if mode == "complete_update":
-        own = [
-            name
-            for name, each in learner.registered_optimizers.items()
-            if isinstance(undelayed(each.optimizer_adapter), FrameworkOptimizer)
-        ]
-        if not own:
+        if not why_eager:
             return CompiledUpdate(learner, step, variables)
-        program = EagerUpdate(step)
-        names = ", ".join(own)
-        program.fall_back(
-            "none", f"eager, because torch's own optimizers step in place, which is not traced: {names}"
-        )
-        return program
-    return CompiledForward(learner, step) if mode == "forward_train" else EagerUpdate(step)
+        eager.fall_back("none", f"eager, because {why_eager}")
+        return eager
+    if why_eager := why_eager or _why_not_by_itself(learner):
+        eager.reason += f"; not compiled, because {why_eager}"
+        return eager
+    return AutoUpdate(learner, step, variables, eager)
+
+
+def _why_eager(learner: LearnerProtocol) -> str:
+    own = [
+        name
+        for name, each in learner.registered_optimizers.items()
+        if isinstance(undelayed(each.optimizer_adapter), FrameworkOptimizer)
+    ]
+    return f"torch's own optimizers step in place, which is not traced: {', '.join(own)}" if own else ""
+
+
+def _why_not_by_itself(learner: LearnerProtocol) -> str:
+    """Why `"auto"` stays eager where `"complete_update"` compiles."""
+    if learner.config.num_learners or learner.collective is not None:
+        return 'the learner is one of a group: compile="complete_update" compiles there'
+    if learner.device != "cpu":
+        return f'"auto" compiles on the CPU only: compile="complete_update" compiles on {learner.device}'
+    return ""
 
 
 class EagerUpdate(Program):
@@ -128,8 +146,7 @@ class CompiledUpdate(Program):
     def _why(self, error: Exception) -> str:
         if isinstance(error, NotCompiled):  # it was traced, so the loss is not to blame
             return str(error)
-        loss = f"the loss of {type(self._learner).__name__} with {type(self._learner.config).__name__}"
-        return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
+        return why_untraceable(self._learner, error)
 
 
 class CompiledForward(EagerUpdate):
@@ -137,6 +154,7 @@ class CompiledForward(EagerUpdate):
 
     def __init__(self, learner: LearnerProtocol, step: Step) -> None:
         super().__init__(step)
+        use_folder()
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
         self.static_minibatches = True

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from plugrad import LearnerProtocol
 from plugrad.batch import Rows
+from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.inductor import use_folder
 from plugrad_torch.scalars import keep_scalars
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
@@ -37,10 +40,12 @@ class TracedStep:
         names: of the metrics.
         used_state: which of the variables it takes.
         changed: which of the variables it changes.
+        kept: which of the variables it takes and does not change.
         used_places: `(module_id, column)` of its column arguments.
     """
 
     def __init__(self, step: Step, variables: Sequence[Variable], minibatch: ModuleBatches) -> None:
+        use_folder()  # tracing brings in dynamo, which names a folder where none is named
         self.names: list[str] = []
         self.changed: list[int] = []
         self._step = step
@@ -53,6 +58,7 @@ class TracedStep:
         used = _drop_unused_inputs(self.graph)
         self.inputs = [inputs[n] for n in used]
         self.used_state = [n for n in used if n < len(state)]
+        self.kept = [n for n in self.used_state if n not in self.changed]
         self.used_places = [self._places[n - len(state)] for n in used if n >= len(state)]
         if self.device == "cpu":
             keep_scalars(self.graph)
@@ -74,6 +80,22 @@ class TracedStep:
         """
         for n in self.changed:
             self._variables[n].assign(state[n])
+
+    def equals(self, other: "TracedStep") -> bool:
+        """Whether another trace has the same operations and the same constants.
+
+        Args:
+            other: a trace of the same step.
+
+        Returns:
+            True if it has.
+        """
+        one, two = (dict(each.graph.named_buffers()) for each in (self, other))
+        return (
+            self.graph.code == other.graph.code
+            and one.keys() == two.keys()
+            and all(torch.equal(value, two[name]) for name, value in one.items())
+        )
 
     def _pure(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """New values of the variables that changed, and the metrics as one vector, from variables and columns."""
@@ -114,6 +136,20 @@ def _replaced(variables: Sequence[Replaceable], tracers: Sequence[Tensor]) -> It
     finally:
         for variable in variables:
             variable.tracer = None
+
+
+def why_untraceable(learner: LearnerProtocol, error: Exception) -> str:
+    """Why a step was not traced: what its loss did.
+
+    Args:
+        learner: whose step it is.
+        error: what tracing raised.
+
+    Returns:
+        The reason in words.
+    """
+    loss = f"the loss of {type(learner).__name__} with {type(learner.config).__name__}"
+    return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
 
 
 def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:

@@ -27,6 +27,16 @@ def mode_after_an_update(compile):
 
 EACH_MODE = "print(json.dumps([mode_after_an_update(each) for each in sys.argv[1:]]))"
 
+NO_FOLDER_IS_NAMED = """
+import os
+del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+"""
+
+AT_ONCE = """
+import plugrad_torch.auto_update as auto
+auto.STEPS_BEFORE_COMPILING = auto.STEPS_BEFORE_CHANGING = 0
+"""
+
 WITHOUT_AN_OPTION = """
 import torch._inductor.config as options
 name = "cpp_cache_precompile_headers"
@@ -67,6 +77,33 @@ def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tm
         assert each.startswith("none: eager, because no C++ compiler was found (inductor looked for "), each
         assert each.endswith('): install g++ or set compile="none"')
         assert "loss" not in each
+
+
+def test_auto_stays_eager_without_a_compiler_and_says_so(tmp_path: Path) -> None:
+    needs.backend("torch")
+    (tmp_path / "bin").mkdir()
+    nothing_there = {"PATH": str(tmp_path / "bin"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    (found,) = modes(AT_ONCE + EACH_MODE, "auto", **nothing_there)
+    assert found.startswith(
+        "none: eager torch, one step per minibatch; not compiled, because no C++ compiler was"
+    )
+
+
+def test_compiled_updates_are_kept_in_the_users_cache_unless_a_folder_is_named(tmp_path: Path) -> None:
+    needs.backend("torch")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    modes(
+        NO_FOLDER_IS_NAMED + EACH_MODE,
+        "complete_update",
+        XDG_CACHE_HOME=str(ours),
+        TORCHINDUCTOR_CACHE_DIR="",
+    )
+    assert list(ours.glob("plugrad/torch/*/*"))
+    modes(
+        EACH_MODE, "complete_update", XDG_CACHE_HOME=str(ours / "other"), TORCHINDUCTOR_CACHE_DIR=str(theirs)
+    )
+    assert list(theirs.iterdir())
+    assert not (ours / "other").exists()
 
 
 def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ class Config(SamplingSettings):
         Args:
             backend (str): the name of a backend plugin, such as "torch" or "tf2". Default: `"torch"`.
             compile (str): how much of the update is compiled: "none", "forward_train" (the networks),
-                "complete_update", or "auto" (the backend's best safe choice). `learner.update_mode` says what runs and
-                why. Default: `"auto"`.
+                "complete_update", or "auto" (the backend's best safe choice, which may change once after a number of
+                gradient steps that the backend fixes). `learner.update_mode` says what runs and why. Default: `"auto"`.
             device (str): "cpu", a device as the framework names it, or "auto". Default: `"auto"`.
             **settings: the last two.
 

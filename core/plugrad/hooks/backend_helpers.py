@@ -1,9 +1,12 @@
 """Parts of answers that backends have in common."""
 
+import os
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,32 @@ _DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 def default_dtype(value: Any) -> str:
     """The dtype of a variable that is made without one: float32 for floats, int32 for ints, bool for booleans."""
     return _DTYPES[np.asarray(value).dtype.kind]
+
+
+def program_folder(framework: str) -> Path:
+    """Make the folder of the user's cache where compiled programs are kept, one for each kind of processor.
+
+    Args:
+        framework: names the folder: `~/.cache/plugrad/<framework>/<processor>`; `XDG_CACHE_HOME` moves it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OSError: it cannot be made.
+        RuntimeError: the user has no home.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache, "plugrad", framework, _processor())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _processor() -> str:
+    """A name for machines with the same processor: what is compiled for one may end the process on another."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    return f"{zlib.crc32(repr([each for each in lines[:40] if each.startswith('flags')]).encode()):x}"
 
 
 def where_installed(package: str, requirement: str) -> Condition:

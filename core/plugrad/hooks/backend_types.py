@@ -217,6 +217,14 @@ class Program:
         self.mode, self.reason = mode, reason
         log.warning("update mode %s: %s", mode, reason)
 
+    def begin_update(self) -> None:
+        """Get ready for an update, before its minibatches are made; may change all that the constructor takes.
+
+        Default: nothing. A program that is compiled only after a while decides here, by numbers that are saved with the
+        learner, such as `learner.counters`: then a run that was stopped and resumed changes over where a straight one
+        does.
+        """
+
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:

@@ -42,7 +42,7 @@ from plugrad.learner.snapshot import Snapshot
 from plugrad.learner.step import Reads, make_step
 from plugrad.learner.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.learner.timesteps import check_timesteps
-from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
 class UpdateRun:
@@ -189,6 +189,7 @@ class UpdateRun:
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
         order = minibatch_indices(sample_counts, spec, streams)
         program, reads = self._program(columns)
+        program.begin_update()
         is_first = not reads
         columns, order = add_noise(learner, columns, order)
         finite = self._drop_nonfinite(
@@ -210,6 +211,7 @@ class UpdateRun:
             raise nonfinite.step_error(num_bad, num_steps, means, parameters)
         nonfinite.report_means(learner, means, num_bad, num_steps)
         nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
+        learner.counters[GRADIENT_STEPS] = learner.counters.get(GRADIENT_STEPS, 0) + num_steps
         clock.lap("update")
 
     def _train_minibatches(
@@ -313,8 +315,7 @@ class UpdateRun:
         timesteps: Mapping[str, int],
     ) -> None:
         steps = {f"num_module_steps_trained/{module_id}": rows[module_id] for module_id in columns}
-        most = max(rows[module_id] for module_id in columns)
-        steps[f"num_env_steps_trained/{ALL_MODULES}"] = env_steps or most
+        steps[f"num_env_steps_trained/{ALL_MODULES}"] = env_steps or max(rows[each] for each in columns)
         counters = self._learner.counters
         for key, number in steps.items():
             name, module_id = key.split("/", 1)

@@ -1,0 +1,130 @@
+"""`compile="auto"` on torch: eager until compilation pays, then compiled, at an update that settings alone decide."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import needs
+import numpy as np
+import pytest
+
+from plugrad import Learner
+from plugrad_bc import BCConfig
+
+STEPS_OF_AN_UPDATE = 2
+UPDATES = 6
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third and fourth update have a process compile beside them; the fifth is the first compiled one."""
+    needs.backend("torch")
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_COMPILING", 2 * STEPS_OF_AN_UPDATE)
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 4 * STEPS_OF_AN_UPDATE)
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_COMPILING", 0)
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 0)
+
+
+def built(mode: str = "auto", cls: type[Learner] = Learner, plugins: tuple[Any, ...] = ()) -> Learner:
+    spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (3,)), "action_space": gym.spaces.Discrete(2)}
+    config = BCConfig().environment(**spaces).framework("torch", compile=mode).debugging(seed=0)
+    config = config.rl_module(model_config={"fcnet_hiddens": [4]}).training(minibatch_size=4, num_epochs=1)
+    learner = cls(config=config, plugins=plugins)
+    learner.build()
+    return learner
+
+
+def train(learner: Learner, updates: range) -> list[str]:
+    """The modes of updates, each on data of its own."""
+    modes = []
+    for n in updates:
+        rng = np.random.default_rng(n)
+        obs, actions = rng.normal(size=(8, 3)).astype(np.float32), rng.integers(0, 2, 8)
+        learner.update({"obs": obs, "actions": actions})
+        modes.append(learner.update_mode)
+    return modes
+
+
+def weights(learner: Learner) -> Any:
+    return np.concatenate([np.ravel(each) for each in learner.get_weights()["default_policy"].values()])
+
+
+def test_stopped_before_between_and_after_the_change_a_run_is_equal_to_the_byte(tmp_path: Path) -> None:
+    straight, eager = built(), built("none")
+    modes = []
+    for n in range(UPDATES):
+        straight.save_to_path(tmp_path / str(n))
+        modes += train(straight, range(n, n + 1))
+    train(eager, range(UPDATES))
+    later = "none: eager torch, one step per minibatch; compiled after 8 gradient steps"
+    compiled = "complete_update: the whole update one compiled function (inductor), after 8 gradient steps"
+    assert modes == [later] * 2 + [f"{later}, being compiled"] * 2 + [compiled] * 2
+    np.testing.assert_allclose(weights(straight), weights(eager), rtol=0.0, atol=5e-6)
+    for stop in (1, 3, 4, 5):
+        resumed = built()
+        resumed.restore_from_path(tmp_path / str(stop))
+        assert train(resumed, range(stop, UPDATES)) == modes[stop:]
+        assert weights(resumed).tobytes() == weights(straight).tobytes()
+
+
+def test_a_learner_that_is_set_back_is_eager_again() -> None:
+    learner = built()
+    before = learner.get_state()
+    first = train(learner, range(UPDATES)), weights(learner)
+    learner.set_state(before)
+    second = train(learner, range(UPDATES)), weights(learner)
+    assert first[0][0].startswith("none")
+    assert first[0][-1].startswith("complete_update")
+    assert [each[:4] for each in second[0]] == [each[:4] for each in first[0]]
+    assert second[1].tobytes() == first[1].tobytes()
+
+
+class BranchesOnTensor(Learner):
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        loss = self.ops.mean(self.ops.square(fwd_out["action_dist_inputs"]))
+        return loss if float(loss) > 0.0 else -loss
+
+
+class CountsCalls(Learner):
+    calls = 0
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        self.calls += 1
+        return self.ops.mean(self.ops.square(fwd_out["action_dist_inputs"])) / self.calls
+
+
+class WithTorchsOptimizer(Learner):
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        import torch
+
+        params = self.get_parameters(self.module[module_id])
+        optimizer = torch.optim.SGD(params, lr=0.1)
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params)
+
+
+@pytest.mark.parametrize(
+    ("cls", "why"),
+    [
+        (BranchesOnTensor, "; not compiled, because the loss of BranchesOnTensor with BCConfig cannot be"),
+        (CountsCalls, "; not compiled, because two traces of the loss differ"),
+        (WithTorchsOptimizer, "; not compiled, because torch's own optimizers step in place"),
+    ],
+)
+def test_what_cannot_be_compiled_stays_eager_and_the_mode_says_why(
+    monkeypatch: pytest.MonkeyPatch, cls: type[Learner], why: str
+) -> None:
+    at_once(monkeypatch)
+    learner, eager = built(cls=cls), built("none", cls)
+    modes = train(learner, range(2))
+    train(eager, range(2))
+    assert {each.partition(why)[0] for each in modes} == {"none: eager torch, one step per minibatch"}, modes
+    if cls is not CountsCalls:  # tracing calls the loss too
+        assert weights(learner).tobytes() == weights(eager).tobytes()
