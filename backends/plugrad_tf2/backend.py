@@ -45,7 +45,7 @@ from plugrad_tf2 import (
 )
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
-from plugrad_tf2.variables import FlatParameters, TensorVariable
+from plugrad_tf2.variables import FlatParameters, TensorVariable, snapshots
 
 
 @hookimpl
@@ -151,16 +151,23 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) 
 def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
     """See `BackendSpec.convert_batch_type`."""
     with tf.device(learner.device):
-        return {
-            key: convert_batch_type(learner, value) if isinstance(value, Mapping) else _tensor(value)
-            for key, value in batch.items()
-        }
+        return {key: _tensors(value) for key, value in batch.items()}
 
 
-def _tensor(value: Any) -> Any:
-    if isinstance(value, np.ndarray) or not tf.is_tensor(value):
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return tf.constant(portable(value))
+    if isinstance(value, Mapping):
+        return {key: _tensors(each) for key, each in value.items()}
+    if not tf.is_tensor(value):
         return tf.constant(portable(value))
     return tf.cast(value, tf.float32) if value.dtype.is_floating else value
+
+
+@hookimpl
+def snapshot_variables(learner: LearnerProtocol, variables: Sequence[Any]) -> list[Any]:
+    """See `BackendSpec.snapshot_variables`: read at once where all are in the memory of the host."""
+    return snapshots(variables) if learner.device == "cpu" else [each.snapshot() for each in variables]
 
 
 @hookimpl

@@ -26,7 +26,8 @@ class DirectFunction:
     def __call__(self, *arguments: Any) -> Any:
         """Call it, and trace it first if there is no trace for such arguments."""
         leaves = list(_leaves(arguments, ()))
-        key = tuple((path, tensor.dtype, tensor.shape) for path, tensor in leaves)
+        # `shape` makes an object with one for each dimension.
+        key = tuple((path, tensor.dtype, tensor._shape_tuple()) for path, tensor in leaves)
         tensors = [tensor for _, tensor in leaves]
         if key not in self._traces:
             self._traces[key] = self._trace(arguments, tensors)

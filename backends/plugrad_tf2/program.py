@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -87,10 +87,13 @@ def _note_tracing(learner: LearnerProtocol) -> Iterator[None]:
 
 @contextmanager
 def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for flat in flats:
-            stack.enter_context(flat.resident())
+    for flat in flats:
+        flat.enter()
+    try:
         yield
+    finally:
+        for flat in flats:
+            flat.leave()
 
 
 class PerMinibatch(Program):

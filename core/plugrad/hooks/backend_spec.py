@@ -220,6 +220,27 @@ class BackendSpec(HookCaller, Protocol):
         return self._provide("convert_to_numpy", tensors=tensors)
 
     @learner_method
+    @since(2)
+    def _snapshot_variables(self, variables: Sequence[Variable]) -> Sequence[Any]:
+        """Take the present values of variables, which the learner assigns if an update fails.
+
+        Asked at the beginning of each update, for all variables of the learner. Default: what `snapshot()` of each
+        returns. A framework that reads many variables at once in less time than one after another answers it.
+
+        Args:
+            variables: of this backend.
+
+        Returns:
+            One value for each, in this order, that nothing changes later and `assign` takes.
+
+        Example:
+            @hookimpl
+            def snapshot_variables(variables):
+                return mine.read_all([each.value for each in variables])
+        """
+        return self._provide("snapshot_variables", variables=variables)
+
+    @learner_method
     def _export_onnx(
         self, *, module: RLModule, forward: Forward, columns: Mapping[str, Tensor], opset: int
     ) -> bytes:

@@ -1,6 +1,6 @@
 """The core's answers to the hooks of algorithms, except the loss."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from plugrad.columns import Columns
@@ -113,6 +113,12 @@ def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
 def batch_program() -> BatchedProgram:
     """One program after another."""
     return BatchedProgram()
+
+
+@hookimpl
+def snapshot_variables(variables: Sequence[Variable]) -> list[Any]:
+    """One after another."""
+    return [each.snapshot() for each in variables]
 
 
 @hookimpl

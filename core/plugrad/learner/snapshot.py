@@ -21,7 +21,8 @@ class Snapshot:
 
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
-        self._variables = [(each, each.snapshot()) for each in state_variables(learner)]
+        variables = state_variables(learner)
+        self._variables = list(zip(variables, learner._snapshot_variables(variables), strict=True))
         self._values = [(each, each.values(learner)) for each in COMPONENTS.values()]
 
     def restore(self) -> None:
