@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from plugrad import LearnerProtocol
-from plugrad.batch import portable
 from plugrad.errors import ConfigError
 from plugrad.gradients import FlatVariable
 from plugrad.hooks.backend_helpers import (
@@ -24,7 +23,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_jax import compilation_cache
+from plugrad_jax import compilation_cache, conversion
 from plugrad_jax import ops as jax_ops
 from plugrad_jax.batched_program import batch_program
 from plugrad_jax.differentiation import compute_gradients, differentiate
@@ -146,15 +145,8 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> Fl
 
 @hookimpl
 def convert_batch_type(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """See `BackendSpec.convert_batch_type`: in one call, since each takes longer than a small step."""
-    tensors: dict[str, Any] = jax.device_put(jax.tree.map(_float32, batch))
-    return tensors
-
-
-def _float32(value: Any) -> Any:
-    if not isinstance(value, jax.Array):
-        return portable(value)
-    return value.astype("float32") if value.dtype.kind == "f" else value
+    """See `BackendSpec.convert_batch_type` and `plugrad_jax.conversion`."""
+    return conversion.as_tensors(batch)
 
 
 @hookimpl

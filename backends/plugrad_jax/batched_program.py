@@ -9,6 +9,7 @@ import numpy as np
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import BatchedProgram, Program, ProgramCall
 from plugrad.hooks.markers import hookimpl
+from plugrad_jax.conversion import portable_arrays
 from plugrad_jax.program import WholeUpdate
 
 
@@ -40,8 +41,8 @@ class BatchedUpdate(BatchedProgram):
             with self._program.while_tracing:
                 changed, means = self._loop(
                     _stacked([each.values() for each in steps]),
-                    _stacked([each.columns for each in calls]),
-                    _stacked([each.indices for each in calls]),
+                    _stacked([portable_arrays(each.columns) for each in calls]),
+                    _stacked([portable_arrays(each.indices) for each in calls]),
                     num_steps,
                 )
         except (jax.errors.JAXTypeError, NotImplementedError) as error:

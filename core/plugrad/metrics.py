@@ -133,6 +133,15 @@ class Metrics:
         finally:
             self._step = None
 
+    def take_numbers(self, module_id: ModuleID, numbers: Mapping[str, float]) -> None:
+        """Take over numbers outside a step, as `register` takes each.
+
+        Args:
+            module_id: a module id or `ALL_MODULES`.
+            numbers: `{key: number}`.
+        """
+        self.results.setdefault(module_id, {}).update(numbers)
+
     def begin_update(self) -> None:
         """Forget the results of the update before."""
         self.results = {}
@@ -141,4 +150,4 @@ class Metrics:
         """Take over `{flat name: mean}` of a program, as floats."""
         for name, value in means.items():
             module_id, key = name.split(SEPARATOR)
-            self.register(module_id, key, float(value))
+            self.results.setdefault(module_id, {})[key] = float(value)

@@ -59,6 +59,8 @@ class Schedule:
 
     def at(self, timestep: int) -> float:
         """The value at a timestep."""
+        if self.is_constant:
+            return self.points[0][1]
         after = bisect_right([point[0] for point in self.points], timestep)
         if after == len(self.points):
             return self.points[-1][1]

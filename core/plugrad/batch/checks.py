@@ -17,6 +17,42 @@ from plugrad.observations.layout import row_shape
 from plugrad.types import ModuleID
 
 
+class BatchChecks:
+    """Checks the batches of a learner, which mostly have one form: the same names, shapes and dtypes.
+
+    What does not depend on the values is checked again only if the form is another one than that of the batch before.
+    """
+
+    def __init__(self) -> None:
+        self._modules: Mapping[ModuleID, Any] = {}
+        self._form: list[tuple[Any, ...]] = []
+        self._rows: dict[ModuleID, int] = {}
+
+    def check(self, batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
+        """Check a batch against a learner's modules, as the function `check` does.
+
+        Args:
+            batch: see there.
+            modules: see there.
+
+        Returns:
+            See there.
+
+        Raises:
+            UnknownModuleError, BatchError: see there.
+        """
+        form = [
+            (module_id, column, type(values), values.shape, values.dtype)
+            for module_id, columns in batch.items()
+            for column, values in columns.items()
+        ]
+        if form != self._form or modules is not self._modules:
+            self._rows = _check_form(batch, modules)
+            self._form, self._modules = form, modules
+        _check_values(batch, self._rows, modules)
+        return dict(self._rows)
+
+
 def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
     """Check a batch against a learner's modules.
 
@@ -35,6 +71,13 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
         BatchError: there are no rows, or a column has another length, dtype or shape than it must have, or a state is
             not the module's.
     """
+    rows = _check_form(batch, modules)
+    _check_values(batch, rows, modules)
+    return rows
+
+
+def _check_form(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
+    """Check all but the values; returns the number of rows of each module."""
     for module_id in batch:
         if module_id not in modules:
             raise _unknown_module(module_id, batch[module_id], list(modules))
@@ -45,6 +88,15 @@ def check(batch: Batch, modules: Mapping[ModuleID, Any]) -> dict[ModuleID, int]:
         if rows[module_id]:
             _check_spaces(module_id, columns, modules[module_id])
     return rows
+
+
+def _check_values(batch: Batch, rows: Mapping[ModuleID, int], modules: Mapping[ModuleID, Any]) -> None:
+    """Check actions and action masks of rows; those of sequences are checked when their padding is known."""
+    for module_id, columns in batch.items():
+        module = modules[module_id]
+        if rows[module_id] and not are_sequences(columns, module):
+            check_actions(module_id, columns, module.action_space)
+            check_masks(module_id, columns, module.action_space)
 
 
 def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
@@ -83,9 +135,6 @@ def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) 
     for column, inner in shapes.items():
         if inner is not None and column in columns:
             _check_shape(module_id, column, tuple(np.shape(columns[column])), inner, leading)
-    if len(leading) == 1:
-        check_actions(module_id, columns, module.action_space)
-        check_masks(module_id, columns, module.action_space)
     if given := state_names(columns, Columns.STATE_IN):
         _check_state(module_id, columns, module, given)
 

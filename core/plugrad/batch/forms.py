@@ -70,20 +70,21 @@ def by_module(batch: Any) -> Batch:
             expected="mapping",
             found=type(batch).__name__,
         )
-    if any(not isinstance(value, Mapping) for value in batch.values()):
-        batch = flatten_states(batch)
-    bare = [key for key, value in batch.items() if not isinstance(value, Mapping)]
-    if bare and len(bare) < len(batch):
+    if all(isinstance(value, Mapping) for value in batch.values()):
+        return {module_id: _arrays(module_id, flatten_states(each)) for module_id, each in batch.items()}
+    columns = flatten_states(batch)
+    if any(isinstance(value, Mapping) for value in columns.values()):
+        bare = [key for key, value in columns.items() if not isinstance(value, Mapping)]
         raise batch_error(
             f"a batch mixes columns and modules: give {{module_id: {{column: array}}}} throughout; found {bare} bare",
             expected="columns of modules",
             found=bare,
         )
-    modules = {DEFAULT_MODULE_ID: batch} if bare else batch
-    return {
-        module_id: {name: as_array(module_id, name, each) for name, each in flatten_states(columns).items()}
-        for module_id, columns in modules.items()
-    }
+    return {DEFAULT_MODULE_ID: _arrays(DEFAULT_MODULE_ID, columns)}
+
+
+def _arrays(module_id: ModuleID, columns: Mapping[Any, Any]) -> dict[str, Any]:
+    return {column: as_array(module_id, column, values) for column, values in columns.items()}
 
 
 def env_steps_of(batch: Any) -> int:
@@ -119,7 +120,7 @@ def as_array(module_id: ModuleID, column: Any, values: Any) -> Any:
     """
     if not isinstance(column, str):
         refuse(module_id, column, "a column name, which is a text", type(column).__name__)
-    if hasattr(values, "shape") and hasattr(values, "dtype"):
+    if isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype")):
         return values
     try:
         return np.asarray(values)

@@ -16,8 +16,10 @@ def flatten_states(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The columns with one column per array of a state: `{"state_in": {"h": x}}` becomes `{"state_in/h": x}`."""
     flat: dict[str, Any] = {}
     for column, values in columns.items():
-        is_state = column in STATE_COLUMNS and isinstance(values, Mapping)
-        flat.update(state_columns(column, values) if is_state else {column: values})
+        if column in STATE_COLUMNS and isinstance(values, Mapping):
+            flat.update(state_columns(column, values))
+        else:
+            flat[column] = values
     return flat
 
 

@@ -195,9 +195,13 @@ class Program:
 
     Attributes:
         together: how it ran last as a part of a `BatchedProgram`, in words; the core's.
+        takes_arrays: whether `run` converts columns and indices itself, in less time than `convert_batch_type` takes.
+            It then gets numpy arrays, unless a class or a plugin changes what that hook answers. Only with
+            `static_shapes`.
     """
 
     together: str = ""
+    takes_arrays: bool = False
 
     def __init__(
         self, mode: str, reason: str, *, static_shapes: bool = False, static_minibatches: bool = False

@@ -101,13 +101,16 @@ def _with_wrappers(
     learner: LearnerProtocol, method: Callable[..., Any], hook: str, manager: HookManager
 ) -> Callable[..., Any]:
     signature = inspect.signature(method)
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    names = None if takes_any else signature.parameters.keys() - {"self"}
 
     @adaptable
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        bound.arguments.pop("self")
-        return manager.call_hook(hook, learner=learner, **bound.arguments)
+        if args or kwargs.keys() != names:  # else there is nothing to bind
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            kwargs = {name: value for name, value in bound.arguments.items() if name != "self"}
+        return manager.call_hook(hook, learner=learner, **kwargs)
 
     return MethodType(call, learner)

@@ -150,6 +150,8 @@ class HookManager:
         for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):
             self._admit(plugin)
         self._pluggy.check_pending()
+        callers = {name: getattr(self._pluggy.hook, name) for name in specifications()}
+        self._implemented = {name: caller for name, caller in callers.items() if caller.get_hookimpls()}
 
     def _admit(self, plugin: Plugin) -> None:
         if any(plugin.implementation is other.implementation for other in self._plugins):
@@ -240,9 +242,10 @@ class HookManager:
             **arguments: all arguments of the hook.
 
         Returns:
-            What the outermost wrapper returns.
+            What the outermost wrapper returns; of a listener hook a list of what listeners returned.
         """
-        return getattr(self._pluggy.hook, name)(**arguments)
+        caller = self._implemented.get(name)
+        return [] if caller is None else caller(**arguments)
 
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""

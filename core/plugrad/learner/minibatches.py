@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch import Batch, are_sequences, check
+from plugrad.batch import Batch, are_sequences
+from plugrad.batch.checks import BatchChecks
 from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
@@ -42,12 +43,15 @@ class MinibatchSpec:
                 raise ConfigError(f"{name}={value!r}: must be a whole number and at least {least}")
 
 
-def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dict[ModuleID, SampleCount]]:
+def prepare_batch(
+    learner: LearnerInternals, columns: Batch, checks: BatchChecks
+) -> tuple[Batch, dict[ModuleID, SampleCount]]:
     """Check a batch and remove what `loss_mask` hides.
 
     Args:
         learner: whose modules.
         columns: the batch by module.
+        checks: of this learner's batches.
 
     Returns:
         The batch, and how many rows or sequences and steps each module has.
@@ -55,7 +59,7 @@ def prepare_batch(learner: LearnerInternals, columns: Batch) -> tuple[Batch, dic
     Raises:
         UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.batch.sequences.count_samples`.
     """
-    rows = check(columns, learner.module)
+    rows = checks.check(columns, learner.module)
     settled, found = dict(columns), {}
     for module_id, each in columns.items():
         found[module_id] = SampleCount(rows[module_id], rows[module_id])
@@ -153,7 +157,8 @@ def _size(samples: SampleCount, minibatch_size: int) -> int:
 def _draw_rows(rows: int, count: int, size: int, shuffle: bool, stream: np.random.Generator) -> Array:
     """[count, size] row numbers: pass after pass over all rows, each in a new order if they are shuffled."""
     if not shuffle:
-        return (np.arange(count * size, dtype=np.int32) % rows).reshape(count, size)
+        numbers = np.arange(count * size, dtype=np.int32)
+        return (numbers if count * size <= rows else numbers % rows).reshape(count, size)
     order = np.empty((ceil(count * size / rows), rows), np.int32)
     for each in order:
         each[:] = stream.permutation(rows)

@@ -83,11 +83,12 @@ def draw_noise(
         return {}
     sizes = [prod(leading) * prod(shape) for shape in shapes.values()]
     drawn = learner.stream(module_id, "noise").standard_normal((steps, sum(sizes)), np.float32)
-    parts = np.split(drawn, np.cumsum(sizes)[:-1], axis=1)
-    return {
-        column: np.ascontiguousarray(part).reshape(steps, *leading, *shape)
-        for (column, shape), part in zip(shapes.items(), parts, strict=True)
-    }
+    found, start = {}, 0
+    for (column, shape), size in zip(shapes.items(), sizes, strict=True):
+        part = np.ascontiguousarray(drawn[:, start : start + size])
+        found[column] = part.reshape(steps, *leading, *shape)
+        start += size
+    return found
 
 
 def with_noise(learner: LearnerInternals, batch: Batch) -> Batch:

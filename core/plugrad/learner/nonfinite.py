@@ -120,8 +120,7 @@ def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: 
             'there is nothing to train on. See which with nonfinite="raise"; this update was undone',
             updates=counters[_SKIPPED_KEY],
         )
-    learner.register_metric(ALL_MODULES, NONFINITE_KEY, num_skipped)
-    learner.register_metric(ALL_MODULES, lifetime, counters[lifetime])
+    learner.metrics.take_numbers(ALL_MODULES, {NONFINITE_KEY: num_skipped, lifetime: counters[lifetime]})
 
 
 def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:

@@ -1,20 +1,18 @@
 """One call of `Learner.update`, around the program: check, prepare, run, report; and restore after an error."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 from plugrad import batch as batches
+from plugrad.batch.checks import BatchChecks
 from plugrad.batch.sequences import SampleCount
 from plugrad.columns import Columns
 from plugrad.episodes import num_env_steps
 from plugrad.errors import BatchError
-from plugrad.hooks.backend_spec import Capability, Program
 from plugrad.learner import nonfinite
 from plugrad.learner.buffers import average_buffers
-from plugrad.learner.capabilities import why_not_here
-from plugrad.learner.components import state_variables
 from plugrad.learner.connectors import run_pipeline
 from plugrad.learner.data_parallel import (
     all_reduce_metrics,
@@ -29,17 +27,17 @@ from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.late_parameters import check_no_late_parameters
 from plugrad.learner.minibatches import (
     MinibatchSpec,
-    chunks,
+    Order,
     columns_to_numpy,
     minibatch_indices,
     pad_minibatches,
-    pad_rows,
     prepare_batch,
 )
 from plugrad.learner.noise import add_noise
 from plugrad.learner.nonfinite import NONFINITE
+from plugrad.learner.programs import PreparedProgram, Programs
 from plugrad.learner.snapshot import Snapshot
-from plugrad.learner.step import Reads, make_step
+from plugrad.learner.step import Reads
 from plugrad.learner.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.learner.timesteps import check_timesteps
 from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
@@ -50,11 +48,13 @@ class UpdateRun:
 
     Args:
         learner: the learner, with modules and optimizers.
+        programs: its programs; None: they are made.
     """
 
-    def __init__(self, learner: LearnerInternals) -> None:
+    def __init__(self, learner: LearnerInternals, programs: Programs | None = None) -> None:
         self._learner = learner
-        self._programs: dict[Hashable, tuple[Program, Reads]] = {}
+        self._checks = BatchChecks()
+        self._programs = programs or Programs(learner)
 
     def minibatch_spec(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
@@ -101,7 +101,7 @@ class UpdateRun:
         check_timesteps(timesteps)
         snapshot = Snapshot(learner)
         try:
-            columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes))
+            columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes), self._checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
             columns = self._trained_columns(columns, rows, batch)
             clock.lap("connectors")
@@ -132,7 +132,7 @@ class UpdateRun:
             batch: see `Learner.update`.
             spec: how the batch is divided.
         """
-        columns, sample_counts = prepare_batch(self._learner, self.columns(batch, None))
+        columns, sample_counts = prepare_batch(self._learner, self.columns(batch, None), self._checks)
         rows = {module_id: each.steps for module_id, each in sample_counts.items()}
         columns = self._trained_columns(columns, rows, batch)
         self._learner.metrics.begin_update()
@@ -188,22 +188,23 @@ class UpdateRun:
         learner = self._learner
         streams = {module_id: learner.stream(module_id, "minibatches") for module_id in sample_counts}
         order = minibatch_indices(sample_counts, spec, streams)
-        program, reads = self._program(columns)
-        program.begin_update()
-        is_first = not reads
+        prepared = self._programs.of(columns)
+        prepared.program.begin_update()
+        is_first = not prepared.reads
         columns, order = add_noise(learner, columns, order)
         finite = self._drop_nonfinite(
-            columns, order, partial(self._train_minibatches, program, spec), reads, snapshot
+            columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot
         )
         clock.lap("convert")
         num_steps, num_minibatches = _num_steps(finite), _num_steps(order)
         means = (
-            self._train_minibatches(program, spec, columns, finite)
+            self._train_minibatches(prepared, spec, columns, finite)
             if num_steps
             else nonfinite.nan_losses(only_modules(columns))
         )
         if is_first:
             check_no_late_parameters(learner, columns)
+        program = prepared.program
         learner.update_mode = f"{program.mode}: {program.reason}{program.together}"
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
@@ -215,7 +216,7 @@ class UpdateRun:
         clock.lap("update")
 
     def _train_minibatches(
-        self, program: Program, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array]
+        self, prepared: PreparedProgram, spec: MinibatchSpec, columns: batches.Batch, order: Order
     ) -> dict[str, Array]:
         """Train on these minibatches; the means of their metrics."""
         learner = self._learner
@@ -224,41 +225,22 @@ class UpdateRun:
                 learner.collective, _batch_to_numpy(learner, columns), order, spec.accumulate
             )
         columns, order = with_part_weights(columns, order, spec.accumulate)
-        if program.static_minibatches:
+        if prepared.program.static_minibatches:
             columns, order = pad_minibatches(columns, order, spec.accumulate)
         with exchange_errors(learner):
-            own = self._means(program, columns, order)
+            own = prepared.means(columns, order)
         means = all_reduce_metrics(learner, own, columns)
         average_buffers(learner, columns)
-        return means
-
-    def _means(
-        self, program: Program, columns: batches.Batch, order: Mapping[ModuleID, Array]
-    ) -> dict[str, Array]:
-        learner, num_steps = self._learner, _num_steps(order)
-        if program.static_shapes:
-            hosted = _batch_to_numpy(learner, columns)
-            columns = {m: {c: pad_rows(values) for c, values in each.items()} for m, each in hosted.items()}
-        converted, means = learner._convert_batch_type(columns), dict[str, Array]()
-        run = (
-            program.run
-            if learner.program_batch is None
-            else partial(learner.program_batch.run, learner, program)
-        )
-        for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
-            found = run(converted, learner._convert_batch_type(piece), steps)
-            for name, mean in learner._convert_to_numpy(found).items():
-                means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
         return means
 
     def _drop_nonfinite(
         self,
         columns: batches.Batch,
-        order: Mapping[ModuleID, Array],
-        run: Callable[[batches.Batch, Mapping[ModuleID, Array]], Any],
+        order: Order,
+        run: Callable[[batches.Batch, Order], Any],
         reads: Reads,
         snapshot: Snapshot,
-    ) -> Mapping[ModuleID, Array]:
+    ) -> Order:
         """Leave out minibatches with values that are not finite in columns that are read.
 
         Raises:
@@ -274,38 +256,17 @@ class UpdateRun:
         return nonfinite.drop_minibatches(order, bad) if bad else order
 
     def _find_nonfinite_parameters(
-        self, spec: MinibatchSpec, columns: batches.Batch, order: Mapping[ModuleID, Array], snapshot: Snapshot
+        self, spec: MinibatchSpec, columns: batches.Batch, order: Order, snapshot: Snapshot
     ) -> list[ParamRef]:
         """Take the same steps once more and look at the gradient of each parameter."""
         learner = self._learner
         snapshot.restore_variables()
         learner.names_parameters = True
         try:
-            program, _ = self._program(columns, naming=True)
-            return nonfinite.nonfinite_parameters(self._train_minibatches(program, spec, columns, order))
+            prepared = self._programs.of(columns, naming=True)
+            return nonfinite.nonfinite_parameters(self._train_minibatches(prepared, spec, columns, order))
         finally:
             learner.names_parameters = False
-
-    def _program(self, columns: batches.Batch, *, naming: bool = False) -> tuple[Program, Reads]:
-        """The program for such columns, and what it reads of them, which is known once it has run."""
-        learner = self._learner
-        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
-        if key not in self._programs:
-            batch = learner.program_batch
-            reads: Reads = set() if batch is None else batch.reads[key]
-            mode = "none" if naming else learner.config.compile
-            self._programs[key] = self._compiled(reads, mode), reads
-        return self._programs[key]
-
-    def _compiled(self, reads: Reads, mode: str) -> Program:
-        """The backend's program; not of the whole update where the backend says that it cannot make one here."""
-        learner = self._learner
-        reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
-        step, variables = make_step(learner, reads), state_variables(learner)
-        program = learner._compile_update(step, variables, "none" if reason else mode)
-        if reason:
-            program.fall_back(program.mode, f"{program.reason}; {reason}")
-        return program
 
     def _count_steps(
         self,
@@ -321,8 +282,8 @@ class UpdateRun:
             name, module_id = key.split("/", 1)
             lifetime = f"{name}_lifetime/{module_id}"
             counters[lifetime] = counters.get(lifetime, 0) + number
-            self._learner.register_metric(module_id, name, number)
-            self._learner.register_metric(module_id, f"{name}_lifetime", counters[lifetime])
+            reported = {name: number, f"{name}_lifetime": counters[lifetime]}
+            self._learner.metrics.take_numbers(module_id, reported)
         counters["weights_seq_no"] = counters.get("weights_seq_no", 0) + 1
         if TIMESTEP in timesteps:
             counters[TIMESTEP] = int(timesteps[TIMESTEP])
@@ -343,23 +304,21 @@ class UpdateRun:
         return results
 
     def _report_update(self, rows: Mapping[ModuleID, int], columns: batches.Batch, clock: "_Clock") -> None:
-        learner = self._learner
-        learner.register_metric(ALL_MODULES, "weights_seq_no", learner.counters["weights_seq_no"])
-        learner.register_metric(
-            ALL_MODULES, "num_modules_without_rows", sum(not each for each in rows.values())
-        )
+        learner, take = self._learner, self._learner.metrics.take_numbers
+        version = learner.counters["weights_seq_no"]
+        without_rows = sum(not each for each in rows.values())
+        take(ALL_MODULES, {"weights_seq_no": version, "num_modules_without_rows": without_rows})
         sizes: dict[ModuleID, int] = {}
         for module_id in columns:
-            learner.register_metric(module_id, "weights_seq_no", learner.counters["weights_seq_no"])
+            take(module_id, {"weights_seq_no": version})
         for each in learner.registered_optimizers.values():
             if each.module_id in (ALL_MODULES, *columns):
                 sizes[each.module_id] = sizes.get(each.module_id, 0) + each.layout.size
                 rate = learner._get_optimizer_lr(each.optimizer)
-                learner.register_metric(each.module_id, f"{each.name}_learning_rate", rate)
+                take(each.module_id, {f"{each.name}_learning_rate": rate})
         for module_id, size in sizes.items():
-            learner.register_metric(module_id, "num_trainable_parameters", size)
-        for stage, seconds in clock.laps.items():
-            learner.register_metric(ALL_MODULES, f"time/{stage}", seconds)
+            take(module_id, {"num_trainable_parameters": size})
+        take(ALL_MODULES, {f"time/{stage}": seconds for stage, seconds in clock.laps.items()})
 
 
 def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
@@ -378,7 +337,7 @@ def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, i
     return BatchError(f"nothing to train: rows of {', '.join(rows)}; {why}", found=dict(rows))
 
 
-def _num_steps(order: Mapping[ModuleID, Array]) -> int:
+def _num_steps(order: Order) -> int:
     """The number of minibatches."""
     return len(next(iter(order.values())))
 

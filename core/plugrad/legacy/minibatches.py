@@ -5,7 +5,7 @@ from typing import Any
 
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import Learner
-from plugrad.learner.step import Reads
+from plugrad.learner.programs import PreparedProgram, Programs
 from plugrad.learner.update import UpdateRun
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
@@ -33,26 +33,31 @@ class _OneByOne(Program):
         return {name: sum(each[name] for each in own) / num_steps for name in own[0]}
 
 
-class _RunOneByOne(UpdateRun):
+class _ProgramsOneByOne(Programs):
     program: _OneByOne
 
-    def _program(self, columns: Any, *, naming: bool = False) -> tuple[Program, Reads]:
-        program, reads = super()._program(columns, naming=naming)
-        self.program = _OneByOne(program)
-        return self.program, reads
+    def of(self, columns: Any, *, naming: bool = False) -> PreparedProgram:
+        prepared = super().of(columns, naming=naming)
+        self.program = _OneByOne(prepared.program)
+        return _Prepared(self._learner, self.program, prepared.reads)
 
-    def _means(self, program: Any, columns: Any, order: Any) -> dict[str, Array]:
-        program.metrics.clear()
-        return super()._means(program, columns, order)
+
+class _Prepared(PreparedProgram):
+    program: _OneByOne
+
+    def means(self, columns: Any, order: Any) -> dict[str, Array]:
+        self.program.metrics.clear()
+        return super().means(columns, order)
 
 
 def results_of_minibatches(learner: Learner, update: Callable[[], Results]) -> list[Results]:
     """Run `update` and return what each minibatch reported, beside what the update reported as a whole."""
     learner._check_is_built()
-    run, learner._update_run = learner._update_run, _RunOneByOne(learner)
+    run, programs = learner._update_run, _ProgramsOneByOne(learner)
+    learner._update_run = UpdateRun(learner, programs)
     try:
         results = update()
-        metrics = learner._update_run.program.metrics
+        metrics = programs.program.metrics
     finally:
         learner._update_run = run
     return [_with(results, learner._convert_to_numpy(each)) for each in metrics]

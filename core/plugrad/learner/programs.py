@@ -1,0 +1,112 @@
+"""The programs of a learner's updates: one for each set of columns, and how a batch is handed to it."""
+
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import Any
+
+from plugrad.batch import Batch
+from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
+from plugrad.learner.capabilities import why_not_here
+from plugrad.learner.components import state_variables
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.minibatches import Order, chunks, columns_to_numpy, pad_rows
+from plugrad.learner.step import Reads, make_step
+from plugrad.types import Array
+
+
+class Programs:
+    """Makes the programs of one learner and keeps them.
+
+    Args:
+        learner: the learner, with modules and optimizers.
+    """
+
+    def __init__(self, learner: LearnerInternals) -> None:
+        self._learner = learner
+        self._made: dict[Hashable, PreparedProgram] = {}
+
+    def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
+        """The program for such columns.
+
+        Args:
+            columns: the batch.
+            naming: it reports of each parameter whether its gradient is finite.
+
+        Returns:
+            The same one for the same columns.
+        """
+        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
+        if key not in self._made:
+            batch = self._learner.program_batch
+            reads: Reads = set() if batch is None else batch.reads[key]
+            mode = "none" if naming else self._learner.config.compile
+            self._made[key] = PreparedProgram(self._learner, self._compiled(reads, mode), reads)
+        return self._made[key]
+
+    def _compiled(self, reads: Reads, mode: str) -> Program:
+        """The backend's program; not of the whole update where the backend says that it cannot make one here."""
+        learner = self._learner
+        reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
+        step, variables = make_step(learner, reads), state_variables(learner)
+        program = learner._compile_update(step, variables, "none" if reason else mode)
+        if reason:
+            program.fall_back(program.mode, f"{program.reason}; {reason}")
+        return program
+
+
+class PreparedProgram:
+    """A program, and what is known of it.
+
+    Args:
+        learner: whose it is.
+        program: the backend's.
+        reads: the columns that it reads; empty until it has run.
+
+    Attributes:
+        program: the backend's.
+        reads: see above.
+    """
+
+    def __init__(self, learner: LearnerInternals, program: Program, reads: Reads) -> None:
+        self.program, self.reads = program, reads
+        self._learner = learner
+        self._takes_arrays = program.takes_arrays and _converts_as_the_backend(learner)
+
+    def means(self, columns: Batch, order: Order) -> dict[str, Array]:
+        """Run it.
+
+        Args:
+            columns: the batch, with all that travels beside it.
+            order: rows of the minibatches, `{module_id: [steps, rows]}`, at least one step.
+
+        Returns:
+            The means of the metrics, `{name: number}`.
+        """
+        learner, program = self._learner, self.program
+        num_steps = len(next(iter(order.values())))
+        if program.static_shapes:
+            columns = {m: _padded(columns_to_numpy(learner, each)) for m, each in columns.items()}
+        converted, means = self._converted(columns), dict[str, Array]()
+        run = (
+            program.run
+            if learner.program_batch is None
+            else partial(learner.program_batch.run, learner, program)
+        )
+        for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
+            found = run(converted, self._converted(piece), steps)
+            for name, mean in learner._convert_to_numpy(found).items():
+                means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
+        return means
+
+    def _converted(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        return batch if self._takes_arrays else self._learner._convert_batch_type(batch)
+
+
+def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
+    return {column: pad_rows(values) for column, values in columns.items()}
+
+
+def _converts_as_the_backend(learner: LearnerInternals) -> bool:
+    """Whether no class and no plugin changes what `convert_batch_type` answers."""
+    method = BackendSpec._convert_batch_type.__name__
+    return method not in vars(learner) and getattr(type(learner), method) is getattr(BackendSpec, method)
