@@ -37,7 +37,7 @@ from plugrad_torch import (
 )
 from plugrad_torch.devices import ops_on
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
-from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_of
+from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_in
 
 
 @hookimpl
@@ -108,8 +108,9 @@ def get_parameters(module: TorchRLModule) -> list[torch.nn.Parameter]:
 @hookimpl
 def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
     """Buffers of its `state_dict`, and parameters that require no gradient."""
+    places = places_in(module)
     return {
-        name: BufferVariable(places_of(module, id(each)))
+        name: BufferVariable(places[id(each)])
         for name, each in module.named_state().items()
         if not each.requires_grad
     }
@@ -138,23 +139,25 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[torch.nn.Param
 @hookimpl
 def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
     """See `BackendSpec.convert_batch_type`."""
-    return {
-        key: convert_batch_type(learner, value)
-        if isinstance(value, Mapping)
-        else _tensor(value, learner.device)
-        for key, value in batch.items()
-    }
+    return {key: _tensors(value, learner.device) for key, value in batch.items()}
 
 
-def _tensor(value: Any, device: str) -> torch.Tensor:
+def _tensors(value: Any, device: str) -> Any:
+    if isinstance(value, np.ndarray):
+        return _from_numpy(value, device)
+    if isinstance(value, Mapping):
+        return {key: _tensors(each, device) for key, each in value.items()}
     if not isinstance(value, torch.Tensor):
-        array = portable(value)
-        # torch shares memory with numpy and warns about read-only arrays: such are copied.
-        value = torch.from_numpy(
-            array if array.flags.writeable and array.flags.c_contiguous else array.copy()
-        )
-    tensor: torch.Tensor = value
-    return tensor.to(device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
+        return _from_numpy(value, device)
+    return value.to(device, torch.float32 if value.is_floating_point() else value.dtype)
+
+
+def _from_numpy(values: Any, device: str) -> torch.Tensor:
+    array = portable(values)
+    # torch shares memory with numpy and warns about read-only arrays: such are copied.
+    is_shared = array.flags.writeable and array.flags.c_contiguous
+    tensor = torch.from_numpy(array if is_shared else array.copy())
+    return tensor if device == "cpu" else tensor.to(device)
 
 
 @hookimpl

@@ -15,7 +15,7 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.graph_data import from_data, to_data
 from plugrad_torch.inductor import NotCompiled, compile_graph
-from plugrad_torch.tracing import TracedStep, on_host
+from plugrad_torch.tracing import TracedStep, on_host, put
 
 EXAMPLE_LENGTH = 1024
 """Of columns and orders while tracing. The program takes any length; 0 and 1 would be traced as constants."""
@@ -157,9 +157,7 @@ class CompiledLoop:
                 *(indices[module_id].contiguous() for module_id in self._modules),
                 *(columns[module_id][column].contiguous() for module_id, column in traced.used_places),
             )
-            for n, value in zip(traced.changed, new, strict=True):
-                state[n] = value
-            traced.assign(state)
+            put(state, traced.changed, new)
             return on_host(traced.names, sums / num_steps)
 
 

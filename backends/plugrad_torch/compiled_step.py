@@ -12,7 +12,7 @@ from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.cuda_graph import CudaGraphStep
 from plugrad_torch.inductor import compile_graph
 from plugrad_torch.minibatch_gather import minibatch_tuples
-from plugrad_torch.tracing import TracedStep, on_host
+from plugrad_torch.tracing import TracedStep, on_host, put
 
 log = logging.getLogger("plugrad")
 
@@ -48,14 +48,15 @@ class CompiledStep:
         Returns:
             The means of the metrics.
         """
-        state = self._traced.state()
+        live, changed = self._traced.state(), self._traced.changed
+        state = list(live)
         with torch.no_grad():
             captured = self._capture(state, columns, indices) if state[0].is_cuda else None
             if captured is None:
                 after, sums = self._loop(state, columns, indices)
             else:
                 after, sums = captured.run(state, columns, indices, num_steps)
-        self._traced.assign(after)
+            put(live, changed, [after[n] for n in changed])
         return on_host(self._traced.names, sums / num_steps)
 
     def _loop(

@@ -46,24 +46,28 @@ def minibatch_tuples(
 
 
 def _passes(num_rows: int, indices: Tensor) -> Sequence[Tensor]:
+    if indices.shape[0] == 1:
+        return [indices]
     steps: Sequence[Tensor] = torch.split(indices, max(1, num_rows // indices.shape[1]))
     return steps
 
 
 def _gather(column: Tensor, indices: Tensor) -> tuple[Tensor, ...]:
     taken = column.index_select(0, indices.reshape(-1))
+    if indices.shape[0] == 1:
+        return (taken,)
     return torch.unbind(taken.view(*indices.shape, *column.shape[1:]))
 
 
 def _tensors(column: Tensor, indices: Tensor) -> Iterator[Tensor]:
-    for some in _passes(len(column), indices):
+    for some in _passes(column.shape[0], indices):
         yield from _gather(column, some)
 
 
 def _rows(module_id: ModuleID, columns: Mapping[str, Tensor], indices: Tensor) -> Iterator[Rows]:
-    for some in _passes(len(next(iter(columns.values()))), indices):
+    for some in _passes(next(iter(columns.values())).shape[0], indices):
         gathered = _GatheredPass(some)
-        for n in range(len(some)):
+        for n in range(some.shape[0]):
             yield Rows(module_id, columns, gathered.minibatch_taker(n))
 
 

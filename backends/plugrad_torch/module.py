@@ -18,7 +18,7 @@ from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
 from plugrad_torch import ops
-from plugrad_torch.variables import places_of, to_numpy
+from plugrad_torch.variables import places_in, to_numpy
 
 
 class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
@@ -63,9 +63,9 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     @contextmanager
     def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
         """See `RLModule.functional_call`: the tensors stand in the dicts that torch reads its parameters from."""
-        state = self.named_state()
+        state, places = self.named_state(), places_in(self)
         replacing = {id(state[name]): tensor for name, tensor in tensors.items()}
-        slots = [(owner, key, owner[key]) for own in replacing for owner, key in places_of(self, own)]
+        slots = [(owner, key, owner[key]) for own in replacing for owner, key in places[own]]
         for owner, key, own in slots:
             owner[key] = replacing[id(own)]
         try:
@@ -160,6 +160,21 @@ class TorchNetwork(NetworkModule, TorchRLModule, has_modes=False):
     def named_state(self) -> dict[str, Any]:
         """Its weights: it has no buffers."""
         return self.named_weights()
+
+    def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See `RLModule.in_mode`: it has no layers."""
+        return forward(*args, **kwargs)
+
+    @contextmanager
+    def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """See `RLModule.functional_call`: all its parameters are in one dict."""
+        kept: dict[str, Any] = self._parameters
+        own = {key: kept[key] for key in map(self._keys.__getitem__, tensors)}
+        kept.update(zip(own, tensors.values(), strict=True))
+        try:
+            yield
+        finally:
+            kept.update(own)
 
     def _tensors(self) -> dict[str, Any]:
         return self.named_weights()

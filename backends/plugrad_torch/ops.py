@@ -170,7 +170,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if weight.ndim == 3:
-        return torch.baddbmm(bias[:, None], x.expand(len(weight), -1, -1), weight)
+        return torch.baddbmm(bias.unsqueeze(1), x.expand(weight.shape[0], -1, -1), weight)
     if x.ndim == 2:
         return torch.addmm(bias, x, weight)  # one kernel instead of two
     return torch.matmul(x, weight) + bias

@@ -69,17 +69,8 @@ class TracedStep:
         return str(self.inputs[0].device.type)
 
     def state(self) -> list[Tensor]:
-        """The live values of all variables."""
-        return [variable.read().detach() for variable in self._variables]
-
-    def assign(self, state: Sequence[Tensor]) -> None:
-        """Put new values into the variables that a step changes.
-
-        Args:
-            state: of all variables.
-        """
-        for n in self.changed:
-            self._variables[n].assign(state[n])
+        """The live values of all variables; who changes one changes the variable, and autograd does not notice."""
+        return [variable.read().data for variable in self._variables]
 
     def equals(self, other: "TracedStep") -> bool:
         """Whether another trace has the same operations and the same constants.
@@ -150,6 +141,17 @@ def why_untraceable(learner: LearnerProtocol, error: Exception) -> str:
     """
     loss = f"the loss of {type(learner).__name__} with {type(learner.config).__name__}"
     return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
+
+
+def put(live: Sequence[Tensor], numbers: Sequence[int], new: Sequence[Tensor]) -> None:
+    """Copy new values into variables, in one call for all.
+
+    Args:
+        live: of all variables, of `TracedStep.state`.
+        numbers: which of them.
+        new: one value for each of these.
+    """
+    torch._foreach_copy_([live[n] for n in numbers], list(new))
 
 
 def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:

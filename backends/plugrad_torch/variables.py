@@ -45,11 +45,11 @@ class TensorVariable:
         if self.tracer is not None:
             self.tracer = value
             return
-        with torch.no_grad():
-            if isinstance(value, float | int):
-                self.value.fill_(value)
-            else:
-                self.value.copy_(_as_tensor(value))
+        live = self.value.detach()
+        if isinstance(value, float | int):
+            live.fill_(value)
+        else:
+            live.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
@@ -115,23 +115,14 @@ class BufferVariable:
         return to_numpy(self.read())
 
 
-def places_of(module: torch.nn.Module, tensor_id: int) -> list[Place]:
-    """Where a module and those in it keep a parameter or buffer.
-
-    Args:
-        module: searched with its submodules.
-        tensor_id: the `id` of the tensor.
-
-    Returns:
-        `[(dict, key)]`.
-    """
-    return [
-        (kept, key)
-        for each in module.modules()
-        for kept in (each._parameters, each._buffers)
-        for key, own in kept.items()
-        if id(own) == tensor_id
-    ]
+def places_in(module: torch.nn.Module) -> dict[int, list[Place]]:
+    """Where a module and those in it keep their parameters and buffers: the places of each, by the tensor's `id`."""
+    places: dict[int, list[Place]] = {}
+    for each in module.modules():
+        for kept in (each._parameters, each._buffers):
+            for key, own in kept.items():
+                places.setdefault(id(own), []).append((kept, key))
+    return places
 
 
 def to_numpy(tensor: Tensor) -> Array:
@@ -205,8 +196,7 @@ class FlatParameters:
         if self.tracer is not None:
             self.tracer = value
             return
-        with torch.no_grad():
-            self._flat.copy_(_as_tensor(value))
+        self._flat.copy_(_as_tensor(value))
 
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
@@ -222,4 +212,4 @@ class FlatParameters:
 def _as_tensor(value: Any) -> Tensor:
     """Torch shares memory with numpy and warns about read-only arrays, such as those of Ray: such are copied."""
     is_shared = isinstance(value, np.ndarray) and not value.flags.writeable
-    return torch.as_tensor(value.copy() if is_shared else value)
+    return torch.as_tensor(value.copy() if is_shared else value).detach()

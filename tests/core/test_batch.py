@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from plugrad import DEFAULT_MODULE_ID, Columns, MultiAgentBatch, RLModule
 from plugrad.batch import Rows, by_module, check, missing_column
+from plugrad.batch.checks import BatchChecks
 from plugrad.errors import BatchError, MissingColumnError, UnknownModuleError
 
 P = DEFAULT_MODULE_ID
@@ -176,6 +177,37 @@ def test_each_refusal_says_where_what_was_expected_and_what_was_found(column, va
     assert refused.value.facts == facts
     said = f"module 'default_policy', column {column!r}: expected {expected}, found {found}"
     assert str(refused.value) == said
+
+
+changes = st.sampled_from(
+    [
+        {},
+        {ACTIONS: np.zeros(B, int)},
+        {ACTIONS: np.full(B, 2)},
+        {ACTIONS: np.zeros(B, np.int32)},
+        {ACTIONS: np.zeros(B)},
+        {Columns.OBS: np.zeros((B, 4), np.float32)},
+        {Columns.LOSS_MASK: np.zeros(B, bool)},
+        {Columns.ACTION_MASK: np.ones((B, 2), bool)},
+        {Columns.ACTION_MASK: np.zeros((B, 2), bool)},
+        {"mine": np.zeros(B - 1)},
+        {"mine": np.array(["a"] * B)},
+    ]
+)
+
+
+@given(st.lists(st.tuples(changes, st.booleans()), max_size=6))
+def test_what_is_checked_of_a_batch_does_not_depend_on_those_before_it(batches):
+    def checked(check_one, batch, modules):
+        try:
+            return check_one(batch, modules)
+        except BatchError as error:
+            return str(error)
+
+    checks, two, three = BatchChecks(), {P: module()}, {P: module(action=Discrete(3))}
+    for change, has_three in batches:
+        batch, modules = {P: {**good(), **change}}, three if has_three else two
+        assert checked(checks.check, batch, modules) == checked(check, batch, modules)
 
 
 @pytest.mark.parametrize("start", [0, 3])

@@ -90,11 +90,11 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
         ConfigError: another space, or a Box with an infinite bound or an empty side.
     """
     match action_space:
-        case gym.spaces.Box(dtype=dtype, low=low, high=high) if np.issubdtype(dtype, np.floating):
-            runs = _runs(tuple(low.ravel().tolist()), tuple(high.ravel().tolist()))
-            if not runs:
+        case gym.spaces.Box(low=low, high=high) if low.dtype.kind == "f":
+            found = _squashed(ops, low.dtype, low.shape, low.tobytes(), high.tobytes())
+            if found is None:
                 raise _bounds_error(action_space)
-            return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * low.size, action_shape=low.shape)
+            return found
     raise ConfigError(
         f"A squashed Gaussian needs a float Box as action space, found {action_space}. Change the actions with a "
         "gymnasium.ActionWrapper.",
@@ -113,7 +113,17 @@ def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
 
 
 @lru_cache  # asked for in each forward pass, also where one observation is acted on
-def _runs(low: tuple[float, ...], high: tuple[float, ...]) -> tuple[Run, ...] | None:
+def _squashed(
+    ops: Ops, dtype: Any, shape: tuple[int, ...], low: bytes, high: bytes
+) -> type[SquashedGaussian] | None:
+    """The class for the bounds of a Box; None if they are infinite or an interval is empty."""
+    runs = _runs(np.frombuffer(low, dtype).tolist(), np.frombuffer(high, dtype).tolist())
+    if not runs:
+        return None
+    return SquashedGaussian.bind(ops, runs=runs, input_dim=2 * prod(shape), action_shape=shape)
+
+
+def _runs(low: list[float], high: list[float]) -> tuple[Run, ...] | None:
     """The bounds of a Box, neighbours with equal ones together; None if they are infinite or an interval is empty."""
     bounds = list(zip(low, high, strict=True))
     if not all(-inf < lower < upper < inf for lower, upper in bounds):

@@ -42,6 +42,7 @@ class TargetNetwork:
         self._check(names)
         present = self._followed()
         refs = tuple(ref for ref in present if self._name(ref) in names)
+        self._names = tuple(map(self._name, refs))
         self._layout = Layout(refs, tuple(tuple(learner.ops.shape(present[ref])) for ref in refs))
         self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
         self.variable.assign(self._present())
@@ -141,7 +142,7 @@ class TargetNetwork:
 
     def _weights(self) -> dict[str, Tensor]:
         values = self._layout.split(self._learner.ops, self.variable.read())
-        return {self._name(ref): value for ref, value in values.items()}
+        return dict(zip(self._names, values.values(), strict=True))
 
     def _present(self) -> Tensor:
         """The followed parameters as they are now, flat."""
