@@ -106,7 +106,7 @@ def test_a_snapshot_of_a_flat_vector_is_not_changed_by_what_is_assigned_later():
     np.testing.assert_array_equal(parameters.numpy(), before)
 
 
-def test_what_was_taken_for_undo_is_put_back_after_an_update(backend):
+def test_a_snapshot_of_all_variables_is_put_back_after_an_update(backend):
     learner = ppo_config(backend).build_learner()
     learner.update(ppo_batch(ROWS))
     variables = state_variables(learner)
