@@ -20,7 +20,7 @@ from alone import run_alone
 from record import add_options, save
 from report import machine, table
 
-MODES = ("torch:none", "torch:complete_update", "tf2:auto")
+MODES = ("torch:none", "torch:complete_update", "tf2:auto", "jax:auto")
 CELLS = {"64 rows, 2x64": (64, 64), "256 rows, 2x256": (256, 256)}
 """`{name: (rows of a minibatch, width of the layers)}`."""
 STAGES = ("env", "act", "sample", "add", "draw", "update", "program", "rest", "all")
