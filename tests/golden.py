@@ -44,7 +44,7 @@ def _check_learner(name: str, backend: str) -> None:
     assert largest_difference(state["rl_module"], before) > 1e-3
     assert largest_difference(state["rl_module"], then["rl_module"]) < 1e-5
     assert largest_difference(state["coefficients"], then["coefficients"]) < 1e-5
-    assert state["counters"] == then["counters"]
+    assert {key: state["counters"][key] for key in then["counters"]} == then["counters"]  # others are newer
     assert state["streams"] == then["streams"]
 
 

@@ -5,7 +5,6 @@ user's script.
 """
 
 import logging
-import pickle
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import Any
@@ -39,7 +38,7 @@ class CompilationAhead:
         self.traced = traced
         self._done: Future[Any] | None = None
         try:
-            source = pickle.dumps(LoopSource(traced, indices))
+            source = LoopSource(traced, indices)
             process = WorkerProcess(_Compiler, source, torch.get_num_threads(), timeout_s=SEND_TIMEOUT_S)
         except Exception as error:  # then the update is compiled here, when it is due
             log.info("torch: no update is compiled ahead: %s: %s", type(error).__name__, error)
@@ -61,10 +60,9 @@ class CompilationAhead:
 class _Compiler:
     """What the other process makes: it compiles and loads a loop, which inductor keeps on disk."""
 
-    def __init__(self, source: bytes, num_threads: int) -> None:
+    def __init__(self, source: LoopSource, num_threads: int) -> None:
         torch.set_num_threads(num_threads)
-        made: LoopSource = pickle.loads(source)
-        made.compile()
+        source.compile()
 
     def ready(self) -> None:
         """Answer after the compilation."""

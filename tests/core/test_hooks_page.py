@@ -91,6 +91,7 @@ mine = SimpleNamespace(
     take=numpy_loss_ops.take,
     from_numpy=lambda x: np.asarray(x, np.float64) if np.asarray(x).dtype.kind == "f" else np.asarray(x),
     to_numpy=np.array,
+    read_all=lambda variables: [each.snapshot() for each in variables],
     to_onnx=lambda forward, columns, opset: SimpleNamespace(SerializeToString=lambda: b"onnx"),
     Module=NumpyRLModule,
     Optimizer=type("Optimizer", (), {}),

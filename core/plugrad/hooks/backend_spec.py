@@ -236,7 +236,7 @@ class BackendSpec(HookCaller, Protocol):
         Example:
             @hookimpl
             def snapshot_variables(variables):
-                return mine.read_all([each.value for each in variables])
+                return mine.read_all(variables)
         """
         return self._provide("snapshot_variables", variables=variables)
 
