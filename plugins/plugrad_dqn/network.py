@@ -34,7 +34,10 @@ class QNetwork(Network):
 
     def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:
         if not isinstance(spec.action_space, gym.spaces.Discrete):
-            raise ConfigError(f"DQN needs a Discrete action space, found {spec.action_space}")
+            raise ConfigError(
+                f"DQN needs a Discrete action space, found {spec.action_space}; `plugrad algorithms` lists what others "
+                "take"
+            )
         config = spec.network_config()
         refuse_recurrence(config, "DQN")
         self._encoder = Encoder(spec.observation_space, config)

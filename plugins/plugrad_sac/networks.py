@@ -106,7 +106,8 @@ class BoxPolicyAndCritics(PolicyAndCritics):
     def __init__(self, spec: RLModuleSpec, *, outputs_per_dimension: int) -> None:
         if not isinstance(spec.action_space, gym.spaces.Box):
             raise ConfigError(
-                f"{self.algorithm} needs a bounded Box action space, found {spec.action_space}",
+                f"{self.algorithm} needs a bounded Box action space, found {spec.action_space}; "
+                "`plugrad algorithms` lists what others take",
                 action_space=spec.action_space,
             )
         self._action_space = spec.action_space

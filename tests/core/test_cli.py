@@ -1,6 +1,7 @@
 """The command line without any framework: help, usage errors, listings, and what they import."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_help_names_every_command(plugrad):
         "plot",
         "inspect",
         "algorithms",
+        "backends",
         "plugins",
         "new-plugin",
         "parity",
@@ -95,6 +97,7 @@ def test_help_of_train_shows_every_setting_with_help_and_default_by_section(plug
             ["train", "--training.clip_parm", "1"],
             r"No such option '--training.clip_parm'. .*--training.clip_param",
         ),
+        (["train", "--lr", "1e-3"], r"No such option '--lr'. Did you mean '--training.lr'\?"),
         (["train", "--training.lr", "fast"], "lr must be a number >= 0, .* got 'fast'"),
         (["train", "--training.lr"], "Option '--training.lr' requires an argument"),
         (["train", "--training.optimizer", "{type = 'adm'}"], r"Did you mean 'adam'\?"),
@@ -170,6 +173,28 @@ def test_plugins_check_loads_one(plugrad):
     result = plugrad("plugins", "--check", "ppo")
     assert result.exit_code == 0
     assert "loads, and its hooks fit" in result.stdout
+
+
+def test_backends_says_what_each_can_do(plugrad, monkeypatch):
+    records = [record("numpy", None, True), record("absent", "minelib", False, ("plugrad[mine]",))]
+    monkeypatch.setattr("plugrad.cli.backends.list_plugins", lambda: records)
+    found = {each["name"]: each for each in json.loads(plugrad("backends", "--json").stdout)}
+    assert found["numpy"]["capabilities"] == ["float64"]
+    assert found["numpy"]["devices"] == ["cpu"]
+    assert "absent" in found["absent"]["problem"]
+    table = plugrad("backends").stdout
+    assert "float64" in table
+    assert table.splitlines()[-1] == found["absent"]["problem"]
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_asleep_unless_you_say_otherwise(plugrad, monkeypatch, given):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    plugrad("doctor")
+    assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "")  # undone with the rest
 
 
 def test_doctor_says_what_is_here_and_what_to_type(plugrad):
@@ -299,7 +324,13 @@ def test_what_a_page_tells_to_type_exists(page):
 
 
 def test_help_fits_into_80_columns():
-    for arguments in (["--help"], ["new-plugin", "--help"], ["algorithms", "--help"], ["plugins", "--help"]):
+    for arguments in (
+        ["--help"],
+        ["backends", "--help"],
+        ["new-plugin", "--help"],
+        ["algorithms", "--help"],
+        ["plugins", "--help"],
+    ):
         said = CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, prog_name="plugrad").stdout
         assert max(map(len, said.splitlines())) <= 80
         assert "..." not in said.replace("[OPTIONS] COMMAND [ARGS]...", "")

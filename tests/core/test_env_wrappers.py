@@ -220,7 +220,7 @@ def test_a_wrapper_in_the_current_folder_is_typed(tmp_path, monkeypatch):
     plugrad("train", "ppo", "CartPole-v1", *TINY, typed, "--quiet", "--out=run", "--stop-timesteps=8", code=0)
     assert '"wraps_here:Mine"' in (tmp_path / "run/config.toml").read_text()
     sys.modules.pop("wraps_here")
-    assert "a file's word is not enough" in plugrad("eval", "run", "--episodes=1").stderr
+    assert "which is not called because a file names it" in plugrad("eval", "run", "--episodes=1").stderr
     plugrad("eval", "run", "--episodes=1", "--trust", code=0)
     sys.modules.pop("wraps_here", None)
 

@@ -86,6 +86,20 @@ def test_play_films_instead_if_asked_as_video_does(runs: dict[str, Path], tmp_pa
     assert not SHOWN
 
 
+def test_an_error_in_the_window_names_the_environment(
+    runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Window, **options: Any) -> Any:
+        if self.render_mode == "human":
+            raise OSError("no window")
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    monkeypatch.setattr(Window, "reset", broken)
+    refused = plugrad("play", runs["Window"], "--trust", code=1)
+    assert f"reset() of environment 0 of {Path(__file__).stem}:Window " in refused.stderr
+
+
 def test_an_environment_without_a_window_is_refused_with_what_to_type(runs: dict[str, Path]) -> None:
     refused = plugrad("play", runs["NoWindow"], "--trust")
     assert refused.exit_code == 2

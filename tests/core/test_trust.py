@@ -136,7 +136,8 @@ def test_a_file_leads_to_no_function_and_to_nothing_that_is_not_installed(
     done = plugrad(*COMMANDS[command](run))
     assert done.exit_code == 2, done.output
     assert re.search(
-        rf"config.toml: {next(iter(settings))} names '.*a file's word is not enough", done.stderr
+        rf"config.toml: {next(iter(settings))} names '.*which is not called because a file names it",
+        done.stderr,
     )
     assert done.stderr.count("\n") == 1
     assert not CALLED
@@ -151,7 +152,7 @@ def test_a_file_loads_no_listener_that_is_not_installed(run: Path, what: str, co
     name_in(run, section, **settings)
     done = plugrad(*COMMANDS[command](run))
     assert done.exit_code == 2, done.output
-    assert "a file's word is not enough" in done.stderr
+    assert "which is not called because a file names it" in done.stderr
     assert not Path("marker").exists()
 
 

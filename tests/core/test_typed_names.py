@@ -50,6 +50,14 @@ def test_an_environment_in_the_current_folder_is_found(folder, named):
     assert 'env = "envs_here:Simple"' in (folder / "run/config.toml").read_text()
 
 
+def test_a_model_in_the_current_folder_is_found(folder):
+    (folder / "nets_here.py").write_text("from plugrad import RandomRLModule as Net")
+    spec = '{__spec__ = "RLModuleSpec", module_class = "nets_here:Net"}'
+    result = plugrad("train", "ppo", *SHORT, f"--rl_module.rl_module_spec={spec}", "--out=run")
+    assert "cannot be imported" not in result.output
+    assert "nets_here" in sys.modules
+
+
 def test_parity_finds_it_too(folder):
     tiny = ["--rl_module.model_config={fcnet_hiddens = [1]}", "--training.train_batch_size=8", "--steps=1"]
     more = ["--training.minibatch_size=4", "--training.num_epochs=1"]

@@ -13,6 +13,7 @@ from plugrad.cli.exits import debug_option
 
 COMMANDS = {
     "algorithms": ("algorithms:algorithms", "List the algorithms, their spaces and tuned settings."),
+    "backends": ("backends:backends", "List the backends, their devices and what each can do."),
     "certify": ("certify:certify", "Prove a backend or an algorithm, and write what is proven."),
     "doctor": ("doctor:doctor", "Show what is installed, what is missing, and what to type."),
     "eval": ("eval:evaluate", "Print the mean return of a trained policy."),
@@ -43,8 +44,10 @@ COMMANDS = {
 @debug_option
 def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
-    # TensorFlow's notices would cover the display. A value that you have set stays.
+    # A value that you have set stays. TensorFlow's notices would cover the display.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Torch's threads would spin while they wait. Where others use the cores, training took ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 __all__ = ["main"]

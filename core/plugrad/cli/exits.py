@@ -113,12 +113,21 @@ def _usage_line(error: click.ClickException) -> str:
     line = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.NoSuchOption):
         hint = hint_for(error.option_name.rpartition(".")[2].lstrip("-"))
+        hint = hint or _setting_hint(error)
         line = f"No such option {error.option_name!r}.{hint}".rstrip(".") if hint else line
     context = getattr(error, "ctx", None)
     if context is None:
         return line
     end = "" if line.endswith("?") else "."
     return f"{line}{end} Try: {context.command_path} --help"
+
+
+def _setting_hint(error: click.NoSuchOption) -> str:
+    """The setting that was typed without its section, `--lr` for `--training.lr`."""
+    params = error.ctx.command.get_params(error.ctx) if error.ctx else ()
+    names = (name for param in params for name in param.opts)
+    found = [name for name in names if name.endswith(f".{error.option_name.lstrip('-')}")]
+    return f" Did you mean {found[0]!r}?" if found else ""
 
 
 def _line(ctx: click.Context, error: Exception) -> str:

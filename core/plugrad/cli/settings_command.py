@@ -24,7 +24,7 @@ from plugrad.cli.options import (
 from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
 from plugrad.cli.typed_names import look_in_current_folder
-from plugrad.config.named_code import wrapper_names
+from plugrad.config.named_code import MODULE_SETTINGS, wrapper_names
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
 from plugrad.hooks.registry import get_algorithm, use_plugin
@@ -72,6 +72,8 @@ class AlgorithmChoice:
         settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}
         if _WRAPPERS in settings:
             settings[_WRAPPERS] = _look_for_wrappers(settings[_WRAPPERS], self.config_class)
+        for name in MODULE_SETTINGS & settings.keys():
+            _look_for_models(parse_value(self.config_class.fields()[name], settings[name]))
         return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
@@ -86,6 +88,16 @@ def _look_for_wrappers(text: str, config_class: type[AlgorithmConfig]) -> str:
         return text
     found = {name: look_in_current_folder(name) for name in wrapper_names(typed)}
     return toml_literal([_renamed(each, found) for each in typed], quote=True)
+
+
+def _look_for_models(typed: Any) -> None:
+    """Look up the modules of the models in typed specs in the current folder too."""
+    if not isinstance(typed, Mapping):
+        return
+    for name, value in typed.items():
+        if name == "module_class" and isinstance(value, str):
+            look_in_current_folder(value)
+        _look_for_models(value)
 
 
 def _renamed(wrapper: Any, names: Mapping[str, str]) -> Any:

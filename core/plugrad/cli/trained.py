@@ -15,6 +15,7 @@ from plugrad.episodes import Episode
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
+from plugrad.sampling.named_envs import env_name
 
 NO_TRUST = Trust()
 
@@ -70,7 +71,10 @@ def episodes_of(
     algorithm, _ = open_trained(run, None, trust)
     source = algorithm.config.env
     changes = {"num_envs_per_env_runner": 1, "vectorization_mode": "sync"}
-    algorithm.config = algorithm.config.changed(env=partial(make, source), **changes)
+    shown = partial(make, source)
+    # Errors name it so.
+    shown.__qualname__ = source if isinstance(source, str) else env_name(source)  # type: ignore[attr-defined]
+    algorithm.config = algorithm.config.changed(env=shown, **changes)
     try:
         return algorithm.play(episodes, seed=seed)
     finally:

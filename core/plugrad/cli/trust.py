@@ -48,8 +48,8 @@ class Trust:
         for code, reason in untrusted(config):
             if not self._is_typed(code):
                 raise ConfigError(
-                    f"{file}: {code.setting} names {code.name!r}, and a file's word is not enough to call that: "
-                    f"{reason}. If you know it, type: {_allowing_command(code)}",
+                    f"{file}: {code.setting} names {code.name!r}, which is not called because a file names it: "
+                    f"{reason}. If you trust it, type: {_allowing_command(code)}",
                     setting=code.setting,
                     name=code.name,
                 )

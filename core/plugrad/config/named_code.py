@@ -9,7 +9,7 @@ from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
 _KINDS = {"env": ENVIRONMENT, "learner_class": LEARNER}
 _WRAPPERS = "env_wrappers"
-_MODULE_SETTINGS = ("rl_module_spec", "policies")
+MODULE_SETTINGS = ("rl_module_spec", "policies")
 _LISTENERS = "plugin_names"
 
 
@@ -35,7 +35,7 @@ def named_code(config: Any) -> Iterator[NamedCode]:
             yield NamedCode(setting, value, _KINDS.get(setting, NOTHING))
     for name in wrapper_names(getattr(config, _WRAPPERS)):
         yield NamedCode(_WRAPPERS, name, WRAPPER)
-    for setting in _MODULE_SETTINGS:
+    for setting in MODULE_SETTINGS:
         for name in _module_classes(getattr(config, setting)):
             yield NamedCode(setting, name, MODULE)
     for name in config.plugin_names:

@@ -14,8 +14,8 @@ from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.installed_modules import is_installed
 
 _WHERE_PYTHON_LOOKS = (
-    "; the current directory is searched only with PYTHONPATH=., and for environments and classes that are settings "
-    "on the command line. Is it installed?"
+    ". Is it installed? The current folder is searched for what is typed on the command line, and with "
+    "PYTHONPATH=."
 )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -39,7 +40,7 @@ _EXTRA_OF_GYMNASIUM: Final = re.compile(r"gymnasium\[(box2d|mujoco)\]")
 
 def _extra_hint(words: str) -> str:
     found = _EXTRA_OF_GYMNASIUM.search(words)
-    return f' Here: pip install "plugrad[{found[1]}]"' if found else ""
+    return f'. Here: pip install "plugrad[{found[1]}]"' if found else ""
 
 
 def _creator(env: EnvSource | None, make: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,6 +124,8 @@ def _namespace_hint(env_id: str) -> str:
 
 def env_name(env: object) -> str:
     """The name of an environment for messages: `'CartPole-v1'`, or the name of a class."""
+    if isinstance(env, partial) and not hasattr(env, "__qualname__"):
+        return env_name(env.func)
     return repr(env) if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
 
 

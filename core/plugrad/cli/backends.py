@@ -1,0 +1,78 @@
+"""`plugrad backends`: the backends, their frameworks and devices, and what each can do."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plugrad.cli.exits import debug_option
+from plugrad.errors import PlugradError
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import load_backend
+
+
+@dataclass(frozen=True)
+class BackendReport:
+    """What one backend says of itself.
+
+    Attributes:
+        name: its short name, for `--backend`.
+        framework: its framework with the version; None: it needs none.
+        devices: that it sees.
+        capabilities: what it can do beyond the required hooks.
+        problem: why nothing is known of it; None if it can be used.
+    """
+
+    name: str
+    framework: str | None = None
+    devices: Sequence[str] = ()
+    capabilities: Sequence[str] = ()
+    problem: str | None = None
+
+
+@click.command(short_help="List the backends, their devices and what each can do.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@debug_option
+def backends(as_json: bool) -> None:
+    """List the backends with their frameworks, their devices and what each can do.
+
+    Each framework that is installed is imported, which takes seconds. `plugrad plugins` imports none.
+    `plugrad train --backend NAME` trains on one.
+    """
+    records = [record for record in list_plugins() if record.kind == "backend"]
+    reports = [_report(record.name, record.requires) for record in records]
+    if as_json:
+        click.echo(json.dumps([vars(each) for each in reports], indent=2))
+        return
+    Console().print(backends_table([each for each in reports if each.problem is None]))
+    for each in reports:
+        if each.problem:
+            click.echo(each.problem)
+
+
+def backends_table(reports: Sequence[BackendReport]) -> Table:
+    """A table of backends, one per row, at most 80 characters wide."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("name", "framework", "devices", "can do"):
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for each in reports:
+        cells = (each.name, each.framework or "-", ", ".join(each.devices), "\n".join(each.capabilities))
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def _report(name: str, framework: str | None) -> BackendReport:
+    try:
+        info: Any = load_backend(name).implementation.backend_info()
+    except PlugradError as error:
+        return BackendReport(name, problem=str(error))
+    except Exception as error:  # a stranger's: it must not hide the others
+        return BackendReport(name, problem=f"{name}: {type(error).__name__}: {error}")
+    needs = None if framework is None else f"{framework} {info.version}"
+    return BackendReport(name, needs, info.devices, sorted(map(str, info.capabilities)))
