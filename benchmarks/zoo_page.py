@@ -20,8 +20,8 @@ INTRODUCTION = """# Results
 
 Each cell is an algorithm on an environment, trained by `plugrad train` with settings that others published. A number
 is the interquartile mean over seeds of the return at the end: 20 to 100 new episodes with deterministic actions. The
-brackets hold its 95 % interval by bootstrap (Agarwal et al. 2021, arXiv:2108.13264), and the number of seeds stands
-behind them. The columns *torch* and *tf2* are plugrad on each backend; stable-baselines3 ran on the same machine with
+brackets hold its 95 % interval by bootstrap (Agarwal et al. 2021, arXiv:2108.13264), and the number of seeds comes
+after them. The columns *torch* and *tf2* are plugrad on each backend; stable-baselines3 ran on the same machine with
 the same settings.
 
 *Published* is the benchmark of rl-baselines3-zoo: the mean of the episodes of one run and their standard deviation.
@@ -35,13 +35,14 @@ README_BEGIN = "<!-- made by `python benchmarks/zoo.py --page` -->\n"
 README_END = "<!-- end of results -->\n"
 REBUILD = """
 Every run is [a file](../benchmarks/zoo) with its settings, seed, versions, curve and returns. A cell
-is made anew by one command, which goes on where it was stopped:
+is computed again by one command. If it was stopped, it continues with the runs that are missing:
 
 ```console
 python benchmarks/zoo.py --cell {cell} --peers PYTHON
 ```
 
-`PYTHON` is that of an environment with `benchmarks/requirements-peers.txt`. Without it, stable-baselines3 is left out.
+`PYTHON` is the interpreter of an environment with `benchmarks/requirements-peers.txt`. Without it, stable-baselines3 is
+left out.
 """
 
 

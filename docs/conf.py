@@ -24,6 +24,8 @@ myst_heading_anchors = 3  # links to headings, as GitHub makes them
 html_theme = "furo"
 html_title = f"plugrad {version}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_math_renderer = "mathml"  # browsers show it without a script from elsewhere
 exclude_patterns = ["_build"]
 

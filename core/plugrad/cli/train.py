@@ -40,7 +40,7 @@ from plugrad.learner.expected_weights import expect_weights
 @click.option(
     "--backend",
     metavar="NAME",
-    help=f"One that plugrad plugins lists.  [default: {AlgorithmConfig().backend}]",
+    help=f"One that plugrad backends lists.  [default: {AlgorithmConfig().backend}]",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of everything random.  [default: 0]")
 @click.option(
@@ -86,7 +86,7 @@ from plugrad.learner.expected_weights import expect_weights
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Go on with a run in its directory. --backend may be another than before.",
+    help="Continue this run, in its directory. --backend may be another than before.",
 )
 @click.option(
     "--hyperparameters",

@@ -69,5 +69,5 @@ def _allowing_command(code: NamedCode) -> str:
 def trust_option(command: Any) -> Any:
     """Add `--trust` to a command."""
     return click.option(
-        "--trust", is_flag=True, help="Call whatever the run's files name. Not for a stranger's run."
+        "--trust", is_flag=True, help="Call whatever the run's files name. Only for a run that you trust."
     )(command)
