@@ -16,7 +16,7 @@ HELD_BY = {
         "tests/core/test_checkpoint_code.py::test_a_learner_imports_nothing",
         "tests/core/test_checkpoint_hostile.py::test_ten_thousand_mutations_and_all_crafted_files_run_no_code",
     ],
-    "killed while saving: the save before it is whole": [
+    "if the process is killed while it saves, the previous save is intact": [
         "tests/core/test_checkpoint_crash.py::test_two_hundred_kills_leave_the_last_save_and_no_mixture",
         "tests/core/test_checkpoint_crash.py::test_killed_before_any_syscall_of_the_protocol_a_reader_sees_old_or_new",
     ],
@@ -28,7 +28,7 @@ HELD_BY = {
         "tests/backends/test_nonfinite.py::test_raise_undoes_the_whole_update_and_names_the_place",
         "tests/core/test_batch_malformed.py::test_every_malformed_batch_is_refused_by_name",
     ],
-    "a learner of a group dies: nothing lost, training goes on": [
+    "if a learner of a group dies, nothing is lost and training continues": [
         "tests/group/test_faults.py::test_killed_learners_are_replaced_and_no_update_is_lost_or_repeated",
     ],
 }
