@@ -173,7 +173,7 @@ def test_a_listener_is_a_file_or_a_class_and_is_kept_in_the_config(folder, monke
         (LISTENER.replace("ended", "endet"), ["--plugin=bad.py"], 1, "Did you mean 'update_ended'?"),
         (ALGORITHM, ["--plugin=ppo.py"], 1, "algorithm 'ppo' is the name of one of plugrad "),
         (LISTENER, ["bad.py"], 2, "bad.py' is no algorithm: it lacks the hook 'get_config_class'"),
-        (None, ["nowhere:Plugin"], 2, "No module named 'nowhere'; the current directory is searched only with PYTH"),
+        (None, ["nowhere:Plugin"], 2, "No module named 'nowhere'. Is it installed? The current folder is searched for"),
         (None, ["--plugin=json:Nothing"], 2, "json has no 'Nothing'"),
         (ALGORITHM, ["bad.py", "--learners=2"], 2, "bad.py is known to this process only: for remote learners"),
     ],

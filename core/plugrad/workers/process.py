@@ -24,6 +24,8 @@ from plugrad.workers.process_main import HEADER, Call
 
 POLL_S = 0.5
 """Seconds between two looks whether a silent process is still there."""
+EXIT_S = 1.0
+"""Seconds in which a process ends whose connection is closed."""
 
 
 class _LostError(Exception):
@@ -111,13 +113,13 @@ class WorkerProcess:
                 if request is not None:
                     request.set_result((good, answer))
         except (EOFError, OSError):
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(1.0)
             with self._lock:
                 self._lose(self._died())
                 self._connection.close()
 
     def _died(self) -> _LostError:
+        with suppress(subprocess.TimeoutExpired):  # its connection closes a moment before it has ended
+            self._process.wait(EXIT_S)
         code = self._process.poll()
         if code is None:
             return _LostError(True, "closed its connection")
