@@ -26,7 +26,7 @@ class Runner:
         python: the interpreter with what it needs.
         core: to pin it to.
         folder: for its log and its weights.
-        compile_cache: where torch keeps compiled code; empty means that everything is compiled anew.
+        compile_cache: where frameworks keep compiled code; empty means that everything is compiled anew.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=environment(TORCHINDUCTOR_CACHE_DIR=str(compile_cache)),
+                env=environment(
+                    XDG_CACHE_HOME=str(compile_cache), TORCHINDUCTOR_CACHE_DIR=str(compile_cache / "inductor")
+                ),
             )
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def runners(
             python = peers if ENTRIES[name].peer else sys.executable
             if python is None:
                 continue
-            runner = Runner(name, cell, seed, python, core, folder, cache or folder / "inductor")
+            runner = Runner(name, cell, seed, python, core, folder, cache or folder / "cache")
             stack.callback(runner.stop)
             runner.ask("build")
             started[name] = runner

@@ -87,7 +87,7 @@ def growth(options: argparse.Namespace) -> dict[str, float]:
 
 
 def first(options: argparse.Namespace) -> dict[str, float]:
-    """Measure building and the first update: with nothing compiled before, and with torch's cache of the run before."""
+    """Measure building and the first update: with nothing compiled before, and with the caches of the run before."""
     figures: dict[str, float] = {}
     lines: list[list[object]] = []
     for name in options.only or [name for name, entry in ENTRIES.items() if not entry.peer]:
