@@ -83,6 +83,22 @@ def test_a_learner_that_is_set_back_is_eager_again() -> None:
     assert second[1].tobytes() == first[1].tobytes()
 
 
+def test_an_update_whose_minibatches_are_reported_one_by_one_is_compiled_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_once(monkeypatch)
+    old, new = built(), built()
+    rng = np.random.default_rng(0)
+    batch = {"obs": rng.normal(size=(8, 3)).astype(np.float32), "actions": rng.integers(0, 2, 8)}
+    with pytest.warns(DeprecationWarning, match="reduce_fn="):
+        each = old.update(batch, reduce_fn=None)  # type: ignore[call-arg]
+    new.update(batch)
+    assert len(each) == STEPS_OF_AN_UPDATE
+    assert old.update_mode == new.update_mode
+    assert old.update_mode.startswith("complete_update")
+    np.testing.assert_allclose(weights(old), weights(new), rtol=0.0, atol=5e-6)
+
+
 class BranchesOnTensor(Learner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]

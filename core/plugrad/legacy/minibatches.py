@@ -21,6 +21,11 @@ class _OneByOne(Program):
         self._within = within
         self.metrics: list[Mapping[str, Tensor]] = []
 
+    def begin_update(self) -> None:
+        """See `Program`."""
+        self._within.begin_update()
+        self.mode, self.reason = self._within.mode, self._within.reason
+
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
