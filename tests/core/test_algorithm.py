@@ -183,3 +183,23 @@ def test_an_update_that_is_not_waited_for_returns_the_results_of_earlier_ones():
     assert first["default_policy"]["weights_seq_no"] == 1
     waited_for = algorithm.update(episodes=algorithm.sample())
     assert waited_for["default_policy"]["weights_seq_no"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("learn", r"train\(\) runs one iteration"),
+        ("predict", r"get_policy\(\).predict\(observation\)"),
+        ("save", r"save_to_path\(path\)"),
+        ("compute_single_action", r"get_policy\(\).predict\(observation\)"),
+    ],
+)
+def test_a_name_of_another_library_says_what_to_use(name, instead):
+    algorithm = PPOConfig().environment("CartPole-v1").framework("numpy").build_algo()
+    with pytest.raises(
+        AttributeError, match=rf"^'Algorithm' object has no attribute '{name}'. Here: {instead}"
+    ):
+        getattr(algorithm, name)
+    with pytest.raises(AttributeError, match=r"^'Algorithm' object has no attribute 'trian'$"):
+        algorithm.trian  # noqa: B018
+    algorithm.stop()

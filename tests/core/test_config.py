@@ -11,6 +11,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 
+import gymnasium as gym
 import needs
 import numpy as np
 import pytest
@@ -150,6 +151,7 @@ def test_defaults_of_containers_are_not_shared():
         ),
         (lambda c: c.rl_module(model_config=[1]), r"model_config must be a dict, got \[1\]"),
         (lambda c: c.learners(learner_class=3), "learner_class must be a class or function"),
+        (lambda c: c.environment(gym.make("CartPole-v1")), r"Here: its id, 'CartPole-v1': plugrad makes"),
         (
             lambda c: c.plugins(object()),
             r"takes names and classes, .* pass objects as Learner\(plugins=\[...\]\)",

@@ -3,12 +3,13 @@
 from typing import Any
 
 import counting
+import gymnasium as gym
 import numpy as np
 import pytest
 from sampling import assert_chunk, balance, make_runner, swing
 
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
-from plugrad.errors import RestoreMismatchError
+from plugrad.errors import EnvContractError, RestoreMismatchError
 
 
 def assert_same(left: Any, right: Any) -> None:
@@ -61,6 +62,31 @@ def test_a_state_survives_the_disk(tmp_path):
     resumed.set_state(load_checkpoint(tmp_path / "runner").state)
     assert_same_episodes(runner.sample(210), resumed.sample(210))
     assert_same(runner.get_state(), resumed.get_state())
+
+
+class Sensor(gym.Env[Any, Any]):
+    """Its sensor can be gone."""
+
+    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (4,)), gym.spaces.Discrete(2)
+    is_gone = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.is_gone:
+            raise KeyError("no such sensor")
+        return np.zeros(4, np.float32), 0.0, False, False, {}
+
+
+def test_an_error_of_the_environments_code_while_it_is_replayed_is_not_one_of_the_state(monkeypatch):
+    runner = make_runner(balance, env=Sensor)
+    runner.sample(5)
+    state = runner.get_state()
+    monkeypatch.setattr(Sensor, "is_gone", True)
+    said = "environment 0 of .*Sensor.* cannot replay .* from its seed and actions: .* KeyError: 'no such sensor'"
+    with pytest.raises(EnvContractError, match=said):
+        make_runner(balance, env=Sensor).set_state(state)
 
 
 def test_an_older_state_takes_a_runner_back():

@@ -326,6 +326,8 @@ def test_a_recurrent_policy_gives_its_state_and_begins_anew_where_episodes_begin
 
 def test_a_policy_without_a_state_refuses_one():
     policy = config("CartPole-v1").build_algo().get_policy()
+    spaces = f"observation_space={policy.observation_space}, action_space=Discrete(2)"
+    assert repr(policy) == f"Policy({spaces})"
     with pytest.raises(BatchError, match="not stateful"):
         policy.predict(np.zeros(4), state={"h": np.zeros((1, 3))})
     assert policy.predict(np.zeros(4), episode_start=[True])[1] is None

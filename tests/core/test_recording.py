@@ -1,6 +1,7 @@
 """Recording while training: whole episodes, all of them once, whatever is stopped, killed or resumed."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -168,7 +169,10 @@ def test_the_commands_record_a_training_from_its_beginning_or_from_a_run(tmp_pat
     recorded = load_episodes(str(data)).episodes
     assert 200 < sum(map(len, recorded)) <= 512
     before = {each: each.stat().st_mtime_ns for each in run.rglob("*")}
-    assert plugrad("record", run, "--timesteps", 256, "-o", more).splitlines()[-1] == f"episodes: {more}"
+    said = plugrad("record", run, "--timesteps", 256, "-o", more).splitlines()
+    assert said[0] == "training on for 256 steps, which are recorded"
+    assert re.match(r" +\d+ steps .*/s +return", said[1])
+    assert said[-1] == f"episodes: {more}"
     assert {each: each.stat().st_mtime_ns for each in run.rglob("*")} == before
     assert sum(map(len, load_episodes(str(more)).episodes)) > 100
     assert steps_of(load_episodes(str(data)).episodes) == steps_of(recorded)

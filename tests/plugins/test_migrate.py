@@ -175,6 +175,13 @@ def test_a_file_that_is_no_python_is_one_error(tmp_path: Path, text: str) -> Non
     assert done.stderr.startswith(f"plugrad: error: {path}, line 1: this is no Python")
 
 
+def test_a_program_that_begins_with_imports_begins_with_them_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("from ray.rllib.algorithms.ppo import PPOConfig\nconfig = PPOConfig()\n")
+    assert migrate(path, "--write").exit_code == 0
+    assert path.read_text() == "from plugrad_ppo import PPOConfig\nconfig = PPOConfig.rllib_defaults()\n"
+
+
 def test_other_programs_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "other.py"
     path.write_text("import numpy as np\n\nconfig = dict(a=1)\nconfig.update(b=np.ones(3))\n")

@@ -92,7 +92,7 @@ def _has_framework(record: PluginRecord) -> bool:
 
 
 def framework_line(record: PluginRecord) -> str:
-    """One line for a backend: the framework's name and version; if it is missing the commands that install it."""
+    """One line for a backend: the framework's name and version; if it is missing a second one, what installs it."""
     use = f"backend {record.name}"
     if record.requires is None or not record.installed:
         return _missing(record.requires or "", use, record.command)
@@ -100,7 +100,7 @@ def framework_line(record: PluginRecord) -> str:
 
 
 def part_line(part: Part) -> str:
-    """One line for a package: its name and version, or the command that installs it."""
+    """One line for a package: its name and version; if it is missing a second one, what installs it."""
     found = part.installed
     return (
         _found(part.module, part.use)
@@ -114,7 +114,7 @@ def _found(name: str, use: str) -> str:
 
 
 def _missing(name: str, use: str, command: str) -> str:
-    return f"{name:<12}  missing     for {use}: {command}"
+    return f"{name:<12}  missing     for {use}\n{'':<16}{command}"
 
 
 def _plugin_line(record: PluginRecord, width: int) -> str:

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
+from rich.console import Console
 
 from plugrad.algorithm import Algorithm
+from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
+from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, scalars
 from plugrad.cli.returns import return_words
 from plugrad.cli.trained import open_trained, run_options
 from plugrad.cli.trust import Trust
@@ -95,7 +99,12 @@ def _save(data: EpisodeData, directory: Path, about: Mapping[str, Any]) -> None:
 def _record_training(algorithm: Algorithm, timesteps: int, directory: Path) -> None:
     """Train on, in memory only, and write the episodes that are sampled."""
     algorithm.record_training(str(directory))
-    steps = 0
+    lines = PlainLines(Console(), f"training on for {timesteps:,} steps, which are recorded")
+    steps, start = 0.0, perf_counter()
     while steps < timesteps:
-        steps += algorithm.train()["env_runners/num_env_steps_sampled"]
+        row = scalars(algorithm.train())
+        steps += row["env_runners/num_env_steps_sampled"]
+        seconds = perf_counter() - start
+        now = {**row, TIMESTEPS: steps, SECONDS: seconds}
+        lines.show(Progress.of(now, steps_per_second=steps / seconds))
     click.echo(f"{steps:.0f} steps of training")

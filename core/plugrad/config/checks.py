@@ -122,8 +122,10 @@ def _importable(info: FieldInfo, value: Any) -> Any:
     if isinstance(value, str):
         return value
     if not callable(value):
+        env_id = getattr(getattr(value, "spec", None), "id", None)
+        hint = "" if env_id is None else f". Here: its id, {env_id!r}: plugrad makes as many as it needs"
         raise ConfigError(
-            f'{info.name} must be a class or function, or its name "package.module:Name", got {value!r}',
+            f'{info.name} must be a class or function, or its name "package.module:Name", got {value!r}{hint}',
             field=info.name,
         )
     # What has no importable name (a local class, a lambda) works in this process; `to_dict` refuses it.

@@ -107,7 +107,7 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _wrap_module(self, *, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
-        """Make an `RLModule` of a model of the framework that is none, such as one given as `Learner(module=...)`.
+        """Make an `RLModule` of a user's model of the framework, such as one given as `Learner(module=...)`.
 
         Args:
             module_id: of the module.

@@ -8,7 +8,7 @@ itself (`plugrad.LearnerSpec`), and loads them when they are asked for.
 - `learner`, `additional`, `saving`, `group`, `rl_module`, `settings`: older methods, added to the classes of today.
 - `overrides`: calls a subclass's override of an older name in place of the new one.
 - `arguments`: translates older arguments of calls and of overrides; `minibatches` does so for `reduce_fn=`.
-- `instead`: what to use where plugrad has nothing of the kind.
+- `instead`: what to use where plugrad has nothing of the kind; `algorithm` says it of an Algorithm.
 - `specs`, `modules`, `constants`: what stands alone.
 """
 
@@ -61,6 +61,7 @@ ADAPTED_ROOMS: Mapping[str, Callable[[], None]] = MappingProxyType(
         "plugrad.rl_module": partial(_adapt, "rl_module"),
         "plugrad.learner": partial(_adapt, "learner"),
         "plugrad.group": partial(_adapt, "group"),
+        "plugrad.algorithm": partial(_adapt, "algorithm"),
     }
 )
 """`{room: what makes the older names of its classes work}`."""

@@ -144,6 +144,27 @@ INSTEAD_ON_LEARNERS = MappingProxyType(
 )
 """`{attribute of RLlib's Learner: what to use}`."""
 
+_ACT = "get_policy().predict(observation)"
+INSTEAD_ON_ALGORITHMS = MappingProxyType(
+    {
+        # of stable-baselines3
+        "learn": "train() runs one iteration and returns its results; call it in a loop",
+        "load": "Algorithm.from_checkpoint(path)",
+        "policy": "get_policy()",
+        "predict": _ACT,
+        "save": "save_to_path(path)",
+        "set_env": "from_checkpoint(path, env=...)",
+        # of RLlib
+        "compute_actions": _ACT,
+        "compute_single_action": _ACT,
+        "env_runner_group": "env_runner",
+        "export_policy_model": "get_policy().export_onnx(path)",
+        "restore": "restore_from_path(path)",
+        "workers": "env_runner",
+    }
+)
+"""`{attribute of stable-baselines3's or RLlib's algorithm: what to use}`."""
+
 
 def refuse(names: Iterable[str], *, call: str) -> None:
     """Raise `ConfigError` for the first name that RLlib has and plugrad does not."""

@@ -82,6 +82,10 @@ class Policy:
         self._content = content
         self._record = record
 
+    def __repr__(self) -> str:
+        state = f", state={sorted(self._initial)}" if self._initial else ""
+        return f"Policy(observation_space={self.observation_space}, action_space={self._action_space}{state})"
+
     @property
     def observation_space(self) -> Space[Any]:
         """The space of one observation that `predict` takes."""

@@ -4,7 +4,8 @@ An error names the environment, what it returned and what was expected.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -14,7 +15,7 @@ from gymnasium.spaces import Box, Space
 from plugrad.action_masks import as_mask, choice_sizes, expected
 from plugrad.action_rows import ARRAY_SPACES, leaves
 from plugrad.columns import Columns
-from plugrad.errors import ConfigError, EnvContractError
+from plugrad.errors import ConfigError, EnvContractError, PlugradError
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -35,6 +36,27 @@ _CALLERS = (
     "plugrad.sampling.replayable_env",
 )
 """Modules that call an environment: an error that no other module took part in is Gymnasium's."""
+
+
+@contextmanager
+def replaying(env: object) -> Iterator[None]:
+    """A block that replays a running episode: an error of the environment's code is not one of the saved file.
+
+    Args:
+        env: its name, for the error.
+
+    Raises:
+        EnvContractError: from the environment's error.
+    """
+    try:
+        yield
+    except PlugradError:
+        raise
+    except Exception as error:
+        raise EnvContractError(
+            f"{env} cannot replay the saved running episode from its seed and actions: it raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 class Contract:

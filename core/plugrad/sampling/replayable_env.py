@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.policy.actions import stack_actions, unstack_actions
-from plugrad.sampling.contract import Contract
+from plugrad.sampling.contract import Contract, replaying
 from plugrad.types import Array
 
 _NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32})
@@ -126,13 +126,18 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
         Returns:
             The last observation, to be compared with the saved one; None if the replayed episode ended early: the
             environment does not repeat itself and needs a `reset()`.
+
+        Raises:
+            EnvContractError: the environment raised an error.
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
-        observation, _ = self._begin(None)
-        for action in unstack_actions(self.action_space, state["actions"]):
-            observation, _, terminated, truncated, _ = self.step(action)
-            if terminated or truncated:
-                return None
+        actions = list(unstack_actions(self.action_space, state["actions"]))
+        with replaying(self._contract):
+            observation, _ = self._begin(None)
+            for action in actions:
+                observation, _, terminated, truncated, _ = self.step(action)
+                if terminated or truncated:
+                    return None
         return np.asarray(observation)
 
     def _begin(self, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:

@@ -190,8 +190,9 @@ def add(module: cst.Module, program: Program) -> cst.Module:
     last = max((n for n, each in enumerate(kept) if _is_import(each)), default=first - 1) + 1
     own = [_own_config(program, base) for base in _own_bases(program)]
     blank = [cst.EmptyLine(indent=False)]
-    for group in (standard, ours):
-        if group:
+    above = bool(kept[:first] or module.header)
+    for group, follows in ((standard, above), (ours, above or standard or kept[first:last])):
+        if group and follows:
             group[0] = group[0].with_changes(leading_lines=blank)
     return module.with_changes(body=[*kept[:first], *standard, *kept[first:last], *ours, *own, *kept[last:]])
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.policy.actions import stack_actions, unstack_actions
+from plugrad.sampling.contract import replaying
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.sampling.replayable_env import MAX_ACTIONS, episode_seed
 from plugrad.types import AgentID
@@ -86,10 +87,20 @@ class ReplayableAgentEnv:
         Returns:
             `(observations, infos)` of the agents that act next, to be compared with the saved ones. None if the
             environment does not repeat itself: the episode ended early, or other agents acted.
+
+        Raises:
+            EnvContractError: the environment raised an error.
         """
         self._series, self._episode = int(state["series"]), int(state["episode"])
+        steps = self._saved_steps(state)
+        with replaying(f"environment {self.name}"):
+            return self._repeated(steps)
+
+    def _repeated(
+        self, steps: list[dict[AgentID, Any]]
+    ) -> tuple[dict[AgentID, Any], Mapping[AgentID, Any]] | None:
         observations, infos = self._reset()
-        for actions in self._saved_steps(state):
+        for actions in steps:
             if actions.keys() != observations.keys():
                 return None
             outcome = self.step(actions)
