@@ -63,6 +63,7 @@ class PPOSettings:
         log_std_init: first log of the standard deviation of continuous actions.
         ortho_init: whether first weights are orthogonal.
         normalize: scale observations by their running mean and deviation, and rewards by their return's.
+        normalize_advantages: over which rows plugrad does so; stable-baselines3 always over each minibatch.
         atari: the standard preprocessing of Atari games, and the convolutions of Mnih et al. 2015.
     """
 
@@ -82,6 +83,7 @@ class PPOSettings:
     log_std_init: float = 0.0
     ortho_init: bool = True
     normalize: bool = False
+    normalize_advantages: str = "batch"
     atari: bool = False
 
     @property
@@ -105,6 +107,8 @@ class PPOSettings:
         training = {name: getattr(self, name) for name in names}
         training |= {"train_batch_size": self.steps_per_update, "minibatch_size": self.batch_size}
         training |= {"optimizer": {"type": "adam", "eps": 1e-5}}  # stable-baselines3's
+        if self.normalize_advantages != "batch":
+            training |= {"normalize_advantages": self.normalize_advantages}
         config = {"env_runners": envs, "training": training}
         return config | ({"rl_module": {"model_config": model}} if model else {})
 

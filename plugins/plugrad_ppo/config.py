@@ -5,6 +5,7 @@ from math import inf
 from typing import Self
 
 from plugrad import AlgorithmConfig
+from plugrad.columns import Columns
 from plugrad.config import field
 from plugrad_ppo.rllib import RLLIB_DEFAULTS
 
@@ -32,6 +33,16 @@ class PPOConfig(AlgorithmConfig):
     use_kl_loss: bool = field(False, help="add a KL penalty whose coefficient adapts (eq. 8)")
     kl_coeff: float = field(0.2, help="initial KL coefficient", variable=True)
     kl_target: float = field(0.01, help="KL divergence per update that the coefficient aims at")
+    normalize_advantages: str = field(
+        "batch",
+        choices=("batch", "minibatch", "none"),
+        help="over which rows advantages have mean 0 and standard deviation 1",
+    )
+
+    @property
+    def standardized_columns(self) -> tuple[str, ...]:
+        """Advantages, with `normalize_advantages="minibatch"`."""
+        return (Columns.ADVANTAGES,) if self.normalize_advantages == "minibatch" else ()
 
     @classmethod
     def rllib_defaults(cls) -> Self:

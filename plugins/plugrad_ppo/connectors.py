@@ -36,19 +36,20 @@ class GeneralAdvantageEstimation:
     """Adds `Columns.ADVANTAGES` and `Columns.VALUE_TARGETS` to the batch of every module that has episodes.
 
     Values are computed in one call per module, of the observations of its episodes and of the last one
-    of each, which is bootstrapped unless the episode terminated. Value targets are advantage + value;
-    advantages are then brought to mean 0 and standard deviation 1 over the module's whole batch.
+    of each, which is bootstrapped unless the episode terminated. Value targets are advantage + value.
 
     A batch without episodes (one that the caller made) is returned as it is.
 
     Args:
         gamma: discount per step.
         lambda_: 0 trusts the values (one-step errors), 1 the rewards (Monte Carlo).
+        is_standardized: bring advantages to mean 0 and standard deviation 1 over the module's whole batch.
     """
 
-    def __init__(self, gamma: float, lambda_: float) -> None:
+    def __init__(self, gamma: float, lambda_: float, *, is_standardized: bool = True) -> None:
         self.gamma = gamma
         self.lambda_ = lambda_
+        self.is_standardized = is_standardized
 
     def __call__(
         self,
@@ -93,7 +94,8 @@ class GeneralAdvantageEstimation:
         advantages, targets = generalized_advantages(
             rewards, values, lengths, terminated, gamma=self.gamma, lambda_=self.lambda_
         )
-        return {**columns, Columns.ADVANTAGES: standardize(advantages), Columns.VALUE_TARGETS: targets}
+        advantages = standardize(advantages) if self.is_standardized else advantages
+        return {**columns, Columns.ADVANTAGES: advantages, Columns.VALUE_TARGETS: targets}
 
 
 def generalized_advantages(

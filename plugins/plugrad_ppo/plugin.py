@@ -22,7 +22,8 @@ def get_config_class() -> type[PPOConfig]:
 @hookimpl
 def get_learner_connectors(config: PPOConfig) -> list[Any]:
     """Advantages and value targets by GAE."""
-    return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+    is_standardized = config.normalize_advantages == "batch"
+    return [GeneralAdvantageEstimation(config.gamma, config.lambda_, is_standardized=is_standardized)]
 
 
 @hookimpl

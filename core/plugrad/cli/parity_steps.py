@@ -13,7 +13,7 @@ from plugrad.batch import Batch, Rows
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
-from plugrad.learner.noise import with_noise
+from plugrad.learner.minibatch_columns import as_one_minibatch
 from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 
@@ -146,7 +146,7 @@ def _minibatch(learner: Learner, batch: Batch, start: int, number: int) -> dict[
         module_id: {name: np.take(values, where, axis=0, mode="wrap") for name, values in columns.items()}
         for module_id, columns in batch.items()
     }
-    tensors = learner._convert_batch_type(with_noise(learner, taken))
+    tensors = learner._convert_batch_type(as_one_minibatch(learner, taken))
     return {
         module_id: Rows(module_id, columns, lambda tensor: tensor) for module_id, columns in tensors.items()
     }

@@ -42,6 +42,11 @@ class Config(SamplingSettings):
     keys, `{key: ModelSetting}` for further keys, which its network reads with
     `spec.network_config(config.default_model_config)`."""
 
+    @property
+    def standardized_columns(self) -> tuple[str, ...]:
+        """Columns that have mean 0 and standard deviation 1 over the rows of each minibatch. Algorithms override it."""
+        return ()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_overrides(self)

@@ -16,7 +16,7 @@ from plugrad.collective import Collective
 from plugrad.gradients import FlatGradients, Gradients, as_flat, exchanged
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.noise import noise_id, shard_noise
+from plugrad.learner.step_columns import shard_step_columns, step_columns_id
 from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
@@ -56,20 +56,20 @@ def shard(
         The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
         row with weight 0 (of each minibatch): a mean over no rows is no number.
     """
-    own, counts, noise = dict(order), {}, {}
+    own, counts, step_columns = dict(order), {}, {}
     for module_id, rows in only_modules(order).items():
         first, last = _share_of_minibatch(collective, rows.shape[1], accumulate)
         share = slice(first, last) if last > first else slice(accumulate)
         own[module_id] = rows[:, share]
-        if noise_id(module_id) in columns:
-            noise[noise_id(module_id)] = shard_noise(columns[noise_id(module_id)], share)
+        if (id_ := step_columns_id(module_id)) in columns:
+            step_columns[id_] = shard_step_columns(columns[id_], share)
         shown = count_steps_per_row(columns[module_id])[rows]
         counts[module_id] = shown[:, first:last].sum(1), shown.sum(1)
     counts[ALL_MODULES] = tuple(np.sum(each, 0) for each in zip(*counts.values(), strict=True))
     weights = {module_id: _weights(*each, collective.size) for module_id, each in counts.items()}
     num_steps = len(next(iter(order.values())))
     own[WEIGHTS] = np.arange(num_steps, dtype=np.int32)[:, None]
-    return {**columns, **noise, WEIGHTS: weights}, own
+    return {**columns, **step_columns, WEIGHTS: weights}, own
 
 
 def _share_of_minibatch(collective: Collective, width: int, accumulate: int) -> tuple[int, int]:

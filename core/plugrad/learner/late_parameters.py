@@ -17,7 +17,7 @@ def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID])
 
     Args:
         learner: after the first run of a program.
-        ids: of the modules that it trained, and of noise, which has no parameters.
+        ids: of the modules that it trained, and of step columns, which have no parameters.
 
     Raises:
         ConfigError: names the parameters that no optimizer has.

@@ -13,7 +13,7 @@ from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.noise import noise_id, pad_noise
+from plugrad.learner.step_columns import pad_step_columns, step_columns_id
 from plugrad.types import Array, ModuleID
 
 
@@ -191,8 +191,8 @@ def pad_minibatches(
             columns[module_id] = {c: np.concatenate([values, filling[c]]) for c, values in each.items()}
             hidden = len(each[Columns.LOSS_MASK])
             order[module_id] = np.pad(numbers, ((0, 0), (0, missing)), constant_values=hidden)
-            if (noise := columns.get(noise_id(module_id))) is not None:
-                columns[noise_id(module_id)] = pad_noise(noise, missing)
+            if (own := columns.get(step_columns_id(module_id))) is not None:
+                columns[step_columns_id(module_id)] = pad_step_columns(own, missing)
     return columns, order
 
 

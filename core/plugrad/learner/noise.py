@@ -1,8 +1,7 @@
 """Noise columns: standard normals that a loss reads beside the columns of its batch.
 
 They are drawn before the program runs, in numpy, for all minibatches of an update. So they are the same numbers on
-every backend, in every update mode and for any number of learners, and a row that is used twice gets new ones. They
-travel under an id of their own, one row for each gradient step, and join the module's columns in the step.
+every backend, in every update mode and for any number of learners, and a row that is used twice gets new ones.
 """
 
 from collections.abc import Mapping
@@ -11,50 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.batch import Batch, Rows
 from plugrad.columns import Columns
 from plugrad.config import Config
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
-from plugrad.metrics import SEPARATOR
-from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleID
 
 Shapes = Mapping[str, tuple[int, ...]]
 """`{column: shape per row}`."""
-
-_NOISE = f"{SEPARATOR}noise of "
-
-
-def noise_id(module_id: ModuleID) -> str:
-    """Under this id the noise of a module travels, `{column: [steps, rows, ...]}`; no module has it."""
-    return f"{_NOISE}{module_id}"
-
-
-def add_noise(
-    learner: LearnerInternals, columns: Batch, order: dict[ModuleID, Array]
-) -> tuple[Batch, dict[ModuleID, Array]]:
-    """Draw the noise of all minibatches of an update.
-
-    Args:
-        learner: in an update.
-        columns: `{module_id: {column: array [N, ...]}}`.
-        order: rows of the minibatches, `{module_id: [steps, rows]}`.
-
-    Returns:
-        Both with the noise beside them; as they came if no module has noise columns.
-
-    Raises:
-        BatchError: the batch has a column of that name.
-    """
-    noise = {
-        noise_id(module_id): draw_noise(learner, module_id, columns[module_id], *rows.shape)
-        for module_id, rows in order.items()
-        if module_id in learner.noise_columns
-    }
-    if not noise:
-        return columns, order
-    steps = np.arange(len(next(iter(order.values()))), dtype=np.int32)[:, None]
-    return {**columns, **noise}, {**order, **dict.fromkeys(noise, steps)}
 
 
 def draw_noise(
@@ -88,24 +51,6 @@ def draw_noise(
         part = np.ascontiguousarray(drawn[:, start : start + size])
         found[column] = part.reshape(steps, *leading, *shape)
         start += size
-    return found
-
-
-def with_noise(learner: LearnerInternals, batch: Batch) -> Batch:
-    """A batch as one minibatch, its noise among its columns: for a step that is taken outside of an update.
-
-    Args:
-        learner: whose random streams.
-        batch: `{module_id: {column: array [B, ...]}}`.
-
-    Returns:
-        `{module_id: {column: array [B, ...]}}`.
-    """
-    found = {}
-    for module_id, columns in batch.items():
-        rows = len(next(iter(columns.values())))
-        noise = draw_noise(learner, module_id, columns, 1, rows)
-        found[module_id] = {**columns, **{column: values[0] for column, values in noise.items()}}
     return found
 
 
@@ -146,59 +91,3 @@ def _check_free(module_id: ModuleID, shapes: Shapes, columns: Mapping[str, Any])
             expected="no such column",
             found=list(columns),
         )
-
-
-def join_noise(learner: LearnerInternals, minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatches:
-    """Put the noise of a minibatch among the columns of its modules. Traced.
-
-    Args:
-        learner: in a step.
-        minibatch: all that a program takes.
-        modules: the columns of the modules in it.
-
-    Returns:
-        `{module_id: rows}`.
-    """
-    if not learner.noise_columns:
-        return modules
-    return {
-        module_id: _joined(module_id, rows, minibatch[noise_id(module_id)])
-        if noise_id(module_id) in minibatch
-        else rows
-        for module_id, rows in modules.items()
-    }
-
-
-def _joined(module_id: ModuleID, rows: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> Rows:
-    # Taken here: what a part of the step takes that is compiled by itself does not exist outside of it.
-    drawn = {column: noise[column][0] for column in noise}
-    return Rows(module_id, rows, lambda tensor: tensor).with_columns(drawn)
-
-
-def shard_noise(noise: Mapping[str, Array], rows: slice) -> dict[str, Array]:
-    """The noise of some rows of each minibatch.
-
-    Args:
-        noise: of one module, `{column: [steps, rows, ...]}`.
-        rows: which.
-
-    Returns:
-        Views.
-    """
-    return {column: values[:, rows] for column, values in noise.items()}
-
-
-def pad_noise(noise: Mapping[str, Array], missing: int) -> dict[str, Array]:
-    """Noise of minibatches that are filled up: zeros.
-
-    Args:
-        noise: of one module, `{column: [steps, rows, ...]}`.
-        missing: rows to add to each minibatch.
-
-    Returns:
-        `{column: [steps, rows + missing, ...]}`.
-    """
-    return {
-        column: np.pad(values, [(0, 0), (0, missing), *[(0, 0)] * (values.ndim - 2)])
-        for column, values in noise.items()
-    }

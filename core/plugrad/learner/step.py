@@ -20,10 +20,10 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.learner.buffers import copy_buffers, restore_buffers
 from plugrad.learner.data_parallel import mark_nonfinite, minibatch_weights, scale_losses, scale_metrics
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.noise import join_noise
 from plugrad.learner.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
 from plugrad.learner.optimizer_registry import check_gradient_names, merge_gradients
 from plugrad.learner.shape_check import ShapeCheck
+from plugrad.learner.step_columns import join_step_columns
 from plugrad.metrics import SEPARATOR
 from plugrad.ops import Variable
 from plugrad.schedules import ConfigView
@@ -54,7 +54,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
         learner.shape_check = watch
         metrics: dict[str, Tensor]
         with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
-            rows = join_noise(learner, minibatch, modules)
+            rows = join_step_columns(minibatch, modules)
             watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
             _, losses, _ = learner._update(rows)
             if not reads:

@@ -25,6 +25,7 @@ from plugrad.learner.data_parallel import (
 from plugrad.learner.default_hooks import TIMESTEP
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.late_parameters import check_no_late_parameters
+from plugrad.learner.minibatch_columns import add_step_columns
 from plugrad.learner.minibatches import (
     MinibatchSpec,
     Order,
@@ -33,7 +34,6 @@ from plugrad.learner.minibatches import (
     pad_minibatches,
     prepare_batch,
 )
-from plugrad.learner.noise import add_noise
 from plugrad.learner.nonfinite import NONFINITE
 from plugrad.learner.programs import PreparedProgram, Programs
 from plugrad.learner.snapshot import Snapshot
@@ -191,7 +191,7 @@ class UpdateRun:
         prepared = self._programs.of(columns)
         prepared.program.begin_update()
         is_first = not prepared.reads
-        columns, order = add_noise(learner, columns, order)
+        columns, order = add_step_columns(learner, columns, order)
         finite = self._drop_nonfinite(
             columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot
         )

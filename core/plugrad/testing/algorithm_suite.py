@@ -23,7 +23,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.columns import Columns
 from plugrad.hooks.registry import get_algorithm
 from plugrad.learner import Learner
-from plugrad.learner.noise import with_noise
+from plugrad.learner.minibatch_columns import as_one_minibatch
 from plugrad.testing.fixtures import REFERENCE, STRICT
 from plugrad.testing.recording import GradientRecorder, ReadColumns
 from plugrad.testing.tiny_learners import digest, flat
@@ -78,7 +78,7 @@ def _step(config: AlgorithmConfig, batch: Batch) -> tuple[dict[ModuleID, float],
     """Losses and gradients of one step that is not traced, from the first weights."""
     recorder = GradientRecorder()
     learner = _learner(config, recorder)
-    _, losses, _ = learner._update(learner._convert_batch_type(with_noise(learner, batch)))
+    _, losses, _ = learner._update(learner._convert_batch_type(as_one_minibatch(learner, batch)))
     numbers = learner._convert_to_numpy(losses)
     return {each: float(loss) for each, loss in numbers.items()}, recorder.gradients
 
@@ -118,7 +118,7 @@ def test_the_loss_depends_on_all_that_it_reads(
     learner = _learner(algorithm_config)
     watched = {
         each: ReadColumns(columns)
-        for each, columns in learner._convert_batch_type(with_noise(learner, algorithm_batch)).items()
+        for each, columns in learner._convert_batch_type(as_one_minibatch(learner, algorithm_batch)).items()
     }
     learner._update(watched)
     before = _step(algorithm_config, algorithm_batch)

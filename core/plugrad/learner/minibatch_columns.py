@@ -1,0 +1,108 @@
+"""What minibatches have that a batch has not: noise, and columns that are standardised over their rows.
+
+Both are made in numpy before the program runs, from whole minibatches: so they are equal on every backend, in every
+update mode and for any number of learners.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.columns import Columns
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.minibatches import columns_to_numpy
+from plugrad.learner.noise import draw_noise
+from plugrad.learner.step_columns import step_columns_id
+from plugrad.types import Array, ModuleID
+
+EPSILON = 1e-8
+"""Added to a standard deviation before it divides; stable-baselines3's."""
+
+
+def add_step_columns(
+    learner: LearnerInternals, columns: Batch, order: dict[ModuleID, Array]
+) -> tuple[Batch, dict[ModuleID, Array]]:
+    """Make the step columns of all minibatches of an update.
+
+    Args:
+        learner: in an update.
+        columns: `{module_id: {column: array [N, ...]}}`.
+        order: rows of the minibatches, `{module_id: [steps, rows]}`.
+
+    Returns:
+        Both with the step columns beside them; as they came if no module has any.
+
+    Raises:
+        BatchError: the batch has a column of a noise column's name.
+    """
+    made = {
+        step_columns_id(module_id): found
+        for module_id, rows in order.items()
+        if (found := _step_columns(learner, module_id, columns[module_id], rows))
+    }
+    if not made:
+        return columns, order
+    steps = np.arange(len(next(iter(order.values()))), dtype=np.int32)[:, None]
+    return {**columns, **made}, {**order, **dict.fromkeys(made, steps)}
+
+
+def as_one_minibatch(learner: LearnerInternals, batch: Batch) -> Batch:
+    """A batch with the step columns among its columns: for a step that is taken outside of an update.
+
+    Args:
+        learner: whose random streams.
+        batch: `{module_id: {column: array [B, ...]}}`.
+
+    Returns:
+        `{module_id: {column: array [B, ...]}}`.
+    """
+    found = {}
+    for module_id, columns in batch.items():
+        rows = np.arange(len(next(iter(columns.values()))))[None]
+        own = _step_columns(learner, module_id, columns, rows)
+        found[module_id] = {**columns, **{column: values[0] for column, values in own.items()}}
+    return found
+
+
+def _step_columns(
+    learner: LearnerInternals, module_id: ModuleID, columns: Mapping[str, Any], rows: Array
+) -> dict[str, Array]:
+    made: dict[str, Array] = {}
+    if module_id in learner.noise_columns:
+        made |= draw_noise(learner, module_id, columns, *rows.shape)
+    if names := learner.config.get_config_for_module(module_id).standardized_columns:
+        made |= _standardized(learner, columns, names, rows)
+    return made
+
+
+def _standardized(
+    learner: LearnerInternals, columns: Mapping[str, Any], names: Sequence[str], rows: Array
+) -> dict[str, Array]:
+    """`{column: float32 [steps, rows, ...]}`; a column that the batch does not have is left to the loss to miss."""
+    read = {name: columns[name] for name in (*names, Columns.LOSS_MASK) if name in columns}
+    arrays = columns_to_numpy(learner, read)
+    mask = arrays.pop(Columns.LOSS_MASK, None)
+    shown = None if mask is None else mask[rows] > 0
+    return {name: standardize(values[rows], shown) for name, values in arrays.items()}
+
+
+def standardize(values: Array, shown: Array | None) -> Array:
+    """Bring each minibatch to mean 0 and standard deviation 1: `(x - mean) / (std + EPSILON)`.
+
+    Args:
+        values: `[steps, rows, ...]`.
+        shown: bool, of the same shape: which count; None: all. What is hidden becomes 0.
+
+    Returns:
+        float32, of the same shape. Where all of a minibatch are equal, all become 0.
+    """
+    wide = values.astype(np.float64)
+    axes = tuple(range(1, wide.ndim))
+    where = np.True_ if shown is None else shown
+    counts = wide[0].size if shown is None else np.maximum(shown.sum(axes, keepdims=True), 1)
+    centred = np.where(where, wide - wide.sum(axes, keepdims=True, where=where) / counts, 0.0)
+    std = np.sqrt(np.square(centred).sum(axes, keepdims=True) / counts)
+    standardized: Array = (centred / (std + EPSILON)).astype(np.float32)
+    return standardized
