@@ -7,7 +7,7 @@ First SAC trains and is recorded, unless the recording is there. Then each algor
 writes one file into the directory of `--runs`: settings, versions, the learning curve and the returns at the end. A run
 that has its file is skipped, so the command goes on where it was stopped. Last it prints the table of all files.
 
-All have networks of 2x256, minibatches of 256 and no normalisation. BC's learning rate is 3e-4, as that of the others'
+All have the same networks and minibatches and no normalisation: unless told otherwise 2x256 and 256 rows, as SAC has. BC's learning rate is 3e-4, as that of the others'
 policies, of which CQL's is 1e-4. Returns are of greedy episodes, whose environments have seeds of their own.
 """
 
@@ -28,8 +28,7 @@ from plugrad.offline import load_episodes
 
 ALGORITHMS: dict[str, dict[str, Any]] = {"bc": {"lr": 3e-4}, "iql": {}, "cql": {}}
 """`{algorithm: settings other than its defaults}`."""
-MINIBATCH, STEPS_PER_UPDATE = 256, 100
-MODEL_CONFIG = {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}
+STEPS_PER_UPDATE = 100
 CURVE_POINTS, CURVE_EPISODES, FINAL_EPISODES = 10, 10, 50
 HERE = Path(__file__).parent
 
@@ -58,6 +57,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--gradient-steps", type=int, default=100_000, metavar="N", help="of each run, hundreds"
     )
+    parser.add_argument(
+        "--hiddens", type=int, nargs="+", default=[256, 256], metavar="N", help="widths of layers"
+    )
+    parser.add_argument("--minibatch-size", type=int, default=256, metavar="N", help="rows per gradient step")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N-1")
     parser.add_argument(
         "--only",
@@ -99,13 +102,15 @@ def train(options: argparse.Namespace, name: str, seed: int, data: Path) -> None
     if path.exists() or not any(fnmatch(each, p) for p in options.only for each in (cell, path.stem)):
         return
     print(f"{path.stem} ...", flush=True)
+    rows = options.minibatch_size
+    model_config = {"fcnet_hiddens": options.hiddens, "fcnet_activation": "relu"}
     config = (
         get_algorithm(name)()
         .environment(options.env)
         .framework(options.backend)
-        .rl_module(model_config=MODEL_CONFIG)
+        .rl_module(model_config=model_config)
         .offline_data(input_=str(data))
-        .training(minibatch_size=MINIBATCH, train_batch_size=MINIBATCH * STEPS_PER_UPDATE, **ALGORITHMS[name])
+        .training(minibatch_size=rows, train_batch_size=rows * STEPS_PER_UPDATE, **ALGORITHMS[name])
         .evaluation(evaluation_interval=None)
         .debugging(seed=seed)
     )
@@ -127,7 +132,7 @@ def train(options: argparse.Namespace, name: str, seed: int, data: Path) -> None
         "backend": options.backend,
         "seed": seed,
         "gradient_steps": updates * STEPS_PER_UPDATE,
-        "settings": {"minibatch_size": MINIBATCH, "model_config": MODEL_CONFIG, **ALGORITHMS[name]},
+        "settings": {"minibatch_size": rows, "model_config": model_config, **ALGORITHMS[name]},
         "recording": about_recording(data),
         "commit": record.commit(),
         "machine": record.machine_kind(),

@@ -6,6 +6,7 @@ from statistics import mean, median
 from typing import Any
 
 import numpy as np
+from offline_page import offline_sections
 from report import table
 from zoo_cell import Cell
 from zoo_cells import CELLS
@@ -46,16 +47,17 @@ left out.
 """
 
 
-def write_page(runs: Path, page: Path, readme: Path) -> None:
+def write_page(runs: Path, recorded: Path, page: Path, readme: Path) -> None:
     """Write the page, a picture for each cell into a folder with the page's name, and the README's table.
 
     Args:
         runs: folder of the zoo's files.
+        recorded: folder of the files of `offline_mix.py`.
         page: the Markdown file.
         readme: the file with the table, between two comments.
     """
     files = read_files(runs, "*-s[0-9]*.json")
-    page.write_text(page_text(files))
+    page.write_text(page_text(files, recorded))
     before, _, rest = readme.read_text().partition(README_BEGIN)
     after = rest.partition(README_END)[2]
     readme.write_text(before + README_BEGIN + readme_table(files) + README_END + after)
@@ -64,20 +66,21 @@ def write_page(runs: Path, page: Path, readme: Path) -> None:
         draw(_curves(files, cell), picture, what=f"mean return of {cell.curve_episodes} episodes")
 
 
-def page_text(files: Files) -> str:
+def page_text(files: Files, recorded: Path) -> str:
     """The page's Markdown.
 
     Args:
         files: `{(cell, library): runs}`.
+        recorded: folder of the files of `offline_mix.py`.
 
     Returns:
-        A table of all cells, then a section per cell.
+        A table of all cells, a section per cell, and one per environment of recorded data.
     """
     cells = _cells(files)
     header = ["algorithm", "environment", "steps", *SHOWN.values(), "published"]
     rows = [_row(files, cell) for cell in cells]
     parts = [INTRODUCTION + table(header, rows), REBUILD.format(cell=cells[0].name)]
-    return "\n".join([*parts, *(_section(files, cell) for cell in cells)])
+    return "\n".join([*parts, *(_section(files, cell) for cell in cells), *offline_sections(recorded)])
 
 
 def readme_table(files: Files) -> str:
