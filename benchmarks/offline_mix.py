@@ -7,8 +7,9 @@ First SAC trains and is recorded, unless the recording is there. Then each algor
 writes one file into the directory of `--runs`: settings, versions, the learning curve and the returns at the end. A run
 that has its file is skipped, so the command goes on where it was stopped. Last it prints the table of all files.
 
-All have the same networks and minibatches and no normalisation: unless told otherwise 2x256 and 256 rows, as SAC has. BC's learning rate is 3e-4, as that of the others'
-policies, of which CQL's is 1e-4. Returns are of greedy episodes, whose environments have seeds of their own.
+All have the same networks and minibatches, 2x256 and 256 rows unless told otherwise, and no normalisation. BC's
+learning rate is 3e-4, as that of the others' policies, of which CQL's is 1e-4. Returns are of greedy episodes, whose
+environments have seeds of their own.
 """
 
 import argparse
