@@ -23,7 +23,8 @@ Each cell is an algorithm on an environment, trained by `plugrad train` with set
 is the interquartile mean over seeds of the return at the end: 20 to 100 new episodes with deterministic actions. The
 brackets hold its 95 % interval by bootstrap (Agarwal et al. 2021, arXiv:2108.13264), and the number of seeds comes
 after them. The columns *torch* and *tf2* are plugrad on each backend; stable-baselines3 ran on the same machine with
-the same settings.
+the same settings, but for one: it standardises PPO's advantages over each minibatch. plugrad does so on Hopper,
+HalfCheetah, BipedalWalker and Pong, and over the whole batch elsewhere (`normalize_advantages`).
 
 *Published* is the benchmark of rl-baselines3-zoo: the mean of the episodes of one run and their standard deviation.
 Some of its runs had another version of the environment, other steps or state-dependent exploration (gSDE); the cell
