@@ -112,7 +112,7 @@ def _groups(items: list[pytest.Item]) -> dict[tuple[str, int], list[pytest.Item]
             ids = callspec.params if callspec else {}
             part = mark.kwargs.get("part", PART)
             if ids.get("backend") == SAMPLED and len(backends_under_test()) > 1:
-                groups[f"{item.path}-{SAMPLED}", part * SAMPLED_PART].append(item)
+                groups[f"{item.nodeid.partition('::')[0]}-{SAMPLED}", part * SAMPLED_PART].append(item)
             else:
                 kept = [str(ids.get(name)) for name in mark.args or ("backend",)]
                 groups["-".join([item.nodeid.split("[")[0], *kept]), part].append(item)
