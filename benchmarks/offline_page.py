@@ -11,9 +11,8 @@ from zoo_intervals import interquartile_mean, interval
 
 TEXT = """## {algorithms} on recorded data of {env}
 
-SAC trained for {steps:,.0f} steps, and all that it sampled on the way is the data: {episodes:.0f} episodes with a mean
-return of {return_mean:.0f}. The mean of their last tenth is {return_of_last_tenth:.0f}, of their best tenth
-{return_of_best_tenth:.0f}.
+SAC trained for {steps:,.0f} steps. All that it sampled on the way is the data: {episodes:.0f} episodes with a mean
+return of {return_mean:.0f}, of the last tenth {return_of_last_tenth:.0f}, of the best tenth {return_of_best_tenth:.0f}.
 Each algorithm learns from it alone, without the environment. A number is the interquartile mean over seeds of the
 return of {played} new episodes with deterministic actions, with its 95 % interval and the number of seeds.
 
