@@ -11,7 +11,7 @@ from learning import digest, largest_difference, ppo_batch, ppo_config
 from threads import on_all
 
 from plugrad import Columns, RLModuleSpec, SingleAgentEpisode
-from plugrad.errors import ConfigError
+from plugrad.errors import BatchError, ConfigError
 from plugrad_ppo import PPOConfig
 
 ROWS, SIZE = 24, 8
@@ -81,6 +81,16 @@ def test_hidden_steps_of_sequences_do_not_count(backend: str) -> None:
         found.append(learner.get_weights())
     assert digest(found[0]) == digest(found[1])
     assert largest_difference(found[0], found[2]) < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(ROWS,), (6, 4)])
+def test_advantages_of_another_shape_are_refused_as_ever(shape: tuple[int, ...]) -> None:
+    columns = {name: values.reshape(*shape, *values.shape[1:]) for name, values in ppo_batch(ROWS).items()}
+    columns[Columns.ADVANTAGES] = columns[Columns.ADVANTAGES][..., None]
+    lengths = {Columns.SEQ_LENS: np.array([4, 1, 2, 4, 3, 2])} if len(shape) == 2 else {}
+    learner = config("numpy", "minibatch", minibatch_size=None).build_learner()
+    with pytest.raises(BatchError, match="'advantages': expected one number per row"):
+        learner.update({**columns, **lengths})
 
 
 @given(scale=st.floats(0.01, 100.0), shift=st.floats(-100.0, 100.0))

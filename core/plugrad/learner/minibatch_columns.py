@@ -93,15 +93,16 @@ def standardize(values: Array, shown: Array | None) -> Array:
 
     Args:
         values: `[steps, rows, ...]`.
-        shown: bool, of the same shape: which count; None: all. What is hidden becomes 0.
+        shown: bool, of the same shape but for last axes: which count; None: all. What is hidden becomes 0.
 
     Returns:
         float32, of the same shape. Where all of a minibatch are equal, all become 0.
     """
     wide = values.astype(np.float64)
     axes = tuple(range(1, wide.ndim))
-    where = np.True_ if shown is None else shown
-    counts = wide[0].size if shown is None else np.maximum(shown.sum(axes, keepdims=True), 1)
+    mask = np.ones(wide.shape[:2], np.bool_) if shown is None else shown
+    where = np.broadcast_to(mask.reshape(mask.shape + (1,) * (wide.ndim - mask.ndim)), wide.shape)
+    counts = np.maximum(where.sum(axes, keepdims=True), 1)
     centred = np.where(where, wide - wide.sum(axes, keepdims=True, where=where) / counts, 0.0)
     std = np.sqrt(np.square(centred).sum(axes, keepdims=True) / counts)
     standardized: Array = (centred / (std + EPSILON)).astype(np.float32)

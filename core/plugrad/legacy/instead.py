@@ -1,7 +1,8 @@
 """What RLlib's users ask for and plugrad does not have: what to use instead, which errors about unknown names say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from plugrad.deprecation import hint_for
 from plugrad.errors import ConfigError
@@ -164,6 +165,26 @@ INSTEAD_ON_ALGORITHMS = MappingProxyType(
     }
 )
 """`{attribute of stable-baselines3's or RLlib's algorithm: what to use}`."""
+
+
+def no_attribute(found: Any, name: str, instead: Mapping[str, str]) -> Any:
+    """Answer `__getattr__` of a class: raise the error of an unknown attribute, which says what to use.
+
+    Args:
+        found: the object.
+        name: of the attribute.
+        instead: `{attribute: what to use}`; for another one the error is Python's, or that of a property.
+
+    Raises:
+        AttributeError: always.
+    """
+    if name not in instead:
+        return object.__getattribute__(found, name)
+    raise AttributeError(
+        f"{type(found).__name__!r} object has no attribute {name!r}. Here: {instead[name]}.",
+        name=name,
+        obj=found,
+    )
 
 
 def refuse(names: Iterable[str], *, call: str) -> None:

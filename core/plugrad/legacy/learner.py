@@ -19,7 +19,7 @@ from plugrad.legacy.arguments import (
     call_with_config,
     translate_overrides,
 )
-from plugrad.legacy.instead import INSTEAD_ON_LEARNERS
+from plugrad.legacy.instead import INSTEAD_ON_LEARNERS, no_attribute
 from plugrad.legacy.overrides import (
     Bridge,
     beneath,
@@ -52,13 +52,7 @@ class OlderLearner:
     """What a Learner was called with before Ray 2.38, and what its subclasses overrode."""
 
     def __getattr__(self: Any, name: str) -> Any:
-        if name not in INSTEAD_ON_LEARNERS:
-            return object.__getattribute__(self, name)  # Python's error, or the one of a property
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}. Here: {INSTEAD_ON_LEARNERS[name]}.",
-            name=name,
-            obj=self,
-        )
+        return no_attribute(self, name, INSTEAD_ON_LEARNERS)
 
     @property
     def _module(self: Any) -> Any:
