@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_costly(item: pytest.Item) -> bool:
-    """It takes minutes to compile on its backend."""
+    """It takes long on its backend."""
     mark, ids = item.get_closest_marker("costly"), getattr(getattr(item, "callspec", None), "params", {})
     return mark is not None and ids.get("backend") in mark.args and len(backends_under_test()) > 1
 

@@ -64,6 +64,7 @@ def whole(backend):
     return one, expected
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_parts_are_the_whole_batch(backend, accumulate, whole):
     learner = config(backend, accumulate=accumulate).build_learner()

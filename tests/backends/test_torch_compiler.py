@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import needs
+import pytest
 
 UPDATE = """
 import json, sys
@@ -89,6 +90,7 @@ def test_auto_stays_eager_without_a_compiler_and_says_so(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.long
 def test_compiled_updates_are_kept_in_the_users_cache_unless_a_folder_is_named(tmp_path: Path) -> None:
     needs.backend("torch")
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

@@ -53,6 +53,7 @@ def learner_with_a_past(kind: str, backend: str, **training):
 # --- the losses ---
 
 
+@pytest.mark.costly("jax")
 @each_kind
 @pytest.mark.parametrize("columns", [{}, several_steps()], ids=["plain", "n steps and weights"])
 def test_losses_are_those_of_the_papers(kind, columns, backend):
@@ -156,6 +157,7 @@ def test_after_320_gradient_steps_backends_agree_within_1e_5(kind, activation):
         assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):

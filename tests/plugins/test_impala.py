@@ -89,6 +89,7 @@ def expected_results(settings: Any, present: Any, target: Any, episodes: list[An
     return {name: float(np.mean(each)) for name, each in rows.items()}
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize("kind", CONFIGS)

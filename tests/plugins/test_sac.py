@@ -383,6 +383,7 @@ def test_policies_give_what_the_environment_takes(kind, backend, tmp_path):
         np.testing.assert_allclose(action, actions[0], atol=1e-5)
 
 
+@pytest.mark.costly("jax")
 @each_kind
 def test_images_and_dicts_of_observations_train(kind, backend):
     image = gym.spaces.Box(0, 255, (20, 20, 1), np.uint8)
