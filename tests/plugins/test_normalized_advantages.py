@@ -27,7 +27,7 @@ def by_hand(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     parts = []
     for start in range(0, ROWS, SIZE):
         wide = batch[Columns.ADVANTAGES][start : start + SIZE].astype(np.float64)
-        parts.append((wide - wide.mean()) / (wide.std() + 1e-8))
+        parts.append((wide - wide.mean()) / (wide.std(ddof=1) + 1e-8))
     return {**batch, Columns.ADVANTAGES: np.concatenate(parts).astype(np.float32)}
 
 
@@ -57,7 +57,7 @@ def test_hidden_rows_do_not_count(backend: str) -> None:
     one.update({**ppo_batch(ROWS), Columns.LOSS_MASK: mask})
     kept = {name: values[mask] for name, values in ppo_batch(ROWS).items()}
     wide = kept[Columns.ADVANTAGES].astype(np.float64)
-    kept[Columns.ADVANTAGES] = ((wide - wide.mean()) / wide.std()).astype(np.float32)
+    kept[Columns.ADVANTAGES] = ((wide - wide.mean()) / wide.std(ddof=1)).astype(np.float32)
     other.update(kept)
     assert largest_difference(one.get_weights(), other.get_weights()) < 1e-6
 
@@ -69,7 +69,7 @@ def test_hidden_steps_of_sequences_do_not_count(backend: str) -> None:
     rows = {name: values.reshape(6, 4, *values.shape[1:]) for name, values in ppo_batch(ROWS).items()}
     changed = np.where(shown, rows[Columns.ADVANTAGES], 100.0).astype(np.float32)
     kept = rows[Columns.ADVANTAGES][shown].astype(np.float64)
-    ready = ((rows[Columns.ADVANTAGES] - kept.mean()) / kept.std()).astype(np.float32)
+    ready = ((rows[Columns.ADVANTAGES] - kept.mean()) / kept.std(ddof=1)).astype(np.float32)
     found = []
     for over, advantages in (
         ("minibatch", rows[Columns.ADVANTAGES]),

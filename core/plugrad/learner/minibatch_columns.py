@@ -18,7 +18,7 @@ from plugrad.learner.step_columns import step_columns_id
 from plugrad.types import Array, ModuleID
 
 EPSILON = 1e-8
-"""Added to a standard deviation before it divides; stable-baselines3's."""
+"""Added to a standard deviation before it divides, as in stable-baselines3 and CleanRL."""
 
 
 def add_step_columns(
@@ -91,6 +91,8 @@ def _standardized(
 def standardize(values: Array, shown: Array | None) -> Array:
     """Bring each minibatch to mean 0 and standard deviation 1: `(x - mean) / (std + EPSILON)`.
 
+    The deviation is the sample's, with N - 1 in the denominator, as torch's `std` has it.
+
     Args:
         values: `[steps, rows, ...]`.
         shown: bool, of the same shape but for last axes: which count; None: all. What is hidden becomes 0.
@@ -102,8 +104,9 @@ def standardize(values: Array, shown: Array | None) -> Array:
     axes = tuple(range(1, wide.ndim))
     mask = np.ones(wide.shape[:2], np.bool_) if shown is None else shown
     where = np.broadcast_to(mask.reshape(mask.shape + (1,) * (wide.ndim - mask.ndim)), wide.shape)
-    counts = np.maximum(where.sum(axes, keepdims=True), 1)
-    centred = np.where(where, wide - wide.sum(axes, keepdims=True, where=where) / counts, 0.0)
-    std = np.sqrt(np.square(centred).sum(axes, keepdims=True) / counts)
+    counts = where.sum(axes, keepdims=True)
+    means = wide.sum(axes, keepdims=True, where=where) / np.maximum(counts, 1)
+    centred = np.where(where, wide - means, 0.0)
+    std = np.sqrt(np.square(centred).sum(axes, keepdims=True) / np.maximum(counts - 1, 1))
     standardized: Array = (centred / (std + EPSILON)).astype(np.float32)
     return standardized
