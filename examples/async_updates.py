@@ -1,4 +1,4 @@
-"""Asynchronous updates: results come with a later call, or by a future."""
+"""Asynchronous updates: a later call or a future returns the results."""
 
 import click
 from demonstrations import demonstrations

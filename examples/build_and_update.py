@@ -23,7 +23,7 @@ def main(backend: str) -> None:
     results = learner.update(batch)
     print("learner", results[DEFAULT_MODULE_ID]["total_loss"])
 
-    # The same for one learner in this process or, with .learners(num_learners=2), for two in others.
+    # The same code trains one learner in this process or, with .learners(num_learners=2), two in other processes.
     with config.build_learner_group() as group:
         for result in group.update(batch):  # one for each learner
             print("group", result[DEFAULT_MODULE_ID]["total_loss"])

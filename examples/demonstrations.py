@@ -11,7 +11,7 @@ def demonstrations(steps: int, seed: int = 0) -> dict[str, np.ndarray]:
 
     Args:
         steps: environment steps to play.
-        seed: of the environment.
+        seed: seed of the environment.
 
     Returns:
         Columns: observations float32 [steps, 4] and actions int64 [steps].

@@ -1,8 +1,8 @@
 """A league: PPO learns Connect Four against frozen copies of itself, which join while it trains.
 
-A learner plays against an opponent that is drawn for each game, on a side that is drawn too. The first opponent moves
-at random. Whenever the learner wins clearly, a frozen copy of it joins the opponents, so that it does not forget how to
-beat earlier ones.
+The learner's opponent and side are drawn for each game. The first opponent moves at random. Whenever the learner wins
+clearly, a frozen copy of it joins the opponents. The learner plays against all of them, so that it does not forget how
+to beat earlier ones.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ SIDES = ("player_0", "player_1")
 
 
 def agent_to_module(agent_id: str, episode: Any) -> str:
-    """Draw the learner's side, and its opponent among all other modules: the same for both agents of a game."""
+    """Draw the learner's side, and its opponent among all other modules: both agents of a game draw the same."""
     rng = np.random.default_rng(episode.seed)
     side = SIDES[rng.integers(2)]
     opponents = [module_id for module_id in episode.module_ids if module_id != LEARNER]
@@ -30,7 +30,7 @@ def agent_to_module(agent_id: str, episode: Any) -> str:
 
 
 def make_config(backend: str, steps: int) -> PPOConfig:
-    """The settings of the league, with so many moves per update."""
+    """The settings of the league, with `steps` moves per update."""
     return (
         PPOConfig()
         .environment(connect_four_v3.env)
@@ -59,9 +59,9 @@ def win_rate(policy: Policy, games: int, *, seed: int = 0) -> float:
     """Play against random moves, on both sides in turn.
 
     Args:
-        policy: of the learner.
-        games: how many.
-        seed: of the random moves.
+        policy: the learner's policy.
+        games: number of games.
+        seed: seed of the random moves.
 
     Returns:
         The share of games that the policy won; a draw counts half.

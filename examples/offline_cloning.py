@@ -17,7 +17,7 @@ def demonstrate(env: gym.Env, seed: int) -> SingleAgentEpisode:
 
     Args:
         env: CartPole-v1.
-        seed: of the episode.
+        seed: seed of the episode.
 
     Returns:
         The episode.
@@ -50,7 +50,7 @@ def main(backend: str) -> None:
         save_episodes(data, episodes, observation_space=env.observation_space, action_space=env.action_space)
         algorithm = (
             BCConfig()
-            .environment("CartPole-v1")  # for the evaluation alone
+            .environment("CartPole-v1")  # only for evaluation
             .framework(backend)
             .training(input_=str(data), lr=3e-3)
             .evaluation(evaluation_interval=5, evaluation_num_episodes=10)

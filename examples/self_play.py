@@ -22,8 +22,8 @@ def strategy(learner: Learner, module_id: str) -> np.ndarray:
     """Compute a policy's probabilities of rock, paper and scissors.
 
     Args:
-        learner: has the module.
-        module_id: whose policy.
+        learner: the learner that has the module.
+        module_id: id of the module.
 
     Returns:
         Probabilities float32 [3].
@@ -33,7 +33,7 @@ def strategy(learner: Learner, module_id: str) -> np.ndarray:
 
 
 def exploitability(mixed: np.ndarray) -> float:
-    """Compute what the best response wins against a strategy: 0 in equilibrium."""
+    """Compute what the best response wins against a strategy; 0 at the equilibrium."""
     return float((PAYOFF @ mixed).max())
 
 

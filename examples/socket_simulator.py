@@ -2,7 +2,7 @@
 
 The simulator sends `{"observation": [...]}` and gets `{"action": 1}`. At the end of an episode it sends
 `{"rewards": [...], "terminated": true, "last_observation": [...]}`. It does not use plugrad: `simulate` could be
-C++ in a game.
+C++ code in a game.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Continue on one framework what another one trained: weights, Adam's moments, counters, schedules."""
+"""Continue training on another framework, with the same weights, Adam's moments, counters and schedules."""
 
 from tempfile import TemporaryDirectory
 

@@ -1,6 +1,6 @@
 """Products of parameters: of each test marked `cross_product` a seeded sixth runs always, the rest is `long`.
 
-pytestmark = pytest.mark.cross_product             # at least one case for each backend
+pytestmark = pytest.mark.cross_product             # at least one case on torch and one on tf2
 pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
 pytestmark = pytest.mark.cross_product(part=8)     # an eighth
 @pytest.mark.costly("jax")                         # on jax it is `long`, where others are under test
