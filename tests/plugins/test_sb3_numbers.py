@@ -1,22 +1,25 @@
-"""stable-baselines3 has trained each case of `tests/data/sb3` with PPO; plugrad gets the same from the same rollouts.
+"""stable-baselines3 has trained each case of `tests/data/sb3`; plugrad gets the same from the same rollouts and rows.
 
-`benchmarks/sb3_numbers.py` wrote them: advantages, losses and weights of three updates.
+`benchmarks/sb3_numbers.py` wrote them: advantages, losses and weights of three updates of PPO and DQN.
 """
 
 import json
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from plugrad import DEFAULT_MODULE_ID as P
-from plugrad import Columns, SingleAgentEpisode
+from plugrad import Columns, Learner, SingleAgentEpisode
 from plugrad.types import Array
+from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
 
 FOLDER = Path(__file__).parents[1] / "data" / "sb3"
 ABOUT = json.loads((FOLDER / "cases.json").read_text())
+OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
 SPACES = {"ppo_box": gym.spaces.Box(-1.0, 1.0, (2,), np.float32), "ppo_discrete": gym.spaces.Discrete(3)}
 UPDATES = 3
 
@@ -45,33 +48,53 @@ def episodes(rollout: dict[str, Array]) -> list[SingleAgentEpisode]:
     ]
 
 
-def config(backend: str, mode: str) -> PPOConfig:
-    settings = {**ABOUT["settings"], "minibatch_size": None, "num_epochs": ABOUT["num_epochs"]}
-    adam = {"type": "adam", "eps": 1e-5}
-    return (
-        PPOConfig()
-        .framework(backend, compile=mode)
-        .training(**settings, optimizer=adam, normalize_advantages="minibatch")
-        .rl_module(model_config={"fcnet_hiddens": ABOUT["hiddens"], "fcnet_activation": "tanh"})
+def build(config: Any, name: str, backend: str, mode: str) -> Learner:
+    """A learner with the weights that stable-baselines3's had at first."""
+    config = config.framework(backend, compile=mode).rl_module(
+        model_config={"fcnet_hiddens": ABOUT["hiddens"]}
     )
+    spaces = {P: (OBSERVATIONS, SPACES.get(name, gym.spaces.Discrete(3)))}
+    learner: Learner = config.build_learner(spaces=spaces)
+    learner.set_weights({P: read(name, "weights/0")})
+    return learner
+
+
+def assert_weights(learner: Learner, name: str, number: int) -> None:
+    found, expected = learner.get_weights()[P], read(name, f"weights/{number}")
+    assert found.keys() == expected.keys()
+    for parameter, values in expected.items():
+        np.testing.assert_allclose(found[parameter], values, rtol=0.0, atol=2e-6, err_msg=parameter)
 
 
 @pytest.mark.parametrize("mode", ["none", "auto"])
 @pytest.mark.parametrize("name", SPACES)
 def test_three_updates_of_ppo_are_those_of_stable_baselines3(backend: str, name: str, mode: str) -> None:
-    observations = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    learner = config(backend, mode).build_learner(spaces={P: (observations, SPACES[name])})
-    learner.set_weights({P: read(name, "weights/0")})
+    config = PPOConfig().training(
+        **ABOUT["ppo"],
+        minibatch_size=None,
+        optimizer={"type": "adam", "eps": 1e-5},
+        normalize_advantages="minibatch",
+    )
+    learner = build(config, name, backend, mode)
     for number in range(UPDATES):
         rollout = read(name, str(number))
         columns = learner.run_connectors(episodes(rollout))[P]
         for column in (Columns.ADVANTAGES, Columns.VALUE_TARGETS):
             np.testing.assert_allclose(columns[column], rollout[column], rtol=0.0, atol=2e-6)
         results = learner.update(episodes=episodes(rollout))[P]
-        expected = read(name, f"weights/{number + 1}")
-        found = learner.get_weights()[P]
-        assert found.keys() == expected.keys()
-        for parameter, values in expected.items():
-            np.testing.assert_allclose(found[parameter], values, rtol=0.0, atol=2e-6, err_msg=parameter)
-        assert results["vf_loss"] == pytest.approx(float(rollout["value_loss"]), rel=1e-5)
-        assert results["policy_loss"] == pytest.approx(float(rollout["policy_gradient_loss"]), abs=1e-6)
+        assert_weights(learner, name, number + 1)
+        assert results["vf_loss"] == pytest.approx(float(rollout["vf_loss"]), rel=1e-5)
+        assert results["policy_loss"] == pytest.approx(float(rollout["policy_loss"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["none", "auto"])
+def test_three_updates_of_dqn_are_those_of_stable_baselines3(backend: str, mode: str) -> None:
+    config = DQNConfig().training(**ABOUT["dqn"], minibatch_size=None, double_q=False, dueling=False)
+    learner = build(config, "dqn", backend, mode)
+    learner.targets[P].update(tau=1.0)
+    for number in range(UPDATES):
+        rows = read("dqn", str(number))
+        batch = {name: values for name, values in rows.items() if values.ndim}
+        results = learner.update(batch)[P]
+        assert_weights(learner, "dqn", number + 1)
+        assert results["total_loss"] == pytest.approx(float(rows["total_loss"]), rel=1e-5)
