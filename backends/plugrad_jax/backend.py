@@ -49,12 +49,12 @@ __all__ = [
     "set_optimizer_lr",
     "wrap_optimizer",
 ]
-"""Hooks that are answered where the work is done."""
+"""Includes hooks whose answers are in the files that do the work."""
 
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """JAX on the CPU; models and optimizers of users where the extra `flax` is installed."""
+    """JAX on the CPU; users' models and optimizers need the extra `flax`."""
     capabilities = {
         Capability.BATCHED_LEARNERS: True,
         Capability.COMPLETE_UPDATE: True,
@@ -70,14 +70,14 @@ def backend_info() -> BackendInfo:
 
 @hookimpl
 def ops() -> Ops:
-    """`plugrad_jax.ops`. Asked once, when a learner is built: the time to name a folder for compiled programs."""
+    """`plugrad_jax.ops`. Called once, when a learner is built; it also sets the folder for compiled programs."""
     compilation_cache.use_folder()
     return jax_ops
 
 
 @hookimpl
 def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
-    """See `BackendSpec.get_tensor_variable`: a place for arrays."""
+    """See `BackendSpec.get_tensor_variable`: a variable that holds an array."""
     return TensorVariable(value, dtype)
 
 
@@ -92,7 +92,7 @@ def wrap_module(module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> 
     """See `BackendSpec.wrap_module`: any `flax.nnx.Module` that is called with observations.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: `module` is no such model.
     """
     bases = [each.__module__ for each in type(module).__mro__]
     if "flax.nnx.module" in bases:
@@ -108,7 +108,7 @@ INSTEAD = {
     "flax.linen": " of flax.linen: type flax.nnx.bridge.ToNNX(module, rngs=flax.nnx.Rngs(0)).lazy_init(obs)",
     "equinox": " of Equinox: keep its arrays as flax.nnx.Param of a flax.nnx.Module that calls it",
 }
-"""What to type for modules of others, by where their base class is."""
+"""What to type for modules of other libraries, by the package of their base class."""
 
 
 @hookimpl
@@ -125,7 +125,7 @@ def get_parameters(module: JaxRLModule) -> list[Weight]:
 
 @hookimpl
 def get_buffers(module: JaxRLModule) -> dict[str, Variable]:
-    """What is no `nnx.Param`: statistics, random keys and their counts, frozen parameters."""
+    """All but `nnx.Param`s: statistics, random keys and their counts, frozen parameters."""
     return {name: each for name, each in module.named_state().items() if not isinstance(each, Weight)}
 
 
@@ -137,7 +137,7 @@ def get_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> FlatVariable:
-    """See `GradientSpec.flatten_parameters`: the vector is joined of the weights."""
+    """See `GradientSpec.flatten_parameters`: the vector is concatenated from the weights."""
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
@@ -151,5 +151,5 @@ def convert_batch_type(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
-    """Copies; what JAX takes for no tree, such as the outputs of a user's model, is one here."""
+    """Copies as numpy; also takes containers that are no trees to JAX, such as the outputs of a user's model."""
     return converted(tensors, np.array)

@@ -1,6 +1,6 @@
-"""XLA's cache of compiled programs on disk: on, in a folder of the user's cache, unless the user has said otherwise.
+"""Turns on XLA's disk cache of compiled programs, in the user's cache folder, unless the user has configured it.
 
-It is the only thing that is set for the whole process.
+This is the only setting that is made for the whole process.
 """
 
 import logging
@@ -18,7 +18,7 @@ _FOLDER, _LEAST_SECONDS = "jax_compilation_cache_dir", "jax_persistent_cache_min
 
 
 def use_folder() -> None:
-    """Name a folder, if no setting and no environment variable does; none where it cannot be made."""
+    """Set the cache folder, unless a setting or an environment variable does, or it cannot be made."""
     if getattr(_config, _FOLDER) is None:
         try:
             folder = program_folder("jax")
@@ -30,7 +30,7 @@ def use_folder() -> None:
 
 @contextmanager
 def programs_are_kept() -> Iterator[None]:
-    """Keep what is compiled meanwhile, however quickly it was; JAX alone keeps what takes a second."""
+    """Cache every program that the block compiles; by default JAX caches those that take a second or more."""
     least = getattr(_config, _LEAST_SECONDS)
     _config.update(_LEAST_SECONDS, 0.0)
     try:

@@ -9,7 +9,7 @@ from plugrad.batch import portable
 
 
 def as_tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """A (nested) dict of arrays as one of tensors. `asarray` takes less than `device_put` for a small array."""
+    """A (nested) dict of arrays as one of tensors. `asarray` is faster than `device_put` for a small array."""
     return {
         key: as_tensors(value) if isinstance(value, Mapping) else jax.numpy.asarray(_portable(value))
         for key, value in batch.items()

@@ -1,4 +1,4 @@
-"""Gradients by `jax.vjp`, by the flat vectors that modules compute with slices of."""
+"""Gradients by `jax.vjp` with respect to flat vectors; modules compute with slices of them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ def differentiate(
 ) -> tuple[Losses, Any, Gradients]:
     """See `GradientSpec.differentiate`: `loss_fn` as a pure function.
 
-    What it leaves behind, metrics and buffers, comes out of that function with the losses.
+    Its side effects, metrics and buffers, are outputs of that function, like the losses.
     """
     buffers: list[Any] = [each for own in learner.buffers.values() for each in own.values()]
     names: list[ModuleID] = []
@@ -63,10 +63,10 @@ def differentiate(
 
 @hookimpl
 def compute_gradients(loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
-    """See `GradientSpec.compute_gradients`: of losses that `differentiate` computed, all or some.
+    """See `GradientSpec.compute_gradients`: of all or some of the losses that `differentiate` computed.
 
     Raises:
-        LossError: others, of which JAX knows no gradient.
+        LossError: `differentiate` did not compute a loss, so JAX has no gradient of it.
     """
     known = kwargs.get("of", {})
     if any(known.get(module_id) is not loss for module_id, loss in loss_per_module.items()):

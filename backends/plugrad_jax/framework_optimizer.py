@@ -1,6 +1,6 @@
-"""The user's own optax optimizer as an optimizer of plugrad: its state is variables, so that it is part of the program.
+"""The user's own optax optimizer as an optimizer of plugrad: variables hold its state, so it is part of the program.
 
-It gets parameters and gradients as `{param ref: array}`, as transformations by parameter need them.
+It gets parameters and gradients as `{param ref: array}`, because transformations may differ by parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class FrameworkOptimizer(Optimizer):
         self.parameters.assign(guard(flat + layout.join(ops, changes), flat))
 
     def get_slots(self) -> dict[str, Any]:
-        """See `Optimizer`: by the names of optax, such as `inner_state.0.mu`; learning rates are none."""
+        """See `Optimizer`: by the names of optax, such as `inner_state.0.mu`; learning rates are left out."""
         slots: dict[str, Any] = {}
         for holder, name, variable in self._places(slots):
             holder[name] = variable.numpy()
@@ -107,7 +107,7 @@ def check_registered_optimizer(learner: LearnerProtocol, optimizer: Any, params:
     """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of optax, and a list of weights.
 
     Raises:
-        OptimizerError: it is none, its learning rate cannot be set, or it needs more than gradients.
+        OptimizerError: it is no such optimizer, its learning rate cannot be set, or it needs more than gradients.
     """
     check_params(params, Weight, "weights")
     if not _is_of_optax(optimizer):
@@ -141,12 +141,12 @@ def _rates(learner: LearnerProtocol, optimizer: Any) -> Sequence[Variable]:
 
 @hookimpl
 def get_optimizer_lr(learner: LearnerProtocol, optimizer: Any) -> float:
-    """Read the variable, the first of several."""
+    """See `GradientSpec.get_optimizer_lr`: the learning rate's variable, or the first of several."""
     return float(_rates(learner, optimizer)[0].numpy())
 
 
 @hookimpl
 def set_optimizer_lr(learner: LearnerProtocol, optimizer: Any, lr: float) -> None:
-    """See `GradientSpec.set_optimizer_lr`: variables, so that nothing is traced anew."""
+    """See `GradientSpec.set_optimizer_lr`: it assigns variables, so that nothing is traced again."""
     for each in _rates(learner, optimizer):
         each.assign(lr)

@@ -1,7 +1,7 @@
-"""Layers of `flax.nnx` in a module: what an `nnx.Variable` holds as a variable of plugrad, and copies of layers.
+"""Layers of `flax.nnx` in a module: `nnx.Variable`s as variables of plugrad, and copies of layers.
 
-The `nnx.Variable`s hold the values, whoever changes them. Copies of the layers compute, in a program with tracers: nnx
-lets nobody change what is older than a trace.
+The module's own `nnx.Variable`s always hold the present values. Calls compute with copies of the layers, in a program
+with tracers in them, because nnx does not let a trace change objects that were made before it.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from plugrad_jax import ops
 from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 Layers = dict[str, Any]
-"""By attribute of a module."""
+"""By the name of the module's attribute."""
 _KNOWN: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 """What stands for an `nnx.Variable`, by its `id`: modules may share one."""
 
@@ -53,7 +53,7 @@ class Copies:
     """Copies of layers that compute with other values.
 
     Args:
-        layers: they stay as they are.
+        layers: are not changed.
         values: `{name: tensor}` of all their variables.
         training: the mode of the copies; None: that of the layers.
     """
@@ -70,10 +70,10 @@ class Copies:
                 module.train() if training else module.eval()
 
     def changed(self) -> dict[str, Tensor]:
-        """`{name: tensor}` of what calls have changed.
+        """`{name: tensor}` of the variables that calls have changed.
 
         Raises:
-            ConfigError: they have made parameters.
+            ConfigError: calls have made new parameters.
         """
         now = _variables(self.layers) if self._may_be_late else self._variables
         late = [
@@ -115,7 +115,7 @@ def _put(variable: Any, value: Tensor) -> None:
 
 
 class LayerVariable(TensorVariable):
-    """What an `nnx.Variable` holds."""
+    """The value of an `nnx.Variable`."""
 
     def __init__(self, variable: Any) -> None:
         self.variable = variable

@@ -18,7 +18,7 @@ from plugrad_jax.variables import TensorVariable, Weight
 class JaxRLModule(RLModule, has_modes=False):
     """A module that a learner trains: make layers of `flax.nnx` in `setup`, compute columns in `_forward`.
 
-    Copies of the layers compute: in each call with its mode, its weights and what a program has in their place.
+    Each call computes with copies of the layers in its own mode. In a program the copies have tracers as weights.
     """
 
     framework: ClassVar[str] = "jax"
@@ -33,7 +33,7 @@ class JaxRLModule(RLModule, has_modes=False):
         from plugrad_jax import layers
 
         self._state = layers.named_state(self._layers or layers.layers_of(self))
-        return self._state  # and kept: another module with this layer shall find the same variables
+        return self._state  # kept, so that another module with this layer finds the same variables
 
     def named_weights(self) -> dict[str, Weight]:
         """`{name: weight}` in canonical order."""

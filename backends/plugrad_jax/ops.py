@@ -1,6 +1,6 @@
 """`Ops` with JAX, eager or traced. Each function is documented in `plugrad.ops.Ops`.
 
-Where JAX's own function takes such calls, it is the op. Gradients at kinks are those that `plugrad.ops` says.
+An op is JAX's own function where that takes the same arguments. Gradients at kinks are those of `plugrad.ops`.
 """
 
 # ruff: noqa: D103

@@ -39,16 +39,16 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
 class WholeUpdate(Program):
     """One program with a loop over all minibatches; their number is an input, so that it never causes a trace.
 
-    A call of it converts arrays in a tenth of the time that JAX takes to make tensors of them before.
+    It is called with numpy arrays: the call converts them in a tenth of the time that JAX takes to make tensors.
 
     Args:
-        learner: whose loss it is, to say why it is not compiled.
+        learner: named where its loss cannot be compiled.
         step: the core's.
         variables: all that it may read or assign.
 
     Attributes:
         step: the step as a function.
-        while_tracing: gets what lasts until a traced program is compiled.
+        while_tracing: contexts that are left when a traced program has been compiled.
     """
 
     takes_arrays = True
@@ -82,7 +82,17 @@ class WholeUpdate(Program):
     def run_steps(
         self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: Any
     ) -> tuple[list[Any], Any]:
-        """The new values of the variables that changed, and the means of the metrics. Traced."""
+        """Run the loop; this is the function that is traced.
+
+        Args:
+            values: of all variables.
+            columns: the whole columns.
+            indices: rows of each minibatch.
+            num_steps: how many.
+
+        Returns:
+            The new values of the variables that changed, and the means of the metrics.
+        """
         log.info("compiling the update for jax: the first one takes some seconds")
         # It is compiled when it has been traced.
         self.while_tracing.enter_context(compilation_cache.programs_are_kept())
@@ -106,7 +116,7 @@ def _nth(indices: Indices, n: Any) -> Indices:
 
 
 class CompiledSteps(WholeUpdate):
-    """A loop in Python over steps that are one program each: between them, Python may look at what they changed."""
+    """A Python loop that calls one program per step: between steps, Python can read what they changed."""
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__(learner, step, variables)
@@ -129,7 +139,7 @@ class PureStep:
 
     Attributes:
         names: of the metrics.
-        changed: numbers of the variables that the step assigns. Both are known when it has been traced.
+        changed: indices of the variables that the step assigns. Both are known once the step has been traced.
     """
 
     def __init__(self, step: Step, variables: Sequence[Any]) -> None:
@@ -143,7 +153,12 @@ class PureStep:
         return [each.value for each in self._variables]
 
     def assign(self, changed: Sequence[Any], numbers: Sequence[int] | None = None) -> None:
-        """Give new values to the variables that the step changes; the numbers of these, if another step was traced."""
+        """Give new values to the variables that the step changes.
+
+        Args:
+            changed: the values.
+            numbers: indices of the variables, if another step was traced; None: `self.changed`.
+        """
         for n, value in zip(self.changed if numbers is None else numbers, changed, strict=True):
             self._variables[n].value = value
 

@@ -1,4 +1,4 @@
-"""Gradients of all learners of a group added up, through the host: a function in Python that the program calls."""
+"""Sums the gradients of all learners of a group on the host, in a Python function that the program calls."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `plugrad.testing.backend_suite` asks of JAX: an optimizer of optax and a model of flax.nnx, as users write them.
+"""What `plugrad.testing.backend_suite` needs from JAX: an optax optimizer and a flax.nnx model, as users write them.
 
 `plugrad certify jax` finds these fixtures here.
 """
@@ -25,7 +25,7 @@ def user_model() -> Callable[[], nnx.Module]:
 
 
 def gradient_descent(params: Sequence[Any], lr: float) -> Any:
-    """That of optax."""
+    """optax's SGD with its learning rate in the state."""
     return optax.inject_hyperparams(optax.sgd)(learning_rate=lr)
 
 

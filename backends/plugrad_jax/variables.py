@@ -1,8 +1,7 @@
-"""Variables of JAX: places for arrays, which never change, and the flat vector behind the weights of networks.
+"""Variables of JAX: each holds an array, since arrays never change; and the flat vector behind the weights of networks.
 
-`value` is what a variable holds: an array of JAX or, since calls of a program take numpy for less, a private one of
-numpy. While a program is traced, a `tracer` stands for it, so that the core's stateful step becomes a function of
-values.
+`value` is a JAX array, or a private numpy array, which is cheaper to pass to a program. While a program
+is traced, a `tracer` stands for it, so that the core's stateful step becomes a function of values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +19,12 @@ from plugrad_jax import ops
 
 
 def without_keys(value: Any) -> Any:
-    """A tensor; of random keys their numbers, which arrays on disk can hold."""
+    """A tensor; random keys become their key data, which can be saved."""
     return jax.random.key_data(value) if _is_key(value) else value
 
 
 def with_keys(value: Any, like: Any) -> Any:
-    """What `without_keys` was given, of the kind of `like`."""
+    """The inverse of `without_keys`: random keys if `like` has them."""
     return jax.random.wrap_key_data(value, impl=jax.random.key_impl(like)) if _is_key(like) else value
 
 
@@ -34,7 +33,7 @@ def _is_key(value: Any) -> bool:
 
 
 class TensorVariable:
-    """An array, and its place.
+    """A variable that holds an array.
 
     Args:
         value: number, array or tensor.
@@ -82,12 +81,12 @@ class Weight(TensorVariable):
 
 
 class FlatParameters(TensorVariable):
-    """One flat vector behind the weights of one optimizer, which hold the values: it is joined when one has changed.
+    """One flat vector of the weights of one optimizer. The weights hold the values; it is joined when one changes.
 
     Args:
         refs: names of the weights.
-        weights: that are slices of it.
-        functional_call: has the modules compute with other tensors than these weights.
+        weights: are slices of it.
+        functional_call: makes the modules compute with other tensors in place of these weights.
     """
 
     dtype = np.dtype("float32")

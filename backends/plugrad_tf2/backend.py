@@ -95,7 +95,7 @@ def wrap_module(
     """See `BackendSpec.wrap_module`: any Keras model or layer, or `tf.Module` with a `__call__`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: `module` is no such model.
     """
     if not (isinstance(module, tf.Module | tf.keras.layers.Layer) and callable(module)):
         raise ConfigError(
@@ -172,7 +172,7 @@ def snapshot_variables(learner: LearnerProtocol, variables: Sequence[Any]) -> li
 
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
-    """Copies on the host; a dict of scalars crosses in one piece."""
+    """Copies on the host; a dict of scalars is copied in one transfer."""
     if isinstance(tensors, np.ndarray | np.generic):
         return np.asarray(tensors)
     if isinstance(tensors, Mapping):
@@ -246,7 +246,7 @@ def get_optimizer_lr(optimizer: Any) -> float:
 
 @hookimpl
 def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """See `GradientSpec.set_optimizer_lr`: a variable, so that nothing is traced anew."""
+    """See `GradientSpec.set_optimizer_lr`: it assigns a variable, so that nothing is traced again."""
     if isinstance(optimizer, Optimizer):
         optimizer.lr.assign(lr)
     else:

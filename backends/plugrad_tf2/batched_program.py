@@ -14,11 +14,11 @@ from plugrad_tf2.variables import FlatParameters
 
 IN_TURN = "the learners one after another, because"
 REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, NotImplementedError, ValueError)
-"""What TensorFlow raises where it cannot vectorise an operation, or XLA not compile it."""
+"""What TensorFlow raises where it cannot vectorise an operation, or XLA cannot compile it."""
 
 
 def batch_program(program: Program) -> BatchedProgram:
-    """See `BackendSpec.batch_program`: modules of the user's compute with their variables, and run in turn."""
+    """See `BackendSpec.batch_program`: users' modules compute with their own variables, so updates run in turn."""
     found = BatchedProgram()
     if not isinstance(program, WholeUpdate):
         return found

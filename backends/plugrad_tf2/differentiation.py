@@ -1,4 +1,4 @@
-"""Gradients by TensorFlow's tape, by the flat vector where modules can compute with slices of it."""
+"""Gradients by TensorFlow's tape, with respect to the flat vector where modules can compute with its slices."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,7 @@
-"""Calls of traced functions that skip what takes TensorFlow longer than a small program.
+"""Calls of traced functions without TensorFlow's overhead, which takes longer than a small program.
 
 `tf.function` looks for the trace that fits, and a concrete function binds its arguments by name: 0.1 to 0.3 ms for ten
-tensors. `ConcreteFunction._call_flat` is what both end in; the name is TensorFlow's own, and tests pin it.
+tensors. Both end in `ConcreteFunction._call_flat`, which is private to TensorFlow; tests check that it works.
 """
 
 from collections.abc import Callable, Iterator, Mapping

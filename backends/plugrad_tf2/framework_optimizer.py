@@ -1,6 +1,6 @@
 """The user's own Keras optimizer as an optimizer of plugrad: it steps the module's variables inside the program.
 
-All that it keeps are `tf.Variable`s, so it is traced like everything else, XLA included. Its parameters stay in the
+Its state is `tf.Variable`s, so it is traced like everything else, XLA included. Its parameters stay in the
 module's variables: their flat vector is never resident.
 """
 

@@ -1,4 +1,4 @@
-"""Whether what is traced now will be differentiated. Acting will not, and runs without XLA: ops may know better."""
+"""Whether what is traced now will be differentiated. Acting will not, and runs without XLA: ops may use faster code."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class _OfThisThread(threading.local):
-    """Each thread begins with its own: one that acts says nothing about one that trains."""
+    """Each thread has its own: one thread may act while another trains."""
 
     gradients_are_taken = True
 
@@ -21,7 +21,7 @@ def gradients_are_taken() -> bool:
 
 @contextmanager
 def inference_mode() -> Iterator[None]:
-    """What this thread traces meanwhile computes values only, without XLA."""
+    """What this thread traces in the block is neither differentiated nor compiled by XLA."""
     before, _now.gradients_are_taken = _now.gradients_are_taken, False
     try:
         yield

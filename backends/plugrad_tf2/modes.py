@@ -1,7 +1,7 @@
-"""Training and inference mode of Keras layers, which have it from the call that they are part of.
+"""Training and inference mode of Keras layers.
 
-A layer that is called without `training=` takes that of the layer around it. So what shall run in a mode is called
-within a layer that does nothing else.
+A layer that is called without `training=` takes the mode of the layer that calls it. So a function that must run in a
+mode is called within a layer that does nothing else.
 """
 
 import inspect
@@ -30,7 +30,7 @@ def _mode_layer() -> _ModeLayer:
 
 
 def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
-    """Call a function in which Keras layers called without `training=` have this one.
+    """Call a function in which Keras layers called without `training=` have this mode.
 
     Args:
         training: the mode.
@@ -40,7 +40,7 @@ def call_in_mode(training: bool, work: Callable[[], Any]) -> Any:
         What it returns.
 
     Raises:
-        BaseException: what it raises, as it is.
+        BaseException: what the function raises, unchanged.
     """
     results: list[Any] = []
     errors: list[BaseException] = []

@@ -37,7 +37,8 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
         """`{name: variable}` in canonical order: by name, which is where a variable is kept (`layers.0.kernel`).
 
         Not the variables' own names: TensorFlow calls every unnamed one `Variable`, and Keras counts its layers. The
-        weights of a Keras layer are numbered in its own order, then its seeds. What is not trained is among them.
+        weights of a Keras layer are numbered in its own order, then its seeds. Variables that are not trained are
+        included.
         """
         return {name: variable for name, (variable, _) in self._named().items()}
 
@@ -108,7 +109,7 @@ class Tf2Model(Tf2RLModule):
 
     Args:
         spec: its spaces.
-        model: what is called; it is called once here, since a Keras model has no weights before.
+        model: is called once here, since a Keras model has no weights before its first call.
     """
 
     def __init__(self, spec: RLModuleSpec, model: Any) -> None:

@@ -11,7 +11,7 @@ from plugrad.hooks.backend_spec import Operation, Shape
 
 @contextmanager
 def watch_operations() -> Iterator[list[Operation]]:
-    """Every operation of the block, in order, when it is over. What a `tf.function` in it does is one operation."""
+    """Every operation of the block, in order, once the block has ended. A call of a `tf.function` is one operation."""
     operations: list[Operation] = []
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())

@@ -24,7 +24,7 @@ Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
 
 MOST_WIDTHS = 3
-"""So many sizes of a minibatch get an XLA program of their own; then one graph without XLA serves all sizes."""
+"""How many minibatch sizes get an XLA program of their own; then one graph without XLA serves all sizes."""
 
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
@@ -61,12 +61,12 @@ class TracedStep:
         return tf.stack(list(metrics.values()))
 
     def keep_clusters(self, parts: Collection[str]) -> None:
-        """Trace anew, with only these of the compiled parts."""
+        """Trace again, and compile only these parts."""
         self.clusters = [each for each in self.clusters if each in parts]
         self.function = tf.function(self._vector, autograph=False)
 
     def by_name(self, vector: Any) -> dict[str, Any]:
-        """`{metric: scalar}` of a vector, on the host: one piece crosses."""
+        """`{metric: scalar}` of a vector, copied to the host in one transfer."""
         return dict(zip(self.names, vector.numpy(), strict=True))
 
 

@@ -1,6 +1,6 @@
-"""Gradients of all learners of a group added up, through the host: a function in Python that the graph calls.
+"""Sums the gradients of all learners of a group on the host, in a Python function that the graph calls.
 
-XLA takes no such function, so that programs of a group are graphs with XLA before and after it (`clusters`).
+XLA cannot call such a function, so programs of a group are graphs with XLA before and after it (`clusters`).
 """
 
 from typing import Any, cast

@@ -1,7 +1,7 @@
-"""In which order XLA's programs run their operations on a CPU: one after the other where there is one thread.
+"""Makes XLA's programs on a CPU run their operations one after the other where there is one thread.
 
-XLA schedules for many threads, and hands what could run side by side to its pool even if that has one thread: in the
-loop of a small update a hand-over in each step, a fifth of its time. On several threads its own choice is better.
+XLA schedules for many threads, and hands operations that could run in parallel to its pool even if that has one thread.
+In the loop of a small update this takes a fifth of the time. With several threads XLA's own order is better.
 """
 
 import os
@@ -14,11 +14,11 @@ import tensorflow as tf
 IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
 
 KNOWN_TO = ("2.21.",)
-"""TensorFlow ends the process if it meets a flag that it does not know."""
+"""Versions of TensorFlow with this flag; others end the process when they meet an unknown flag."""
 
 
 def run_in_order_on_one_thread() -> None:
-    """Ask XLA for it, for the whole process, unless XLA has compiled before or `XLA_FLAGS` says otherwise.
+    """Ask XLA for this order, for the whole process, unless XLA has compiled before or `XLA_FLAGS` says otherwise.
 
     XLA reads that variable once, when it first compiles. It is changed for that moment only, so that neither the
     user's code nor the processes that it starts see the change.
@@ -51,6 +51,6 @@ def _environment_variable(name: str, value: str) -> Iterator[None]:
 
 
 def num_threads() -> int:
-    """Of one operation, as set in TensorFlow or in its environment variable; 0: as many as there are cores."""
+    """Threads of one operation, as set in TensorFlow or in its environment variable; 0: as many as there are cores."""
     configured: int = tf.config.threading.get_intra_op_parallelism_threads()
     return configured or int(os.environ.get("TF_NUM_INTRAOP_THREADS") or 0)

@@ -1,4 +1,4 @@
-"""What `plugrad.testing.backend_suite` asks of TensorFlow: an optimizer and a model, as users write them.
+"""What `plugrad.testing.backend_suite` needs from TensorFlow: an optimizer and a model, as users write them.
 
 `plugrad certify tf2` finds these fixtures here.
 """
@@ -28,7 +28,7 @@ def user_model() -> Callable[[], Any]:
 
 
 def gradient_descent(params: Sequence[Any], lr: float) -> Any:
-    """Keras' own."""
+    """Keras' SGD."""
     return tf.keras.optimizers.SGD(lr)
 
 

@@ -24,8 +24,8 @@ def value_of(variable: tf.Variable) -> Any:
 def values_of(variables: Sequence[tf.Variable]) -> list[Any]:
     """The present values as tensors, read in one call: it takes as long as three of `value_of`.
 
-    The operation is the one by which TensorFlow's compiled programs read what they take. It is in no public room; tests
-    pin it.
+    The operation is the one by which TensorFlow's compiled programs read their inputs. It is not public; tests check
+    that it works.
     """
     handles = [each.handle for each in variables]
     dtypes = tuple(each.dtype.as_datatype_enum for each in variables)
@@ -40,7 +40,12 @@ def values_of(variables: Sequence[tf.Variable]) -> list[Any]:
 
 
 def assign_to(variable: tf.Variable, value: Any) -> None:
-    """Assign a tensor; half of the time of `assign()`, which reads the variable or looks into the tensor's shape."""
+    """Assign a tensor, in half of the time of `assign()`, which reads the variable or the tensor's shape.
+
+    Args:
+        variable: the variable.
+        value: a tensor.
+    """
     if value.shape == variable.shape and value.dtype == variable.dtype:
         tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
     else:
@@ -51,7 +56,7 @@ class TensorVariable:
     """A `tf.Variable`.
 
     Learning rates and coefficients are read, assigned and copied at every update, and seldom change. So the value of a
-    float that no program assigns is kept here too: as long as it stays, none of these calls TensorFlow.
+    float that no program assigns is cached here: while it stays the same, none of these calls TensorFlow.
 
     Args:
         value: number, array or tensor.
@@ -76,7 +81,7 @@ class TensorVariable:
 
     @classmethod
     def around(cls, value: tf.Variable) -> "TensorVariable":
-        """One that stands for a variable of somebody else's."""
+        """A TensorVariable for an existing `tf.Variable`."""
         variable = object.__new__(cls)
         variable.value = value
         return variable
@@ -103,7 +108,7 @@ class TensorVariable:
         return value_of(self.value) if self._number is None or not tf.executing_eagerly() else self._number
 
     def held(self) -> list[tf.Variable]:
-        """The variable if its value is there alone."""
+        """`[variable]` if its value is not cached here, else `[]`."""
         return [self.value] if self._number is None else []
 
     def snapshot_of(self, values: list[Any]) -> Any:
@@ -138,8 +143,8 @@ class FlatParameters:
     Args:
         refs: names of the variables.
         params: the variables, float32.
-        functional_call: has the modules compute with other tensors than these variables. None: they cannot, and
-            always use the variables.
+        functional_call: makes the modules compute with other tensors in place of these variables. None: they
+            cannot, and always use the variables.
     """
 
     def __init__(
@@ -191,12 +196,12 @@ class FlatParameters:
         self._functional_call = None
 
     def load(self) -> None:
-        """Parameters into the vector, at the beginning of a program."""
+        """Copy the parameters into the vector, at the beginning of a program."""
         if self._functional_call is not None:
             self._flat.assign(self._joined())
 
     def store(self) -> None:
-        """The vector into the parameters, at the end of a program."""
+        """Copy the vector into the parameters, at the end of a program."""
         if self._resident:
             self._split(self._flat.read_value())
 
@@ -262,7 +267,7 @@ class FlatParameters:
 
 
 def snapshots(variables: Sequence[TensorVariable | FlatParameters]) -> list[Any]:
-    """What `snapshot` returns of each, outside of programs; what must be read is read at once."""
+    """What `snapshot` returns of each, outside of programs; variables that must be read are read in one call."""
     held = [each.held() for each in variables]
     values = iter(values_of([variable for own in held for variable in own]))
     return [each.snapshot_of([next(values) for _ in own]) for each, own in zip(variables, held, strict=True)]

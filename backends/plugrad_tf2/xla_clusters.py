@@ -1,4 +1,4 @@
-"""XLA for the parts of a step between which learners exchange gradients: XLA itself takes no call of the host.
+"""XLA for the parts of a step between which learners exchange gradients, since XLA cannot call the host.
 
 Losses with their gradients are one part; clipping, the finite check and the optimizers are the other.
 """

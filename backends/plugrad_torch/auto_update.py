@@ -1,8 +1,8 @@
 """The update of `compile="auto"`: eager until compilation pays, then one compiled function.
 
-When to compile is a ski-rental problem: who trains eagerly until that has lost as much time as a compilation costs, and
-compiles then, loses at most twice what the best choice does, however long the training goes on. Both counts are of
-gradient steps, which are saved with the learner: the update that is compiled first follows from the settings alone.
+When to compile is a ski-rental problem. To train eagerly until that has lost as much time as a compilation costs, and
+to compile then, loses at most twice as much as the best choice, however long training goes on. Both thresholds count
+gradient steps, which are saved with the learner, so the first compiled update follows from the settings alone.
 """
 
 import logging
@@ -28,14 +28,14 @@ STEPS_BEFORE_COMPILING = 10_000
 """Gradient steps after which another process begins to compile: a small step takes a millisecond less compiled, and a
 compilation some 12 s."""
 STEPS_BEFORE_CHANGING = 20_000
-"""Gradient steps after which updates are compiled ones: so many small ones pass while the other process compiles."""
+"""Gradient steps after which updates run compiled; some 10_000 small ones pass while the other process compiles."""
 
 
 class AutoUpdate(Program):
     """An eager program, and a compiled one after `STEPS_BEFORE_CHANGING` gradient steps of the learner.
 
     Args:
-        learner: a lone one on the CPU.
+        learner: on the CPU, in no group.
         step: see `BackendSpec.compile_update`.
         variables: see there.
         eager: the eager program.

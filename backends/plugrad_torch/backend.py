@@ -84,7 +84,7 @@ def wrap_module(
     """See `BackendSpec.wrap_module`: any `torch.nn.Module` that is called with observations.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: `module` is no such model.
     """
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
@@ -162,7 +162,7 @@ def _from_numpy(values: Any, device: str) -> torch.Tensor:
 
 @hookimpl
 def convert_to_numpy(tensors: Any) -> Any:
-    """Copies on the host; a dict of scalars crosses in one piece."""
+    """Copies on the host; a dict of scalars is copied in one transfer."""
     if isinstance(tensors, Mapping):
         scalars = [value for value in tensors.values() if isinstance(value, torch.Tensor) and value.ndim == 0]
         if len(scalars) == len(tensors) > 0:

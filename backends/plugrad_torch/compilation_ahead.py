@@ -1,6 +1,6 @@
 """Compiling in another process, so that inductor's cache on disk has what this one needs later.
 
-The other process gets the traced step. It needs neither the learner nor the code of its loss, which may stand in the
+The other process gets the traced step. It needs neither the learner nor the code of its loss, which may be in the
 user's script.
 """
 
@@ -20,7 +20,7 @@ from plugrad_torch.tracing import TracedStep
 log = logging.getLogger("plugrad")
 
 SEND_TIMEOUT_S = 60.0
-"""Seconds after which a process that does not take what it is to compile is given up."""
+"""Seconds to wait for the process to take the loop that it should compile."""
 
 
 class CompilationAhead:

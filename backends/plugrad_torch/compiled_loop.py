@@ -18,7 +18,7 @@ from plugrad_torch.inductor import NotCompiled, compile_graph
 from plugrad_torch.tracing import TracedStep, on_host, put
 
 EXAMPLE_LENGTH = 1024
-"""Of columns and orders while tracing. The program takes any length; 0 and 1 would be traced as constants."""
+"""Length of columns and indices while tracing. The program takes any length; 0 and 1 would be traced as constants."""
 
 
 def can_loop(traced: TracedStep) -> bool:

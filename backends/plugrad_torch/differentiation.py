@@ -37,8 +37,8 @@ def differentiate(
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """See `GradientSpec.compute_gradients`: one pass backward, from the sum of all losses.
 
-    The result is the live buffer in an eager step, a tracer in a traced one (`leaves`). Called by a user it is a copy,
-    over all parameters.
+    The result is the live buffer in an eager step, a tracer in a traced one (`leaves`). If a user calls it, it is a
+    copy, over all parameters.
     """
     flats: Sequence[FlatParameters] | None = kwargs.get("variables")
     leaves = kwargs.get("leaves")

@@ -1,6 +1,6 @@
 """The user's own `torch.optim.Optimizer` as an optimizer of plugrad: it steps the module's parameters in place.
 
-Its state comes into being in its first step, so it is taken and put back as a whole (`FrameworkOptimizerState`).
+Its state is created in its first step, so it is saved and restored as a whole (`FrameworkOptimizerState`).
 """
 
 from collections import OrderedDict, defaultdict
@@ -68,7 +68,7 @@ class FrameworkOptimizer(Optimizer):
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
-        """See `Optimizer.bind`: it notes the parameters' names in the order by which a state dict counts."""
+        """See `Optimizer.bind`: it keeps the parameters' names in the order in which a state dict numbers them."""
         assert isinstance(parameters, FlatParameters)
         self.parameters = parameters
         names = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
@@ -80,7 +80,7 @@ class FrameworkOptimizer(Optimizer):
         return [self.parameters, FrameworkOptimizerState(self.optimizer)]
 
     def step(self, ops: Ops, gradient: Tensor, guard: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """See `Optimizer.step`: in place. A step that must not count is not made, which asks the device."""
+        """See `Optimizer.step`: in place. A step that must not count is skipped, which needs a host synchronisation."""
         flat = self.parameters
         assert isinstance(flat, FlatParameters)
         if not bool(guard(ops.ones(()), ops.zeros(()))):
@@ -187,7 +187,7 @@ def get_lr(optimizer: torch.optim.Optimizer) -> float:
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of every param group; a tensor stays the tensor that it is.
+    """Set the learning rate of every param group; one that is a tensor is set in place.
 
     Args:
         optimizer: the user's.

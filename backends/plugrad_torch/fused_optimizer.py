@@ -1,6 +1,6 @@
 """Stepping the optimizers: torch's fused Adam on the flat vectors, the neutral formula for all others.
 
-The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests hold it to that.
+The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests check this.
 """
 
 import torch

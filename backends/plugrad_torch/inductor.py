@@ -1,4 +1,4 @@
-"""Inductor, torch's compiler: the options that it gets, and in words why it did not compile."""
+"""Inductor, torch's compiler: its options, and the reason where it did not compile."""
 
 import logging
 import os
@@ -49,7 +49,7 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], d
 
 
 def use_folder() -> None:
-    """Name a folder for inductor's cache, if none is named; inductor would name one where machines keep no files."""
+    """Set the folder of inductor's cache, if none is set; inductor's default is a folder for temporary files."""
     if _FOLDER not in os.environ:
         try:
             folder = program_folder("torch")

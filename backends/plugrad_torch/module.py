@@ -62,7 +62,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
 
     @contextmanager
     def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """See `RLModule.functional_call`: the tensors stand in the dicts that torch reads its parameters from."""
+        """See `RLModule.functional_call`: the tensors replace the parameters in the dicts that torch reads."""
         state, places = self.named_state(), places_in(self)
         replacing = {id(state[name]): tensor for name, tensor in tensors.items()}
         slots = [(owner, key, owner[key]) for own in replacing for owner, key in places[own]]

@@ -27,7 +27,7 @@ from plugrad_torch.tracing import TracedStep, on_host, signature, why_untraceabl
 log = logging.getLogger("plugrad")
 
 STEPS_PER_SUM = 64
-"""So many steps' metrics are kept before they are added up: fewer kernels, and memory that does not grow."""
+"""How many steps' metrics are kept before they are added up: few kernels, and memory that does not grow."""
 
 
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
@@ -68,7 +68,7 @@ def _why_not_by_itself(learner: LearnerProtocol) -> str:
 
 
 class EagerUpdate(Program):
-    """No host synchronisation between the first minibatch and the metrics at the end."""
+    """A Python loop over minibatches, without host synchronisation until the metrics at the end."""
 
     def __init__(self, step: Step) -> None:
         super().__init__("none", "eager torch, one step per minibatch")
@@ -90,7 +90,7 @@ class EagerUpdate(Program):
 
 
 class CompiledUpdate(Program):
-    """One call of a function that inductor made, or one for every step; falls back to eager steps with the reason."""
+    """One call of a compiled function, or one call per step; falls back to eager steps and says why."""
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__("complete_update", CompiledLoop.reason, static_minibatches=True)

@@ -1,4 +1,4 @@
-"""Gradients of all learners of a group added up: in eager steps directly, in traced ones as an op.
+"""Sums the gradients of all learners of a group: in eager steps directly, in traced ones as an op.
 
 They go to the collective as they are where it takes tensors of their device, else through the host. Neither make_fx nor
 inductor may look into the exchange: to them it is one opaque function of a tensor.

@@ -1,7 +1,7 @@
-"""Numbers that a vector is scaled by, such as Adam's corrections: computed once, not once per entry of the vector.
+"""Computes numbers that scale a vector, such as Adam's corrections, once and not once per entry of the vector.
 
-Inductor puts what a number is computed from into the loop over the vector, and the C++ compiler cannot take powers and
-roots out again. What is concatenated is kept in memory.
+Inductor moves the computation of such a number into the loop over the vector, and the C++ compiler cannot take powers
+and roots out again. The result of a concatenation is kept in memory instead.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 
 def keep_scalars(graph: GraphModule) -> None:
-    """Have numbers that are computed from numbers kept in memory, where vectors are computed with them. In place.
+    """Change a graph in place, so that numbers computed from numbers are kept in memory where they scale vectors.
 
     Args:
         graph: traced on fake tensors.

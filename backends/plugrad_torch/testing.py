@@ -1,4 +1,4 @@
-"""What `plugrad.testing.backend_suite` asks of torch: an optimizer and a model, as users write them.
+"""What `plugrad.testing.backend_suite` needs from torch: an optimizer and a model, as users write them.
 
 `plugrad certify torch` finds these fixtures here.
 """
@@ -28,7 +28,7 @@ def user_model() -> Callable[[], torch.nn.Module]:
 
 
 def gradient_descent(params: Sequence[torch.Tensor], lr: float) -> torch.optim.Optimizer:
-    """In two param groups."""
+    """torch's SGD with two param groups."""
     return torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr)
 
 

@@ -1,7 +1,7 @@
 """The core's step as a graph of tensors: forward, losses, gradients, clip, optimizer.
 
 `torch.compile` refuses a step that calls autograd inside. So the step is traced below autograd (`make_fx` on fake
-tensors: nothing runs while tracing) and the graph is given to inductor. Both doors are pinned by tests.
+tensors: nothing runs while tracing) and the graph is given to inductor. Tests check both interfaces.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class TracedStep:
         return str(self.inputs[0].device.type)
 
     def state(self) -> list[Tensor]:
-        """The live values of all variables; who changes one changes the variable, and autograd does not notice."""
+        """The live values of all variables. Changing one changes the variable, and autograd does not notice."""
         return [variable.read().data for variable in self._variables]
 
     def equals(self, other: "TracedStep") -> bool:
@@ -155,12 +155,12 @@ def put(live: Sequence[Tensor], numbers: Sequence[int], new: Sequence[Tensor]) -
 
 
 def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:
-    """`{metric: number}` of a vector of metrics: one piece crosses, and one number is no tensor of its own."""
+    """`{metric: number}` of a vector of metrics, copied to the host in one transfer."""
     return dict(zip(names, vector.detach().cpu().numpy(), strict=True))
 
 
 def signature(columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> tuple[Any, ...]:
-    """What a compiled step depends on: columns, and the shapes and dtypes of their minibatches."""
+    """What a compiled step depends on: the columns, and the shapes and dtypes of their minibatches."""
     return tuple(
         (module_id, rows.shape[1], column, values.shape[1:], values.dtype)
         for module_id, rows in indices.items()

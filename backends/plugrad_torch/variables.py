@@ -61,7 +61,7 @@ class TensorVariable:
 
 
 class BufferVariable:
-    """A buffer or a frozen parameter of a module, which computes with what stands in its places.
+    """A buffer or a frozen parameter; its module computes with whatever is in `places`.
 
     Args:
         places: `(dict, key)` of every place where modules keep it.
@@ -126,7 +126,7 @@ def places_in(module: torch.nn.Module) -> dict[int, list[Place]]:
 
 
 def to_numpy(tensor: Tensor) -> Array:
-    """A copy as numpy, which knows no bfloat16: such are float32."""
+    """A copy as numpy; bfloat16, which numpy lacks, becomes float32."""
     tensor = tensor.detach().cpu()
     array: Array = (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
     return array
@@ -140,7 +140,7 @@ class FlatParameters:
     Args:
         refs: names of the parameters.
         params: the parameters, float32, on one device.
-        functional_call: has the modules compute with other tensors than these parameters; see `leaf`.
+        functional_call: makes the modules compute with other tensors in place of these parameters; see `leaf`.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class FlatParameters:
 
     @contextmanager
     def leaf(self) -> Iterator[Tensor]:
-        """While traced: a tensor to differentiate by, slices of which the modules compute with."""
+        """While traced: a tensor to differentiate by; the modules compute with slices of it."""
         assert self.tracer is not None
         leaf = self.tracer.detach().requires_grad_(True)
         with self._functional_call(dict(zip(self.layout.refs, self._views(leaf), strict=True))):

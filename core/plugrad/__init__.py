@@ -1,7 +1,7 @@
 """plugrad: the training core of reinforcement learning.
 
-Learner and LearnerGroup as in RLlib, free of RLlib, for any framework. Importing plugrad loads no framework, no plugin
-and not numpy: a name is loaded when it is first used. RLlib's older names are in `plugrad.legacy`; each warns.
+Learner and LearnerGroup as in RLlib, without RLlib, for any framework. Importing plugrad loads no framework, no plugin
+and no numpy: a name is loaded when it is first used. RLlib's older names are in `plugrad.legacy`; each warns.
 """
 
 from importlib import import_module
@@ -103,7 +103,7 @@ _PLACES = {
 }
 """`{name: the module that defines it}`; a test compares them with the imports for type checkers."""
 
-__path__.append(str(Path(__file__).with_name("moved")))  # import paths of before, each with a warning
+__path__.append(str(Path(__file__).with_name("moved")))  # older import paths, each with a warning
 
 for _room, _adapt in ADAPTED_ROOMS.items():
     when_loaded(_room, _adapt)

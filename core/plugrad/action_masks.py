@@ -1,7 +1,8 @@
 """Action masks: which choices of a discrete action space an environment allows.
 
-A mask is bool [choices], True for what is allowed: of Discrete(n) n choices; of MultiDiscrete the choices of one
-dimension after the other; of MultiBinary for each entry 0 and then 1; of a Tuple or Dict its parts in their order.
+A mask is bool [choices], True where a choice is allowed. `Discrete(n)` has n choices; `MultiDiscrete` has the choices
+of its dimensions one after the other; `MultiBinary` has 0 and 1 for each entry; a Tuple or Dict has the masks of its
+parts in order.
 """
 
 from typing import Any
@@ -38,7 +39,7 @@ def choice_sizes(space: gym.Space[Any]) -> tuple[int, ...]:
 
 
 def as_bool(mask: Array) -> Array | None:
-    """A mask as bool; None if it holds anything but booleans, or numbers that are 0 and 1."""
+    """A mask as bool; None if it holds anything but booleans or the numbers 0 and 1."""
     if mask.dtype == np.bool_:
         return mask
     is_mask = mask.dtype.kind in "iuf" and bool(((mask == 0) | (mask == 1)).all())
@@ -63,17 +64,17 @@ def as_mask(value: Any, length: int) -> Array | None:
 
 
 def expected(sizes: tuple[int, ...]) -> str:
-    """What a mask is, for errors."""
+    """What a mask must look like, for error messages."""
     return f"{sum(sizes)} booleans, or numbers that are 0 or 1"
 
 
 def chosen(actions: Array, sizes: tuple[int, ...], leading: tuple[int, ...]) -> Array:
-    """Where in a mask the flags of actions are.
+    """The positions of actions in a mask.
 
     Args:
-        actions: [..., *shape], counted from 0, a Tuple's or Dict's as one row.
-        sizes: of `choice_sizes`.
-        leading: the shape that stands for the dots.
+        actions: [..., *shape], counted from 0; those of a Tuple or Dict as rows.
+        sizes: from `choice_sizes`.
+        leading: the leading shape that `...` stands for.
 
     Returns:
         int64 [..., parts].
@@ -87,7 +88,7 @@ def forbids_all(masks: Array, sizes: tuple[int, ...]) -> Array:
 
     Args:
         masks: bool [..., choices].
-        sizes: of `choice_sizes`.
+        sizes: from `choice_sizes`.
 
     Returns:
         bool [...].

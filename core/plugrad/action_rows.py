@@ -1,7 +1,7 @@
 """Actions as rows of the column ACTIONS.
 
-A row of a Tuple or Dict space has the numbers of its parts one after the other, each in C order; parts of parts are
-parts. A row of another space is an action itself. Discrete actions count from 0.
+A row of a Tuple or Dict space has the numbers of its parts one after the other, each in C order; nested parts are
+flattened. A row of any other space is the action itself. Discrete actions count from 0.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,13 +18,13 @@ ARRAY_SPACES = (Box, Discrete, MultiBinary, MultiDiscrete)
 
 
 class ActionPart(NamedTuple):
-    """A part of an action space that is no Tuple or Dict, and its place in a row.
+    """A part of an action space that is not a Tuple or Dict, and its place in a row.
 
     Args:
-        path: where in the space, such as `['arm'][0]`; empty if the part is the whole space.
-        space: of the part.
-        start: its first number in a row.
-        stop: the number after its last.
+        path: its place in the space, such as `['arm'][0]`; empty if the part is the whole space.
+        space: the part's space.
+        start: index of its first number in a row.
+        stop: index after its last number.
     """
 
     path: str
@@ -43,7 +43,7 @@ def action_parts(space: Space[Any]) -> tuple[ActionPart, ...]:
 
 
 def leaves(space: Space[Any], path: str = "") -> Iterator[tuple[str, Space[Any]]]:
-    """The spaces within a Dict or Tuple that have no further ones in them, with their paths."""
+    """The leaf spaces of nested Dicts and Tuples, with their paths."""
     inner: Any = ()
     if isinstance(space, Dict):
         inner = space.spaces.items()
@@ -56,12 +56,12 @@ def leaves(space: Space[Any], path: str = "") -> Iterator[tuple[str, Space[Any]]
 
 
 def is_structured(space: Space[Any] | None) -> bool:
-    """Whether actions have parts: of a Tuple or a Dict."""
+    """Whether the space is a Tuple or a Dict, whose actions have parts."""
     return isinstance(space, Dict | Tuple)
 
 
 def action_shape(space: Space[Any] | None) -> tuple[int, ...] | None:
-    """The shape of one row of ACTIONS: the space's, or (numbers of all parts,); None if a part is no array."""
+    """The shape of one row of ACTIONS: the space's, or (numbers of all parts,); None if a part is not an array."""
     parts = () if space is None else action_parts(space)
     if not parts or not all(isinstance(part.space, ARRAY_SPACES) for part in parts):
         return None
@@ -77,11 +77,11 @@ def action_rows(space: Space[Any], actions: Any) -> Array:
     """Make rows of an environment's actions.
 
     Args:
-        space: of one action.
+        space: the action space.
         actions: in the structure of the space, each array [N, ...].
 
     Returns:
-        Rows [N, ...] of `action_shape` and `action_dtype`; the latter not where choices are given as floats.
+        Rows [N, ...] of `action_shape` and `action_dtype`; choices that are given as floats stay floats.
     """
     rows = [
         np.asarray(values) - getattr(part.space, "start", 0)
@@ -90,15 +90,15 @@ def action_rows(space: Space[Any], actions: Any) -> Array:
     if is_structured(space):
         rows = [np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1)]
     dtype = action_dtype(space)
-    # Fractions in place of choices stay, to be refused.
+    # Fractions in place of choices stay as they are, so that a later check refuses them.
     return rows[0].astype(dtype, copy=False) if np.can_cast(rows[0].dtype, dtype, "same_kind") else rows[0]
 
 
 def wrong_part(space: Space[Any], rows: Array) -> tuple[ActionPart, Array] | None:
-    """The first discrete part with a number that is none of its choices.
+    """The first discrete part that has a number outside its choices.
 
     Args:
-        space: of one action.
+        space: the action space.
         rows: [..., *action_shape], counted from 0.
 
     Returns:
@@ -119,8 +119,8 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
     """The actions of one part.
 
     Args:
-        space: that has the part.
-        part: of `action_parts(space)`.
+        space: the space that has the part.
+        part: one of `action_parts(space)`.
         rows: [..., *action_shape(space)].
 
     Returns:
@@ -132,7 +132,7 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
 
 
 def number_of_choices(space: Space[Any]) -> Any:
-    """Of each number of an action; None for a Box."""
+    """The number of choices of each number of an action; None for a Box."""
     if isinstance(space, MultiBinary):
         return 2
     return (
@@ -144,7 +144,7 @@ def structure_leaves(space: Space[Any], value: Any) -> Iterator[Any]:
     """The values of all parts, in the order of a row.
 
     Args:
-        space: of `value`.
+        space: the space of `value`.
         value: in the structure of the space.
 
     Yields:
@@ -161,10 +161,10 @@ def structure_leaves(space: Space[Any], value: Any) -> Iterator[Any]:
 
 
 def from_leaves(space: Space[Any], leaves: Iterable[Any]) -> Any:
-    """The structure that has these values: the opposite of `structure_leaves`.
+    """The structure that has these values: the inverse of `structure_leaves`.
 
     Args:
-        space: of the result.
+        space: the space of the result.
         leaves: one value per part.
 
     Returns:

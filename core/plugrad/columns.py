@@ -1,8 +1,8 @@
-"""Columns: the names of a batch's columns."""
+"""The names of a batch's columns."""
 
 
 class Columns:
-    """The names of a batch's columns, as in RLlib 2.60 (those of masks, `N_STEP` and `WEIGHTS` are plugrad's own).
+    """The names of a batch's columns, as in RLlib 2.60 (the masks, `N_STEP` and `WEIGHTS` are plugrad's own).
 
         batch[module_id][Columns.OBS]
 
@@ -27,12 +27,12 @@ class Columns:
     ACTION_MASK = "action_mask"
     """The actions that are allowed in OBS, bool [B, choices]: see `plugrad.action_masks`."""
     NEXT_ACTION_MASK = "new_action_mask"
-    """ACTION_MASK of NEXT_OBS, bool [B, choices]; where the episode terminated it is not read."""
+    """The actions that are allowed in NEXT_OBS, bool [B, choices]; not read where the episode terminated."""
 
     ENV_REWARDS = "env_rewards"
-    """Rewards as the environment gave them, float32 [B], where REWARDS are clipped or normalised."""
+    """Rewards as the environment gave them, float32 [B]; present where REWARDS are clipped or normalised."""
     LIFE_LOST = "life_lost"
-    """Whether the step lost a life and not the game, bool [B]: TERMINATEDS is set there, and the game went on."""
+    """Whether the step lost a life but not the game, bool [B]. TERMINATEDS is True there, although the game went on."""
 
     ACTIONS_FOR_ENV = "actions_for_env"
     """Actions as the environment takes them, such as clipped ones (RLlib's)."""
@@ -81,4 +81,4 @@ class Columns:
     WEIGHTS = "weights"
     """The weight of each row in a loss, float32 [B], as prioritized replay gives it."""
     N_STEP = "n_step"
-    """How many rewards a row has summed, float32 [B], as `plugrad.replay` counts them; without it one."""
+    """How many rewards REWARDS sums in each row, float32 [B], as `plugrad.replay` counts; 1 without this column."""

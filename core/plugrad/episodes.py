@@ -1,4 +1,4 @@
-"""Episodes: what an env runner, or a simulator of your own, gives to a learner."""
+"""Episodes: what an env runner, or your own simulator, gives to a learner."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -28,9 +28,9 @@ class SingleAgentEpisode:
     ```
 
     Args:
-        observations: `[T + 1, ...]`: those that were acted on, and at the end the one that the last action led to, also
-            where the episode ended (never the first observation of the next episode). Those of a Dict or Tuple space
-            may be a dict or tuple of arrays `[T + 1, ...]`, or a list of dicts; the learner makes rows of them.
+        observations: `[T + 1, ...]`: the T that were acted on, then the one that the last action led to, even where
+            the episode ended (never the first observation of the next episode). Those of a Dict or Tuple space may be
+            a dict or tuple of arrays `[T + 1, ...]`, or a list of dicts; the learner makes rows of them.
         actions: `[T, ...]`.
         rewards: `[T]`.
         terminated: whether the environment reached a terminal state, whose value is 0.
@@ -40,12 +40,12 @@ class SingleAgentEpisode:
             state after it. They are kept as columns `state_in/<name>`. Action masks are here too: `action_mask` and
             `new_action_mask`, bool [T, choices].
         id_: the same for all chunks of one episode.
-        module_id: the module that acted, and that learns from the steps.
+        module_id: the module that acted and that learns from the steps.
 
     Array-likes are converted to arrays; arrays are kept without a copy.
 
     Raises:
-        BatchError: the lengths do not fit each other.
+        BatchError: the lengths do not match.
     """
 
     observations: Array
@@ -113,10 +113,10 @@ class SingleAgentEpisode:
 
 
 def unchecked_episode(**parts: Any) -> SingleAgentEpisode:
-    """An episode of parts that are known to be right: for whoever makes thousands of one rollout.
+    """An episode without checks, from parts that are known to be right: for code that makes thousands per rollout.
 
     Args:
-        **parts: all arguments of `SingleAgentEpisode`, as its attributes are: arrays, bools, and flat columns.
+        **parts: all arguments of `SingleAgentEpisode`, in the form of its attributes: arrays, bools, flat columns.
     """
     episode = object.__new__(SingleAgentEpisode)
     episode.__dict__.update(parts)
@@ -157,10 +157,10 @@ class MultiAgentEpisode:
 
     Args:
         agent_episodes: `{agent_id: episode}`; agents may have acted in different numbers of steps.
-        agent_to_module: `{agent_id: module_id}`, or a function of the agent id. An agent that the mapping does not
-            have keeps its episode's `module_id`.
-        env_steps: the number of steps of the environment; None: that of the longest agent episode, which is right
-            where all agents act at once.
+        agent_to_module: `{agent_id: module_id}`, or a function of the agent id. An agent that is not in the mapping
+            keeps its episode's `module_id`.
+        env_steps: the number of environment steps; None: the length of the longest agent episode, which is right where
+            all agents act at once.
         id_: the same for all chunks of one episode.
         terminated: whether the environment reached a terminal state.
         truncated: whether a limit ended the episode.
@@ -193,7 +193,7 @@ class MultiAgentEpisode:
         return tuple(self.agent_episodes)
 
     def module_for(self, agent_id: str) -> ModuleID:
-        """The id of the module that acted for an agent, and that learns from its steps."""
+        """The id of the module that acted for an agent and that learns from its steps."""
         if callable(self.agent_to_module):
             return self.agent_to_module(agent_id)
         return self.agent_to_module.get(agent_id, self.agent_episodes[agent_id].module_id)
@@ -204,7 +204,7 @@ class MultiAgentEpisode:
 
     def get_state(self) -> dict[str, Any]:
         """The episode as nested dicts of arrays and plain values, for `episode_from_state`."""
-        # Pairs, since an agent id may be no key of a checkpoint.
+        # Pairs, because an agent id may not be a valid key in a checkpoint.
         return {
             **{each.name: getattr(self, each.name) for each in fields(self)},
             "agent_episodes": [[agent, each.get_state()] for agent, each in self.agent_episodes.items()],
@@ -216,7 +216,7 @@ Episode: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
 
 
 def episode_from_state(state: Mapping[str, Any]) -> Episode:
-    """The episode whose `get_state` returned this."""
+    """The episode whose `get_state` returned this state."""
     if "agent_episodes" not in state:
         return SingleAgentEpisode(**state)
     agents = {agent: SingleAgentEpisode(**each) for agent, each in state["agent_episodes"]}
@@ -240,13 +240,13 @@ def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[Singl
 
 
 def num_env_steps(episodes: Iterable[Episode]) -> int:
-    """The environment steps of episodes, if there are `MultiAgentEpisode`s among them.
+    """Count the environment steps of episodes that include `MultiAgentEpisode`s.
 
     Args:
-        episodes: of any kind.
+        episodes: single-agent or multi-agent episodes.
 
     Returns:
-        Their number; 0 for episodes of single agents alone, which may have taken the same steps.
+        The sum of the lengths; 0 if all are `SingleAgentEpisode`s, because several may cover the same steps.
     """
     lengths = {True: 0, False: 0}
     for episode in episodes:
@@ -255,7 +255,7 @@ def num_env_steps(episodes: Iterable[Episode]) -> int:
 
 
 MASKS = (Columns.ACTION_MASK, Columns.NEXT_ACTION_MASK)
-"""The columns of masks, which are the environment's and not a model's."""
+"""The columns of action masks, which come from the environment."""
 
 
 def masks_of(episode: SingleAgentEpisode) -> dict[str, Array]:
@@ -265,11 +265,11 @@ def masks_of(episode: SingleAgentEpisode) -> dict[str, Array]:
 
 
 OWN = (Columns.ENV_REWARDS, Columns.LIFE_LOST)
-"""The columns by which `own_episode` tells what an environment gave; no learner reads them."""
+"""The columns from which `own_episode` restores what the environment gave; no learner reads them."""
 
 
 def own_episode(episode: SingleAgentEpisode) -> SingleAgentEpisode:
-    """An episode as its environment gave it: with its own rewards, and not ended where only a life was lost."""
+    """An episode as its environment gave it: with the original rewards, and not ended where only a life was lost."""
     extra = episode.extra_model_outputs
     if Columns.ENV_REWARDS not in extra and Columns.LIFE_LOST not in extra:
         return episode
@@ -283,7 +283,7 @@ def own_episode(episode: SingleAgentEpisode) -> SingleAgentEpisode:
 
 
 def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
-    """One episode of consecutive chunks: each begins with the observation that the one before it ended with."""
+    """Join consecutive chunks to one episode: each begins with the observation that ended the chunk before it."""
     return replace(
         chunks[-1],
         observations=np.concatenate(
@@ -299,7 +299,7 @@ def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
 
 
 def concat_multi_agent_chunks(chunks: Sequence[MultiAgentEpisode]) -> MultiAgentEpisode:
-    """One episode of consecutive chunks, each agent's of those that it is in."""
+    """Join consecutive chunks to one episode; each agent's episode is joined from the chunks that have it."""
     parts: dict[str, list[SingleAgentEpisode]] = {}
     for chunk in chunks:
         for agent, part in chunk.agent_episodes.items():

@@ -17,7 +17,7 @@ class PlugradError(Exception):
         **facts: the values in the text, such as `module_id=` and `expected=`, for programs.
 
     Attributes:
-        facts: the same, as a dict.
+        facts: `**facts` as a dict.
     """
 
     def __init__(self, message: str = "", **facts: Any) -> None:
@@ -77,7 +77,7 @@ class LossError(PlugradError, ValueError):
 
 
 class PortabilityError(PlugradError, TypeError):
-    """Code that some backends run and others do not; the strict backend raises it. Facts: `file`, `line`, `instead`."""
+    """Code does not run on every backend; the strict backend raises this. Facts: `file`, `line`, `instead`."""
 
 
 class ResultError(PlugradError, ValueError):
@@ -105,7 +105,7 @@ class CheckpointCorruptError(CheckpointError):
 
 
 class CheckpointUnsafeError(CheckpointError):
-    """A checkpoint contains something that is refused: a link, a device, a path, an oversized header."""
+    """A checkpoint contains something unsafe: a link, a device, a path, an oversized header."""
 
 
 class CheckpointLockedError(CheckpointError):
@@ -125,7 +125,7 @@ class LearnerTimeoutError(PlugradError, TimeoutError):
 
 
 class CollectiveError(PlugradError, RuntimeError):
-    """Learners could not exchange their gradients; nothing was applied. Fact: `rank`, that of the missing learner."""
+    """Learners could not exchange their gradients; nothing was applied. Fact: `rank` of the missing learner."""
 
 
 class QueueFullError(PlugradError, RuntimeError):
@@ -137,7 +137,7 @@ class PluginError(PlugradError, RuntimeError):
 
 
 class PluginConflictError(PlugradError, ValueError):
-    """Two plugins implement a hook that takes one, or two distributions have entry points of one name."""
+    """Two plugins implement a hook that takes one, or two distributions have entry points with the same name."""
 
 
 class BackendNotFoundError(PlugradError, LookupError):
@@ -145,7 +145,7 @@ class BackendNotFoundError(PlugradError, LookupError):
 
 
 class MissingFrameworkError(BackendNotFoundError):
-    """A plugin is installed, and the framework that it needs is not. Fact: `requires`."""
+    """A plugin is installed, but the framework that it needs is not. Fact: `requires`."""
 
 
 class AlgorithmNotFoundError(PlugradError, LookupError):

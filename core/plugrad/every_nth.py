@@ -1,6 +1,6 @@
-"""What happens only in each n-th gradient step: a delayed optimizer, a target network that moves now and then.
+"""What happens only in every n-th gradient step: a delayed optimizer, an update of a target network.
 
-A step that `nonfinite="skip"` leaves out is not counted: it changes nothing, this count included.
+A step that `nonfinite="skip"` skips is not counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from plugrad.types import Tensor
 Guard = Callable[[Tensor, Tensor], Tensor]
 """`guard(new, old)` gives the value to keep after a step."""
 STEPS_SINCE = "gradient_steps_since"
-"""In states: gradient steps since the last one that was an n-th."""
+"""Key in states: gradient steps since the last one that was due."""
 
 
 class EveryNth:
     """Counts gradient steps: the n-th, the 2n-th and so on are due.
 
     Args:
-        n: at least 1; 1 counts nothing.
-        variable: makes a variable of a value.
+        n: at least 1; with 1 nothing is counted.
+        variable: makes a variable from a value.
     """
 
     def __init__(self, n: int, variable: Callable[[Any], Variable]) -> None:
@@ -33,7 +33,7 @@ class EveryNth:
 
     @property
     def variables(self) -> list[Variable]:
-        """The count; empty if each step is due."""
+        """The count; empty if every step is due."""
         return [] if self._since is None else [self._since]
 
     def count(self, ops: Ops, guard: Guard) -> Guard:
@@ -41,10 +41,10 @@ class EveryNth:
 
         Args:
             ops: tensor functions.
-            guard: of the step.
+            guard: the step's guard.
 
         Returns:
-            The guard of what changes in this step only if it is due.
+            The guard for values that change only if this step is due.
         """
         if self._since is None:
             return guard
@@ -55,7 +55,7 @@ class EveryNth:
         return lambda new, old: guard(ops.where(is_due, new, old), old)
 
     def count_on_host(self) -> bool:
-        """Count a step where the count may be read; returns whether it is due."""
+        """Count a step in untraced code, where the count can be read; returns whether the step is due."""
         if self._since is None:
             return True
         now = float(self._since.read()) + 1.0
@@ -64,22 +64,22 @@ class EveryNth:
         return is_due
 
     def get_state(self) -> dict[str, Any]:
-        """The count, a float32 scalar; empty if each step is due."""
+        """The count, a float32 scalar; empty if every step is due."""
         return {} if self._since is None else {STEPS_SINCE: self._since.numpy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `get_state` returned, or begin to count where each step was due; reads no other entries."""
+        """Take over what `get_state` returned; without a count in it, start counting. Other entries are ignored."""
         if self._since is not None:
             self._since.assign(state.get(STEPS_SINCE, 0.0))
 
 
 class DelayedOptimizer(Optimizer):
-    """An optimizer that steps in each n-th gradient step only: `register_optimizer(..., every=n)`.
+    """An optimizer that steps only in every n-th gradient step: `register_optimizer(..., every=n)`.
 
-    In the steps between, its gradient is not used, and parameters and slots stay as they are.
+    In the other steps its gradient is not used, and parameters and slots stay as they are.
 
     Args:
-        optimizer: what steps then.
+        optimizer: the optimizer that steps then.
         every: n, at least 2.
     """
 
@@ -129,10 +129,10 @@ def without_count(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_count_as_in(template: Mapping[str, Any], saved: Any) -> dict[str, Any]:
-    """What a saved state must look like: with the count if it has one, since n may be another one now.
+    """The expected form of a saved state: with the count only if it has one, because n may have changed.
 
     Args:
-        template: a present state.
+        template: a current state.
         saved: the saved state, not checked yet.
 
     Returns:
@@ -143,5 +143,5 @@ def with_count_as_in(template: Mapping[str, Any], saved: Any) -> dict[str, Any]:
 
 
 def undelayed(optimizer: Optimizer) -> Optimizer:
-    """The optimizer that steps, which `every` may have wrapped."""
+    """The optimizer itself, without the wrapper that `every` may have put around it."""
     return optimizer.optimizer if isinstance(optimizer, DelayedOptimizer) else optimizer

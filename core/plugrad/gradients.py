@@ -1,7 +1,7 @@
 """Gradients by parameter name over flat vectors, and the three ways of clipping them.
 
-Each optimizer owns one flat float32 vector; a parameter is a slice of it. So clipping and Adam are a handful of
-operations, however many parameters there are.
+Each optimizer owns one flat float32 vector; a parameter is a slice of it. So clipping and Adam take a handful of
+operations for any number of parameters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -87,7 +87,7 @@ class Layout:
 
 
 class FlatVariable(Variable, Protocol):
-    """The variable of all parameters of one optimizer: `read()` gives and `assign()` takes the flat vector [size]."""
+    """The parameters of one optimizer as a variable: `read()` gives and `assign()` takes the flat vector [size]."""
 
     @property
     def layout(self) -> Layout:
@@ -104,7 +104,7 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
     Args:
         ops: tensor functions.
         buffers: `[(layout, flat gradient [size])]`, one per optimizer.
-        sources: `{layout: flat gradient before clipping}`, for the check whether gradients are finite.
+        sources: `{layout: flat gradient before clipping}`, to check whether gradients are finite.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class FlatGradients(MutableMapping[ParamRef, Tensor]):
         return self._flats[layout]
 
     def source(self, layout: Layout) -> Tensor | None:
-        """The flat gradient [size] before clipping, to check for NaN in the clipped one's place; None if unknown."""
+        """The flat gradient [size] before clipping, which is checked for NaN instead of the clipped one; or None."""
         return None if layout in self._edited else self._sources.get(layout)
 
     def only(self, layouts: Sequence[Layout]) -> "FlatGradients":
-        """The gradients of these optimizers, as far as they are here."""
+        """The gradients of those of these optimizers that this mapping has."""
         return joined(self._ops, [(self, each) for each in layouts if each in self._flats])
 
     @property
@@ -175,7 +175,7 @@ def joined(ops: Ops, parts: Sequence[tuple[FlatGradients, Layout]]) -> FlatGradi
 
     Args:
         ops: tensor functions.
-        parts: `[(gradients, layout)]`: from where to take the gradients of which optimizer.
+        parts: `[(gradients, layout)]`: each layout, and the mapping from which to take its gradients.
 
     Returns:
         The gradients of these layouts, in this order.
@@ -201,7 +201,7 @@ def flat_of(ops: Ops, gradients: Gradients, layout: Layout) -> Tensor:
 
 
 def layouts_in(gradients: Gradients, layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts of which there is at least one gradient that is not None.
+    """The layouts that have at least one gradient that is not None.
 
     Args:
         gradients: `FlatGradients` or a plain dict.
@@ -251,7 +251,7 @@ def exchanged(ops: Ops, gradients: Gradients, exchange: Callable[[Tensor], Tenso
     Args:
         ops: tensor functions.
         gradients: of any number of optimizers.
-        exchange: takes and gives a flat tensor, such as the sum over learners.
+        exchange: takes this learner's flat tensor and returns the exchanged one, such as the sum over learners.
 
     Returns:
         The exchanged gradients.

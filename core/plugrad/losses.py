@@ -1,4 +1,4 @@
-"""Functions that several losses use, over ops."""
+"""Functions that several losses share, written over ops."""
 
 from collections.abc import Mapping
 
@@ -70,7 +70,7 @@ def vtrace(
     clip_c_threshold: float = 1.0,
     clip_pg_rho_threshold: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace targets and advantages, as `plugrad.returns.vtrace` computes them of arrays.
+    """V-trace targets and advantages of tensors; `plugrad.returns.vtrace` computes the same of arrays.
 
     `v_t = V_t + delta_t + gamma c_t (v_(t+1) - V_(t+1))` with `delta_t = rho_t (r_t + gamma V_(t+1) - V_t)`. The policy
     gradient's advantage is `rho_t (r_t + gamma v_(t+1) - V_t)` with a threshold of its own.
@@ -81,7 +81,7 @@ def vtrace(
         values: `[T, ...]`, V of the observation of each step.
         next_values: `[T, ...]`, V of the observation that each step led to; 0 where the episode terminated.
         rhos: `[T, ...]`, importance ratios `pi(a|x) / mu(a|x)`, not clipped.
-        ends: bool `[T, ...]`, steps that the step in the next row does not follow, such as the last row.
+        ends: bool `[T, ...]`, True where the next row does not continue the episode, and in the last row.
         gamma: discount per step.
         lambda_: factor of every `c_t` (remark 2).
         clip_rho_threshold: upper bound of `rho_t` in the targets; `inf`: none.
@@ -105,12 +105,12 @@ def vtrace(
 def _sum_backwards(ops: Ops, terms: Tensor, factors: Tensor, ends: Tensor) -> Tensor:
     """`y_t = terms_t + factors_t y_(t+1)`, with 0 for `y_(t+1)` where `ends` holds at t.
 
-    Each pass doubles how many steps ahead a sum reaches. So T steps need log2(T) passes of a few operations, where a
-    loop needs T, which torch unrolls.
+    Each pass doubles how many steps ahead a sum reaches. So T steps need log2(T) passes of a few operations; a loop
+    needs T passes, which torch unrolls.
     """
     reach, goes_on = 1, ops.logical_not(ends)
     while reach < ops.shape(terms)[0]:
-        # `where`, not a factor 0, which would let NaN and infinity through.
+        # `where` instead of a factor 0, which would let NaN and infinity through.
         terms = ops.where(goes_on, terms + factors * _later(ops, terms, reach), terms)
         factors = factors * _later(ops, factors, reach)
         goes_on = ops.logical_and(goes_on, _later(ops, goes_on, reach))
@@ -119,5 +119,5 @@ def _sum_backwards(ops: Ops, terms: Tensor, factors: Tensor, ends: Tensor) -> Te
 
 
 def _later(ops: Ops, x: Tensor, steps: int) -> Tensor:
-    """The entries of so many rows later; 0 or False where there are none."""
+    """The entries that are `steps` rows later; 0 or False where there are none."""
     return ops.concat([x[steps:], ops.zeros_like(x[:steps])])

@@ -1,7 +1,7 @@
 """What an update reports.
 
-Inside a step (eager or traced) a metric is a scalar tensor, and the result is its mean over the minibatches. Outside
-it is a number or an array, and the result is the metric as it is.
+Inside a step (eager or traced) a metric is a scalar tensor, and the result is its mean over the minibatches. Outside a
+step it is a number or an array, and is reported unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,10 +23,10 @@ class Metrics:
 
     Args:
         ops: the backend's tensor functions.
-        to_numpy: a copy of a tensor on the host; for a loss that is called outside an update.
+        to_numpy: copies a tensor to the host; for a loss that is called outside an update.
 
     Attributes:
-        results: `{module_id: {key: float or array}}` of the present, then of the last update.
+        results: `{module_id: {key: float or array}}` of the running update, or else of the last one.
     """
 
     def __init__(self, ops: Ops, to_numpy: Callable[[Any], Any]) -> None:
@@ -44,7 +44,7 @@ class Metrics:
             value: inside a step a scalar tensor or a number; outside also an array.
 
         Raises:
-            LossError: inside a step, anything but a scalar.
+            LossError: the value is not a scalar, inside a step.
         """
         if self._step is None:
             self.results.setdefault(module_id, {})[key] = self._plain(value)
@@ -59,16 +59,16 @@ class Metrics:
         reduce: str | None = "mean",
         window: int | None = None,
     ) -> None:
-        """As `register`, by RLlib's arguments.
+        """The same as `register`, with RLlib's arguments.
 
         Args:
             key: `(module_id, name)`, or a name of `ALL_MODULES`.
             value: as in `register`.
             reduce: "mean" or None: results are means over the minibatches.
-            window: not read: each update has results of its own.
+            window: ignored: each update has its own results.
 
         Raises:
-            LossError: any other `reduce`, or not a scalar inside a step.
+            LossError: `reduce` is anything else, or the value is not a scalar inside a step.
         """
         if reduce not in ("mean", None):
             raise LossError(
@@ -123,7 +123,7 @@ class Metrics:
 
     @contextmanager
     def step(self) -> Iterator[dict[str, Tensor]]:
-        """Collect the metrics of one minibatch in the dict that is yielded; within a step, in that step's dict."""
+        """Collect the metrics of one minibatch in the yielded dict; a nested step uses the outer step's dict."""
         if self._step is not None:
             yield self._step
             return
@@ -134,7 +134,7 @@ class Metrics:
             self._step = None
 
     def take_numbers(self, module_id: ModuleID, numbers: Mapping[str, float]) -> None:
-        """Take over numbers outside a step, as `register` takes each.
+        """Register several numbers outside a step.
 
         Args:
             module_id: a module id or `ALL_MODULES`.
@@ -143,11 +143,11 @@ class Metrics:
         self.results.setdefault(module_id, {}).update(numbers)
 
     def begin_update(self) -> None:
-        """Forget the results of the update before."""
+        """Forget the results of the previous update."""
         self.results = {}
 
     def take_means(self, means: Mapping[str, Tensor]) -> None:
-        """Take over `{flat name: mean}` of a program, as floats."""
+        """Register a program's metrics, `{flat name: mean}`, as floats."""
         for name, value in means.items():
             module_id, key = name.split(SEPARATOR)
             self.results.setdefault(module_id, {})[key] = float(value)

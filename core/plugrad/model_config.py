@@ -15,8 +15,8 @@ class ModelSetting:
 
     Args:
         default: its value where the user gives none.
-        expects: the values that it may have, such as "a whole number above 0".
-        is_valid: whether a value is one of them.
+        expects: a description of its values, such as "a whole number above 0".
+        is_valid: a function that says whether a value is valid.
         help: what it does.
     """
 
@@ -33,7 +33,7 @@ class ModelSetting:
             value: its value.
 
         Raises:
-            ConfigError: the value is none of those expected.
+            ConfigError: the value is not valid.
         """
         if not self.is_valid(value):
             raise ConfigError(f"{name}={value!r:.100}: must be {self.expects}")
@@ -118,7 +118,7 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         20, "number of steps of the sequences that a stateful module is trained on, also a module of your own"
     ),
 }
-"""The keys that the built-in networks read. Names are RLlib's, those that it does not have stable-baselines3's."""
+"""The keys that the built-in networks read. Names are RLlib's; where RLlib has none, stable-baselines3's."""
 
 MODEL_CONFIG: dict[str, Any] = {name: each.default for name, each in MODEL_SETTINGS.items()}
 """The defaults of `MODEL_SETTINGS`."""
@@ -129,13 +129,13 @@ def complete_model_config(given: Mapping[str, Any], own: Mapping[str, Any] | Non
 
     Args:
         given: what the user set.
-        own: `{key: ModelSetting}` of further keys that a network reads; `{key: value}` for other defaults.
+        own: `{key: ModelSetting}` for further keys that a network reads; `{key: value}` for other defaults.
 
     Returns:
         Every key with its value.
 
     Raises:
-        ConfigError: a key that the network does not read, or a value that its key refuses.
+        ConfigError: the network does not read a key, or a value is not valid.
     """
     settings = model_settings(own)
     for name, value in given.items():
@@ -147,7 +147,7 @@ def complete_model_config(given: Mapping[str, Any], own: Mapping[str, Any] | Non
 
 
 def model_settings(own: Mapping[str, Any] | None = None) -> dict[str, ModelSetting]:
-    """The keys that a network reads: those of `MODEL_SETTINGS`, and its own.
+    """The keys that a network reads: `MODEL_SETTINGS` and its own.
 
     Args:
         own: as in `complete_model_config`.

@@ -17,13 +17,13 @@ class RLModuleSpec:
     """What one module is built from.
 
     Args:
-        module_class: your own class, or its name "package.module:Name". Either an `RLModule` of the backend's
-            framework, or a model (`torch.nn.Module`, Keras model) whose constructor gets those of `observation_space`,
-            `action_space` and `model_config` that its signature names. None: the algorithm's built-in network.
-        observation_space: of one observation, without batch dimension; None: that of the config or environment.
-        action_space: of one action; None: that of the config or environment.
-        model_config: settings. A built-in network has the keys and defaults of `plugrad.model_config.MODEL_SETTINGS`;
-            a `module_class` gets the dict as it is.
+        module_class: your own class, or its name "package.module:Name": an `RLModule` of the backend's framework, or a
+            model (`torch.nn.Module`, Keras model). The model's constructor gets whichever of `observation_space`,
+            `action_space` and `model_config` its signature names. None: the algorithm's built-in network.
+        observation_space: space of one observation, without batch dimension; None: the config's or environment's.
+        action_space: space of one action; None: the config's or environment's.
+        model_config: settings of the network. A built-in network has the keys and defaults of
+            `plugrad.model_config.MODEL_SETTINGS`; a `module_class` gets the dict unchanged.
         inference_only: build without what only training needs (the value network).
     """
 
@@ -36,7 +36,7 @@ class RLModuleSpec:
     def complete(
         self, observation_space: gym.Space[Any] | None, action_space: gym.Space[Any] | None
     ) -> "RLModuleSpec":
-        """A copy with spaces where this spec has none.
+        """A copy in which missing spaces are filled in.
 
         Args:
             observation_space: used if this spec has none.
@@ -58,7 +58,7 @@ class RLModuleSpec:
             module_id: the module's id, for the error.
 
         Raises:
-            ConfigError: a space is missing or is no `gymnasium.Space`.
+            ConfigError: a space is missing or is not a `gymnasium.Space`.
         """
         for name in ("observation_space", "action_space"):
             space = getattr(self, name)
@@ -72,7 +72,8 @@ class RLModuleSpec:
         """Build a module of `module_class` without a learner.
 
         Raises:
-            ConfigError: `module_class` is not an RLModule class: only a learner knows the backend to build it with.
+            ConfigError: `module_class` is not an RLModule class; then only a learner, which knows the backend, can
+                build it.
         """
         if not hasattr(self.module_class, "forward_train"):
             raise ConfigError(
@@ -94,14 +95,14 @@ class RLModuleSpec:
         """All settings of a network: `model_config` over the defaults of `plugrad.model_config.MODEL_SETTINGS`.
 
         Args:
-            own: further keys that the network reads, `{key: ModelSetting}` or `{key: default}`, which is not checked;
-                also other defaults of known keys.
+            own: further keys that the network reads, `{key: ModelSetting}` or `{key: default}` (not checked); also
+                other defaults for known keys.
 
         Returns:
             Every key with its value.
 
         Raises:
-            ConfigError: `model_config` has a key that the network does not read, or a value that its key refuses.
+            ConfigError: `model_config` has a key that the network does not read, or a value that is not valid.
         """
         return complete_model_config(self.model_config, own)
 
@@ -120,7 +121,7 @@ class MultiRLModuleSpec:
         """Not possible without a learner, unlike in RLlib.
 
         Raises:
-            ConfigError: always, with what to write instead.
+            ConfigError: always; the message says what to write instead.
         """
         raise ConfigError(
             "MultiRLModuleSpec.build(): type MultiRLModule({id_: each.build() for id_, each in "

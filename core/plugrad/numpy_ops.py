@@ -4,7 +4,7 @@ Each function is documented in `plugrad.ops.Ops`. Full reductions give numpy sca
 """
 
 # ruff: noqa: D103
-# Names of the Array API hide builtins: in this module `abs`, `max`, `min` and `sum` are the functions below.
+# Array API names shadow builtins: in this module `abs`, `max`, `min` and `sum` are the functions below.
 
 import math
 from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
     return 0.5 * inside * inside + delta * (np.abs(x) - inside)
 
 
-# np.sum and its like take five times as long for a few rows.
+# np.sum and similar functions take five times as long for a few rows.
 _sum: Callable[..., Tensor] = np.add.reduce
 _max: Callable[..., Tensor] = np.maximum.reduce
 _min: Callable[..., Tensor] = np.minimum.reduce
@@ -149,7 +149,7 @@ def min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
     array: Any = np.asarray(x)
-    return array.argmax(axis=axis, keepdims=keepdims)  # for a row of numbers half the time of np.argmax
+    return array.argmax(axis=axis, keepdims=keepdims)  # for one row, half the time of np.argmax
 
 
 def norm(x: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ def split(x: Tensor, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]:
 def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
     repeated = np.empty(
         shape, np.asarray(x).dtype
-    )  # for a few numbers a quarter of the time of np.broadcast_to
+    )  # for a few numbers, a quarter of the time of np.broadcast_to
     repeated[...] = x
     return repeated
 

@@ -1,25 +1,26 @@
 """`Ops`: the tensor functions of every backend, and `Variable`: a tensor that is kept between updates.
 
 A loss, a distribution or an optimizer that is written over `Ops` runs on every backend. Each backend has a module of
-these functions; `plugrad.numpy_ops` is the reference that its values and gradients are tested against. Names follow
-the Array API standard where it has one (https://data-apis.org/array-api/latest/).
+these functions, whose values and gradients are tested against `plugrad.numpy_ops`. Names follow the Array API standard
+where it has them (https://data-apis.org/array-api/latest/).
 
 Rules for code that calls them:
 
 - Nothing is changed in place, and no boolean mask is used as an index.
-- There is no Python `if` on the value of a tensor: it works in eager torch and fails in compiled modes.
+- Do not use a Python `if` on the value of a tensor: it works in eager torch and fails in compiled modes.
 - Tensors are float32 unless said otherwise. Dtypes are never mixed: `cast` first. A Python number takes the dtype of
   the tensor beside it.
 - float64 is float32 on a backend without `Capability.FLOAT64`, and integers of 64 bits may have 32 on any.
-- Tensors are passed by position, as `x`, `y`, `xs`, `f` and `init` are here; all else by position or by its name.
+- Pass tensors (`x`, `y`, `xs`) and `f` and `init` by position; all other arguments by position or by name.
 - Arithmetic, comparison and slicing are the tensor's own operators: `a + b`, `a < b`, `a[:, 0]`, `a[1:]`.
-- There are no random numbers: a loss reads them from columns, which the hook `get_noise_columns` names.
-- Shapes broadcast by numpy's rules. For speed nothing is checked in a call.
+- There are no random numbers here: a loss reads them from columns, which the hook `get_noise_columns` names.
+- Shapes broadcast by numpy's rules. For speed, calls do not check their arguments.
 
 Rules for backends: a function may have more parameters than here, if they have defaults, and other names for tensors.
 Gradients at kinks are fixed, so that backends which declare `Capability.EXACT_KINKS` agree. At a tie `minimum` and
-`maximum` give the whole gradient to `x`; `clip` passes it on at its bounds; `abs`, `relu` and `sign` have gradient 0 at
-0; `min` and `max` share it evenly among equal entries; `norm` and `std` have gradient 0 where they are 0.
+`maximum` give the whole gradient to `x`; `clip` passes the gradient on at its bounds; `abs`, `relu` and `sign` have
+gradient 0 at 0; `min` and `max` share the gradient evenly among equal entries; `norm` and `std` have gradient 0 where
+they are 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ class Ops(Protocol):
     """
 
     def __hash__(self) -> int:
-        """By identity, as of a module."""
+        """By identity, as for a Python module."""
 
     # Elementwise.
 
@@ -97,7 +98,7 @@ class Ops(Protocol):
         """The larger of the two, NaN if either is. At a tie the gradient goes to `x`."""
 
     def clip(self, x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-        """`x` within `[min, max]`: two numbers or two tensors; None for no bound, but not twice.
+        """`x` clipped to `[min, max]`: two numbers or two tensors. None means no bound; at least one is given.
 
         The gradient is 1 within the bounds and on them, 0 outside.
         """
@@ -144,7 +145,7 @@ class Ops(Protocol):
         `delta` is a Python number above 0. Source: Huber 1964, doi:10.1214/aoms/1177703732.
         """
 
-    # Reductions: over `axis`, which stays as a 1 with `keepdims`. Of an empty axis: undefined.
+    # Reductions over `axis`, which stays with length 1 with `keepdims`. Undefined for an empty axis.
 
     def sum(self, x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Sum, in the dtype of `x`; cast a bool tensor first."""
@@ -165,7 +166,7 @@ class Ops(Protocol):
         """Smallest entry."""
 
     def argmax(self, x: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Index (int64 or int32) of a largest entry, whichever of equals; in the flattened `x` if `axis` is None."""
+        """Index (int64 or int32) of a largest entry, any one of equals; in the flattened `x` if `axis` is None."""
 
     def norm(self, x: Tensor) -> Tensor:
         """L2 norm over all entries: a scalar."""
@@ -197,7 +198,7 @@ class Ops(Protocol):
         """
 
     def conv2d(self, x: Tensor, weight: Tensor, stride: int) -> Tensor:
-        """Convolution, the kernel not turned round: `x` (B, H, W, in), `weight` (h, w, in, out) -> (B, H', W', out).
+        """Convolution (the kernel is not flipped): `x` (B, H, W, in), `weight` (h, w, in, out) -> (B, H', W', out).
 
         `y[b, i, j] = sum over (h, w, in) of x[b, stride*i + h, stride*j + w] * weight[h, w]`. Only where the kernel
         fits ("valid" padding): `H' = (H - h) // stride + 1`. `H >= h` and `W >= w`.
@@ -209,7 +210,7 @@ class Ops(Protocol):
         """float32 (..., depth): 1 at the index, else 0. An index outside `[0, depth)` gives zeros."""
 
     def take(self, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-        """The entries of `x` at `indices`, one-dimensional integers from 0. Outside of `x`: undefined."""
+        """The entries of `x` at `indices`, one-dimensional integers from 0. Undefined if one is out of range."""
 
     def take_along_axis(self, x: Tensor, indices: Tensor, axis: int = -1) -> Tensor:
         """`x[..., indices[..., j], ...]` along `axis`.
@@ -232,7 +233,7 @@ class Ops(Protocol):
         """A new axis of length 1 at `axis` of the result."""
 
     def squeeze(self, x: Tensor, axis: int) -> Tensor:
-        """Without `axis`, whose length must be 1 (torch does not check)."""
+        """`x` without `axis`, whose length must be 1 (torch does not check)."""
 
     def stack(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
         """Tensors of one shape, joined along a new axis."""
@@ -249,7 +250,7 @@ class Ops(Protocol):
     def shape(self, x: Tensor) -> Shape:
         """The static shape: plain ints, known at trace time (None where a traced program does not know)."""
 
-    # Making tensors: on the framework's default device.
+    # Making tensors, on the framework's default device.
 
     def zeros_like(self, x: Tensor) -> Tensor:
         """Zeros in the shape and dtype of `x`."""
@@ -258,20 +259,20 @@ class Ops(Protocol):
         """Ones in the shape and dtype of `x`."""
 
     def zeros(self, shape: Shape, dtype: str = "float32") -> Tensor:
-        """Zeros in a shape, of a dtype by its name."""
+        """Zeros of a shape and a dtype, which is given by name."""
 
     def ones(self, shape: Shape, dtype: str = "float32") -> Tensor:
-        """Ones in a shape, of a dtype by its name."""
+        """Ones of a shape and a dtype, which is given by name."""
 
     def asarray(self, x: Any, dtype: str | None = None) -> Tensor:
-        """A tensor of a number, nested list, numpy array or tensor. It may share memory with `x`.
+        """A tensor from a number, nested list, numpy array or tensor. It may share memory with `x`.
 
         Without `dtype` an array keeps its own; Python floats become float32, ints int64 or int32, bools
         bool.
         """
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """`x` as "float32", "float64", "int32", "int64", "uint8" or "bool"; floats are cut towards 0.
+        """`x` as "float32", "float64", "int32", "int64", "uint8" or "bool"; floats are truncated towards 0.
 
         float64 without `Capability.FLOAT64` is float32, and int64 may be int32.
         """
@@ -279,7 +280,7 @@ class Ops(Protocol):
     # Control.
 
     def stop_gradient(self, x: Tensor) -> Tensor:
-        """`x` as a constant."""
+        """`x` as a constant: no gradient flows through it."""
 
     def scan(
         self, f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, reverse: bool = False
@@ -288,6 +289,6 @@ class Ops(Protocol):
 
         `f(carry, x) -> (carry, y)`; `init`, `xs` and `y` are tensors or tuples of them; the carry keeps its
         shapes and dtypes. Returns the last carry and the stacked `y`. `reverse` begins with the last entry; the
-        stacked `y` keep the order of `xs`. `f` may be traced more than once, so it has no side effects. The length
-        is static and at least 1. torch unrolls the loop.
+        stacked `y` keep the order of `xs`. `f` may be traced more than once, so it must have no side effects. The
+        length is static and at least 1. torch unrolls the loop.
         """

@@ -1,8 +1,8 @@
 """The optimizers of plugrad: one formula each, over ops and flat vectors, so that all backends agree.
 
 An optimizer is a pure function, `compute`, and the variables that it gets when it is registered: the flat parameters,
-the slots and the learning rate. Formulas are those of torch.optim; Keras' Adam is another one. Backends wrap optimizers
-of their framework in the same interface.
+the slots and the learning rate. Formulas are those of torch.optim; Keras' Adam differs. Backends wrap optimizers of
+their framework in the same interface.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ SCALAR_SLOTS = frozenset({"count"})
 
 @dataclass(eq=False, kw_only=True)
 class Optimizer:
-    """The base of optimizers: hyperparameters, and after registration also variables.
+    """The base class of optimizers: hyperparameters, and after registration also variables.
 
-    Derive from it and write `compute` for an optimizer of your own; it then runs on every backend.
+    For your own optimizer, derive from it and write `compute`; it then runs on every backend.
 
     Attributes:
         slot_names: names of the slots, the state that `compute` keeps from step to step; set by the subclass.
-        parameters: the flat parameters [size] that it changes.
+        parameters: the flat parameters that it changes, float32 [size].
         slots: `{slot name: variable}`: float32 [size], or a scalar for `SCALAR_SLOTS`.
         lr: the learning rate, a float32 scalar.
     """
@@ -54,12 +54,12 @@ class Optimizer:
     def bind(
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
-        """Set the parameters, and make the variables of the slots and the learning rate, all of them zero.
+        """Set the parameters, and make the variables of the slots and the learning rate, which begin at zero.
 
         Args:
             parameters: the flat parameters.
-            variable: makes a variable of a value.
-            zeros: makes a float32 vector of zeros of a size.
+            variable: makes a variable from a value.
+            zeros: makes a float32 vector of zeros of the given size.
         """
         self.parameters = parameters
         size = parameters.layout.size
@@ -78,11 +78,11 @@ class Optimizer:
         }
 
     def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """The slots that saved ones must agree with, in names, shapes and dtypes; by default those of `get_slots`."""
+        """Slots with the names, shapes and dtypes that saved ones must have; by default those of `get_slots`."""
         return self.get_slots()
 
     def set_slots(self, saved: Mapping[str, Any]) -> None:
-        """Load slots of the form of `get_slots`, which were checked against `slots_like`."""
+        """Load slots from `get_slots`, which were checked against `slots_like`."""
         for name, slot in self.slots.items():
             value = saved[name]
             slot.assign(value if name in SCALAR_SLOTS else self.parameters.layout.join(numpy_ops, value))
@@ -239,7 +239,7 @@ class RMSprop(Optimizer):
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
-"""The optimizers that the setting `optimizer={"type": ...}` knows."""
+"""The types that the setting `optimizer={"type": ...}` accepts."""
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> Optimizer:

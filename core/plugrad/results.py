@@ -10,7 +10,7 @@ from plugrad.types import ALL_MODULES, ModuleID
 class Results(dict[str, Any]):
     """A flat dict of results by path, such as `results["env_runners/episode_return_mean"]`.
 
-    `results["env_runners"]` gives the results below that path; `in` and `get` know such a path, too.
+    `results["env_runners"]` gives the results below that path; `in` and `get` accept such a path, too.
     """
 
     def __contains__(self, key: object) -> bool:
@@ -37,11 +37,11 @@ class Results(dict[str, Any]):
 
 
 def flatten(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A nested dict as one dict by path.
+    """Flatten a nested dict.
 
     Args:
         tree: nested dicts.
-        path: put before all keys.
+        path: prefix of all keys.
 
     Returns:
         `{"<path>/a/b": value}`.
@@ -61,7 +61,7 @@ def check_result(result: Any, modules: Collection[ModuleID]) -> None:
         modules: ids of the learner's modules.
 
     Raises:
-        ResultError: it is no dict, lacks `ALL_MODULES`, or has a key that is no module id.
+        ResultError: it is not a dict, lacks `ALL_MODULES`, or has a key that is not a module id.
     """
     if not isinstance(result, dict):
         raise ResultError(

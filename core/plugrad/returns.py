@@ -1,11 +1,11 @@
 """Returns and advantages of trajectories, in numpy.
 
 Arrays are `[T, ...]`: T steps in time order, then any number of environments. All arrays of a call have the same shape.
-Episodes may lie one behind the other along T. `terminateds` and `truncateds` mark their last steps, as in Gymnasium;
-left out, all rows are steps of one running episode. The last row is treated as truncated unless it terminated.
+Several episodes may follow each other along T. `terminateds` and `truncateds` mark their last steps, as in Gymnasium;
+without them all rows are steps of one running episode. The last row is treated as truncated unless it terminated.
 
-`next_values[t]` is V of the observation that step t led to, taken before the environment was reset: also where an
-episode was truncated. At a terminal step it is read as 0. Sums are float64, results float32.
+`next_values[t]` is V of the observation that step t led to, before the environment was reset; this is also so where an
+episode was truncated. At a terminal step it counts as 0. Sums are float64, results float32.
 """
 
 from typing import Any, NamedTuple
@@ -77,7 +77,7 @@ def n_step_returns(
         rewards: `[T, ...]`.
         gamma: discount per step.
         n: rewards per return, at least 1.
-        next_values: `[T, ...]`. None: nothing is bootstrapped, as for a replay buffer, whose loss adds the value.
+        next_values: `[T, ...]`. None: nothing is bootstrapped, as in a replay buffer, where the loss adds the value.
         terminateds: bool `[T, ...]`; None: no step.
         truncateds: bool `[T, ...]`; None: no step.
 
@@ -276,14 +276,14 @@ def _sum_backwards(terms: Array, factors: Any, ends: Array) -> Array:
     sums, following = np.empty_like(terms), np.zeros(terms.shape[1:])
     some_end = np.logical_or.reduce(ends, axis=tuple(range(1, ends.ndim)))
     for t in reversed(range(len(terms))):
-        if some_end[t]:  # not a factor 0, which would let NaN and infinity through
+        if some_end[t]:  # a factor 0 would let NaN and infinity through
             following = np.where(ends[t], 0.0, following)
         sums[t] = following = terms[t] + factors[t] * following
     return sums
 
 
 def _sum_episodes(terms: Array, factors: Array, lasts: Array, lengths: Array) -> Array:
-    """`_sum_backwards` of many episodes, one behind the other: the same step before the end of all at once."""
+    """`_sum_backwards` of many consecutive episodes: for all at once, step by step back from their ends."""
     order = np.argsort(-lengths, kind="stable")
     lasts, lengths = lasts[order], lengths[order]
     sums, following = np.empty_like(terms), np.zeros(len(lasts))
@@ -294,7 +294,7 @@ def _sum_episodes(terms: Array, factors: Array, lasts: Array, lengths: Array) ->
 
 
 def _sum_rows(terms: Array, factors: Array, ends: Array) -> Array:
-    """`_sum_backwards` of few long episodes: Python's floats have numpy's bits, and take a tenth of its time."""
+    """`_sum_backwards` of a few long episodes: Python floats give the same bits as numpy in a tenth of the time."""
     sums, following = [], 0.0
     rows = zip(terms[::-1].tolist(), factors[::-1].tolist(), ends[::-1].tolist(), strict=True)
     for term, factor, is_last in rows:

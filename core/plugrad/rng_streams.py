@@ -1,6 +1,6 @@
-"""Random streams that depend on a seed and on names only.
+"""Random streams that depend only on a seed and names.
 
-They do not depend on the order in which they are made, nor on hash seed, clock or process.
+They do not depend on the order in which they are made, the hash seed, the clock or the process.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ def stream(seed: int, *names: str) -> np.random.Generator:
 
     Args:
         seed: >= 0.
-        *names: in any number; other names give an independent generator.
+        *names: any number of names; different names give independent generators.
 
     Returns:
         A new PCG64 generator.

@@ -1,7 +1,7 @@
-"""Values that move with training: piecewise-linear schedules, and the coefficients that a loss reads.
+"""Values that change during training: piecewise-linear schedules, and the coefficients that a loss reads.
 
 A scheduled field of the config reaches the loss as the tensor of a variable, so that a traced program reads its
-present value.
+current value.
 """
 
 from bisect import bisect_right
@@ -19,10 +19,10 @@ from plugrad.types import Tensor
 
 @dataclass(frozen=True)
 class Schedule:
-    """Piecewise linear between `[timestep, value]` points, constant after the last; a float is constant.
+    """Piecewise linear between `[timestep, value]` points, constant after the last.
 
     Args:
-        points: `((0, value), (timestep, value), ...)`, timesteps increasing.
+        points: `((0, value), (timestep, value), ...)`, timesteps (environment steps) increasing.
 
     Raises:
         ConfigError: the timesteps do not begin at 0 or do not increase.
@@ -37,7 +37,7 @@ class Schedule:
 
     @classmethod
     def of(cls, setting: Any) -> "Schedule":
-        """From a number or a list of points.
+        """Make a schedule from a number, which is constant, or a list of points.
 
         Raises:
             ConfigError: it is neither.
@@ -54,7 +54,7 @@ class Schedule:
 
     @property
     def is_constant(self) -> bool:
-        """Whether there is nothing to schedule."""
+        """Whether the value never changes."""
         return len(self.points) == 1
 
     def at(self, timestep: int) -> float:
@@ -76,7 +76,7 @@ class Coefficients:
     Args:
         config: the module's config. Fields declared `schedulable` follow their schedule; those declared `variable`
             keep what the algorithm assigns (PPO's KL coefficient).
-        variable: makes a variable of a float.
+        variable: makes a variable from a float.
 
     Attributes:
         view: the config as a loss sees it.
@@ -105,7 +105,7 @@ class Coefficients:
 
 
 class ConfigView:
-    """A config whose changing fields read as scalar tensors; all others as they are.
+    """A config whose changing fields are scalar tensors; all others are as they are.
 
     Args:
         config: a module's config.

@@ -1,4 +1,4 @@
-"""Type aliases, and the constants that RLlib's users know."""
+"""Type aliases, and the constants that RLlib users know."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 """A numpy array."""
 Tensor: TypeAlias = Any
-"""A tensor of a backend. It is `Any` because code for all backends uses only `ops` and the tensors' operators."""
+"""A tensor of a backend. It is `Any`: code for all backends uses only `ops` and the tensors' operators."""
 ModuleID: TypeAlias = str
 """The name of a module, such as "default_policy"."""
 AgentID: TypeAlias = str
@@ -26,4 +26,4 @@ COMPONENT_RL_MODULE = "rl_module"
 COMPONENT_OPTIMIZER = "optimizer"
 TOTAL_LOSS_KEY = "total_loss"
 GRADIENT_STEPS = f"num_gradient_steps_lifetime/{ALL_MODULES}"
-"""The name of a learner's number of gradient steps in `learner.counters`."""
+"""The key of a learner's number of gradient steps in `learner.counters`."""

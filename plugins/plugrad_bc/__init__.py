@@ -1,4 +1,4 @@
-"""Behaviour cloning as a plugin of plugrad: MARWIL (`plugrad_offline.marwil`) with advantages that do not count.
+"""Behaviour cloning as a plugin of plugrad: MARWIL (`plugrad_offline.marwil`) with `beta=0`.
 
 `plugin` is what the entry point names; `BCConfig` is for users.
 """

@@ -8,7 +8,7 @@ from plugrad_offline import MARWILConfig
 
 @dataclass(frozen=True, kw_only=True)
 class BCConfig(MARWILConfig):
-    """`MARWILConfig` with advantages that do not count, unless `beta` is given, as in RLlib."""
+    """`MARWILConfig` with a default `beta` of 0, as in RLlib: advantages have no weight."""
 
     beta: float = field(
         0.0, minimum=0, help="weight of the advantages in MARWIL's exponent; 0: plain behaviour cloning"

@@ -1,4 +1,4 @@
-"""The collectives that ship beside shared memory: gloo and NCCL of torch, and Ray's own transfer of objects.
+"""The collectives other than shared memory: torch's gloo and NCCL, and Ray's object transfer.
 
-Each module imports the library that its collective is made of, so nothing here imports another one.
+Each module imports the library that its collective needs. This file imports none of them.
 """

@@ -1,4 +1,4 @@
-"""How processes of torch's groups find each other without a server: the driver hands their contacts round."""
+"""How the processes of a torch group find each other without a server: the driver passes on their contacts."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def get_own_address() -> str:
-    """The address of this machine for other machines: PLUGRAD_HOST, else that of the default route."""
+    """The address of this machine for others: PLUGRAD_HOST, else that of the default route, else 127.0.0.1."""
     if host := os.environ.get("PLUGRAD_HOST"):
         return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -25,7 +25,7 @@ def get_own_address() -> str:
 
 
 class ContactStore(Store):
-    """A store of one process: what is set here is its contact, what is read here are the contacts of all.
+    """The torch store of one process: it takes this process's contact and gives the contacts of all.
 
     torch writes keys that end with the rank of the writer, such as "0/1" or "0". It calls the store from threads of its
     own, and from the one that makes the process group.
@@ -39,13 +39,13 @@ class ContactStore(Store):
         self._is_closed = False
 
     def read_contact(self, timeout_s: float) -> bytes | None:
-        """What was set here; waits at most `timeout_s`, then None."""
+        """This process's contact; None if torch has not set it within `timeout_s` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._contact is not None or self._is_closed, timeout_s)
             return self._contact
 
     def enter(self, contacts: Sequence[bytes]) -> None:
-        """Let readers have the contacts of all processes, in the order of ranks."""
+        """Set the contacts of all processes, in the order of ranks, for torch to read."""
         with self._changed:
             self._contacts = contacts
             self._changed.notify_all()
@@ -57,24 +57,37 @@ class ContactStore(Store):
             self._changed.notify_all()
 
     def set(self, key: str, value: Any) -> None:
-        """Called by torch."""
+        """Called by torch.
+
+        Args:
+            key: not used.
+            value: this process's contact.
+        """
         with self._changed:
             self._contact = bytes(value)
             self._changed.notify_all()
 
     def wait(self, keys: list[str], timeout: Any = None) -> None:
-        """Called by torch. It ends when the contacts are there, or after `close` with an error, not before."""
+        """Called by torch: wait for `enter`.
+
+        Args:
+            keys: not used.
+            timeout: not used; `close` ends the wait.
+
+        Raises:
+            RuntimeError: `close` was called.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._contacts is not None or self._is_closed)
             if self._is_closed:
                 raise RuntimeError("this learner left before all were connected")
 
     def check(self, keys: list[str]) -> bool:
-        """Called by NCCL's watchdog, for words of other processes that nobody writes."""
+        """Called by NCCL's watchdog, for keys that no process writes: always False."""
         return False
 
     def get(self, key: str) -> bytes:
-        """Called by torch."""
+        """Called by torch: the contact of the rank at the end of `key`."""
         self.wait([key])
         assert self._contacts is not None
         return self._contacts[int(key.rpartition("/")[2])]

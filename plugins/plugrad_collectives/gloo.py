@@ -1,13 +1,13 @@
 """`Gloo`: a collective over torch's gloo, for processes on one machine or several.
 
-Each process has a process group of its own, beside the default one, which stays the user's. All are connected to each
-other when `enter` returns, and have proved the group's key.
+It makes its own process group and leaves torch's default group to the user. When `enter` returns, all processes are
+connected and have proved to each other that they know the group's key.
 
-A sum begins with a frame to and from each process: a header, and the array if it is small. It is done then, added in
-the order of ranks. The headers say what each one brings, so nothing is added before all are known to bring the same:
-gloo itself would end the process. Larger arrays are then summed by gloo's own all-reduce.
+For a sum, the processes first exchange frames: a header, and the array if it is small. Headers are compared before
+anything is added, because gloo ends the process if arrays differ in size. Small arrays are added in the order of ranks;
+larger ones are summed by gloo's all-reduce.
 
-gloo encrypts nothing: who can change packets on their way can change sums.
+gloo encrypts nothing: whoever can change packets on the network can change sums.
 """
 
 import hmac
@@ -30,7 +30,7 @@ from plugrad.types import Array
 from plugrad_collectives.contacts import ContactStore, get_own_address
 
 FRAMES_BYTES = 1 << 20
-"""What a process may send to all others together, with the headers; larger arrays are left to gloo's all-reduce."""
+"""Bytes that a process sends to all others together in frames; larger arrays are summed by gloo's all-reduce."""
 _HEADER = struct.Struct("<QQ16s")
 """Which sum it is, its bytes, its dtype."""
 _POLL_S = 0.02
@@ -38,7 +38,7 @@ _RANKS, _NONCE, _MAC = struct.Struct("<QQQ"), 32, 32
 _PROOF, _FRAME, _NEVER = range(3)
 """Tags of messages; nobody sends the last."""
 _AS_TORCH = {"uint32": "int32", "uint64": "int64", "complex64": "float32", "complex128": "float64"}
-"""Dtypes that gloo does not know, and ones of the same sums."""
+"""Dtypes that gloo does not have, and the dtypes as which their bytes are summed."""
 _Works = list[tuple[int, Any]]
 """Messages under way: the rank at the other end, and torch's handle."""
 

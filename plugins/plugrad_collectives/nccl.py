@@ -22,8 +22,8 @@ class Nccl(Collective):
     """A collective over torch's NCCL, for learners with a GPU each. Used only if it is named, never by "auto".
 
     It is written after torch's documentation and has never run: no machine with a GPU was at hand. Its test is skipped
-    where there are fewer than two. What it shall do: take and return tensors on the GPU, or numpy arrays, which it
-    copies there and back; make a process group of its own, beside the default one, which stays the user's.
+    where there are fewer than two. It should take and return tensors on the GPU, or numpy arrays, which it copies
+    to the GPU and back. It makes its own process group and leaves torch's default group to the user.
     """
 
     requires = "torch"

@@ -1,8 +1,8 @@
-"""`RayObjects`: a collective by Ray's own transfer of objects, for groups across machines where torch is not installed.
+"""`RayObjects`: a collective over Ray's object transfer, for groups across machines where torch is not installed.
 
-Each process is a Ray actor. It sends its array to each other one, and adds up all in the order of ranks. An array is
-delivered by a call of the receiving actor, in the concurrency group `CONTROL`, which runs beside the call that waits.
-There it lies in a mailbox under the key of its epoch and the number of its sum, so that nothing old is ever counted.
+Each process is a Ray actor. It sends its array to every other one, and adds all arrays in the order of ranks. An array
+is delivered by a call to the receiving actor in the concurrency group `CONTROL`, which runs beside the call that waits.
+A mailbox keeps it under its epoch's key and the number of its sum, so that arrays of older sums are never added.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ class _Mailbox:
     def __init__(self) -> None:
         self.changed = Condition()
         self.arrays: dict[tuple[int, int], Array] = {}
-        """By number of the sum and rank of the sender."""
+        """By the sum's number and the sender's rank."""
         self.left: set[int] = set()
 
 
 _mailboxes: dict[str, _Mailbox] = {}
-"""Those of the collectives of this process that are open, by the keys of their epochs."""
+"""Mailboxes of this process's open collectives, by the key of their epoch."""
 
 
 class RayObjects(Collective):

@@ -17,7 +17,7 @@ class DQNConfig(OffPolicyConfig):
         "fcnet_hiddens": [256, 256],
         "fcnet_activation": "relu",
     }
-    """Wider than the built-in default, as the paper's."""
+    """Wider than the built-in default."""
 
     lr: float | list[list[float]] = field(
         1e-3, help="learning rate: a float or [[timestep, value], ...]", schedulable=True
@@ -34,9 +34,10 @@ class DQNConfig(OffPolicyConfig):
     target_network_update_freq: int = field(500)
     tau: float = field(1.0)
     double_q: bool = field(
-        True, help="the online network chooses, the target network values (van Hasselt 2016)"
+        True,
+        help="the online network chooses the next action, the target network values it (van Hasselt 2016)",
     )
-    dueling: bool = field(True, help="state value and advantages apart (Wang et al. 2016)")
+    dueling: bool = field(True, help="separate heads for state value and advantages (Wang et al. 2016)")
     huber_delta: float = field(1.0, above=0, help="beyond this TD error the loss grows linearly")
     replay_buffer_config: dict[str, Any] = field({"capacity": 100_000})
 

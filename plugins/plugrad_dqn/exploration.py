@@ -6,7 +6,7 @@ from plugrad.types import Array
 
 
 def epsilon_greedy_logits(values: Array, epsilon: float, action_mask: Array | None = None) -> Array:
-    """The distribution of the epsilon-greedy policy: a random action with probability epsilon, else the best one.
+    """Logits of the epsilon-greedy policy: a random action with probability epsilon, else the best one.
 
     Source: Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, section 2.2.
 
@@ -16,7 +16,7 @@ def epsilon_greedy_logits(values: Array, epsilon: float, action_mask: Array | No
         action_mask: bool [B, actions], those that are allowed; None: all.
 
     Returns:
-        Log-probabilities, float32 [B, actions]; of several best actions the first one is taken.
+        Log-probabilities, float32 [B, actions]. At a tie the first of the best actions is taken.
     """
     if action_mask is None:
         probabilities = np.full(values.shape, epsilon / values.shape[-1])

@@ -29,10 +29,10 @@ def dqn_loss(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """The mean Huber loss of the TD errors, each times its row's importance.
+    """The mean Huber loss of the TD errors, weighted by `weights`.
 
-    The paper clips errors to [-1, 1] (doi:10.1038/nature14236, "Training algorithm"): the gradient of the Huber loss.
-    Importance is that of prioritised replay (arXiv:1511.05952, section 3.4).
+    The paper clips errors to [-1, 1] (doi:10.1038/nature14236, "Training algorithm"), the gradient of the Huber loss
+    with delta 1. The weights are the importance weights of prioritised replay (arXiv:1511.05952, section 3.4).
 
     Args:
         learner: gives ops and takes metrics.
@@ -45,7 +45,7 @@ def dqn_loss(
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     q_values, targets = _q_values_and_targets(learner, module_id, config, batch, fwd_out)
@@ -76,12 +76,12 @@ def td_errors(
 ) -> Tensor:
     """`Q(s, a) - (r + gamma^n Q'(s', a'))`, without the last term where the episode terminated.
 
-    `a'` is the best action by the target network Q', or with `double_q` by the present network Q (arXiv:1509.06461,
-    equation 4), among those that `new_action_mask` allows. No gradient flows through the target.
+    `a'` is the best action according to the target network Q', or with `double_q` to the present network Q
+    (arXiv:1509.06461, equation 4), among those that `new_action_mask` allows. No gradient flows through the target.
 
     Args:
         learner: gives ops, the module and its target network.
-        module_id: which one.
+        module_id: whose errors.
         config: gamma, double_q.
         batch: obs, actions, rewards [B] (the sum of n), new_obs (n steps on), terminateds [B]; `n_step` [B] if not 1;
             `new_action_mask` [B, actions] if not all are allowed.
@@ -91,7 +91,7 @@ def td_errors(
         The errors [B].
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     q_values, targets = _q_values_and_targets(learner, module_id, config, batch, fwd_out)
     return q_values - targets

@@ -18,7 +18,7 @@ QF_PREDS = "qf_preds"
 
 
 class QNetwork(Network):
-    """A value for each action: an encoder, and one linear head on it or two.
+    """The values of all actions: an encoder with one linear head, or with two if dueling.
 
     Dueling: `Q = V + A - mean(A)` (Wang et al. 2016, "Dueling Network Architectures", arXiv:1511.06581, equation 9).
 
@@ -26,10 +26,10 @@ class QNetwork(Network):
 
     Args:
         spec: spaces and `model_config`.
-        dueling: two heads.
+        dueling: separate heads for the state value and the advantages.
 
     Raises:
-        ConfigError: the actions are not discrete, or a space or setting that is not supported.
+        ConfigError: the actions are not discrete, or a space or setting is not supported.
     """
 
     def __init__(self, spec: RLModuleSpec, *, dueling: bool) -> None:

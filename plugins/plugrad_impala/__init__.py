@@ -1,4 +1,4 @@
-"""IMPALA and APPO as plugins of plugrad: actor-critics that learn from what older weights sampled.
+"""IMPALA and APPO as plugins of plugrad: actor-critic algorithms that learn from samples of older weights.
 
 Sources: Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 Architectures", arXiv:1802.01561; Luo et al. 2020, "IMPACT: Importance Weighted Asynchronous Architectures with Clipped

@@ -23,10 +23,10 @@ def appo_loss(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """The clipped surrogate on V-trace's advantages, the squared error of the values, and the entropy bonus.
+    """The clipped surrogate on V-trace's advantages, half the squared error of the values, and the entropy bonus.
 
-    The policies are pi, which learns, mu, which acted, and that of the target network, which stands still between
-    its moves. V-trace corrects from mu to the target network.
+    There are three policies: pi, which is trained; mu, which acted; and the target network's, which changes only when
+    the target network is updated. V-trace corrects from mu to the target network.
 
     Args:
         learner: gives ops, the module and its target network, and takes metrics.
@@ -34,13 +34,13 @@ def appo_loss(
         config: clip_param, target_worker_clipping, vf_loss_coeff, entropy_coeff, use_kl_loss, kl_coeff, and what
             `vtrace_of_sequences` reads.
         batch: obs, actions, action_logp [B, T] of mu, and what `vtrace_of_sequences` reads.
-        fwd_out: action_dist_inputs and vf_preds of the present weights.
+        fwd_out: action_dist_inputs [B, T, inputs] and vf_preds [B, T] of the present weights.
 
     Returns:
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per step, and would broadcast.
+        BatchError: a column does not have one number per step, and would broadcast.
     """
     ops, values = learner.ops, fwd_out[Columns.VF_PREDS]
     dist_class = learner.module[module_id].get_train_action_dist_cls()
@@ -73,7 +73,7 @@ def appo_loss(
 def _clipped_surrogate(ops: Ops, ratio: Tensor, advantages: Tensor, clip_param: Any) -> Tensor:
     """`min(r A, clip(r, 1 - eps, 1 + eps) A)`, with `r = min(mu / target, bound) pi / mu`, which is about pi / target.
 
-    The bound keeps actions that the target network hardly takes, and mu does, from large ratios.
+    The bound limits the ratio for actions that mu takes and the target network hardly ever would.
     """
     clipped = ops.clip(ratio, 1.0 - clip_param, 1.0 + clip_param)
     return ops.minimum(ratio * advantages, clipped * advantages)

@@ -1,4 +1,4 @@
-"""The connector piece of V-trace: sequences, and the observation behind each of them."""
+"""The connector piece of V-trace: sequences, and the observation after each of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,17 +13,17 @@ from plugrad.types import Array, ModuleID
 ModuleColumns = dict[ModuleID, dict[str, Array]]
 
 BOOTSTRAP_OBS = "bootstrap_obs"
-"""The observation behind each sequence, [B, 1, ...]; of a stateful module all observations of the sequence before it,
-too, [B, T + 1, ...], so that its value is computed in the state in which it was seen."""
+"""The observation after each sequence, [B, 1, ...]. For a stateful module, the sequence's observations come before it,
+[B, T + 1, ...], so that its value is computed in the right recurrent state."""
 
 
 class VTraceSequences:
     """Cuts the rows of every module into sequences [B, T, ...], and adds `bootstrap_obs`.
 
-    V-trace needs the values of the present weights at each step and behind the last one, so the loss computes it, on
-    whole sequences. Those of a stateful module are the default ones of `max_seq_len` steps. Those of other modules have
-    up to `length` steps. Behind an episode that terminated no value is needed. So the next episode follows in the same
-    sequence if it fits, and less is padding.
+    V-trace needs the values of the present weights at each step and after the last one, so the loss computes it on
+    whole sequences. A stateful module has the default sequences of `max_seq_len` steps. Other modules have sequences of
+    up to `length` steps. After an episode that terminated no value is needed, so the next episode follows in the same
+    sequence if it fits, which saves padding.
 
     A batch without episodes (one that the caller made) is returned as it is.
 
@@ -65,10 +65,10 @@ class VTraceSequences:
 
 
 def packed_lengths(episodes: Sequence[SingleAgentEpisode], longest: int) -> list[int]:
-    """The lengths of sequences that hold episodes one behind the other.
+    """The lengths of sequences into which episodes are packed one after the other.
 
     A sequence ends where the next piece of an episode does not fit, and where an episode was cut off, since the
-    observation behind it needs a value.
+    observation after it needs a value.
 
     Args:
         episodes: with at least one step each.

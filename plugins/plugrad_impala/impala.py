@@ -28,7 +28,7 @@ def get_training_class() -> type[AsynchronousTraining]:
 
 @hookimpl
 def get_learner_connectors(config: IMPALAConfig) -> list[Any]:
-    """Sequences of as many steps as one sample has of each environment."""
+    """Sequences of as many steps as one sample has per environment."""
     return [VTraceSequences(steps_per_env(config))]
 
 

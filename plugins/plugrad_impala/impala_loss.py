@@ -20,20 +20,20 @@ def impala_loss(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """The policy gradient with V-trace's advantages, the squared error of the values, and the entropy bonus.
+    """The policy gradient with V-trace's advantages, half the squared error of the values, and the entropy bonus.
 
     Args:
         learner: gives ops and the module, and takes metrics.
         module_id: whose loss.
         config: vf_loss_coeff, entropy_coeff, and what `vtrace_of_sequences` reads.
         batch: actions, action_logp [B, T] of the policy mu that acted, and what `vtrace_of_sequences` reads.
-        fwd_out: action_dist_inputs and vf_preds of the present weights.
+        fwd_out: action_dist_inputs [B, T, inputs] and vf_preds [B, T] of the present weights.
 
     Returns:
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per step, and would broadcast.
+        BatchError: a column does not have one number per step, and would broadcast.
     """
     ops, values = learner.ops, fwd_out[Columns.VF_PREDS]
     dist_class = learner.module[module_id].get_train_action_dist_cls()

@@ -12,8 +12,8 @@ from plugrad.training import AsynchronousTraining, TrainBatch
 class APPOTraining(AsynchronousTraining):
     """`AsynchronousTraining` with a circular buffer.
 
-    Each iteration has one update on new samples. If the buffer is full, others on batches in the buffer follow, so that
-    a batch is learned from `circular_buffer_iterations_per_batch` times in the mean, at different times.
+    Each iteration has one update on new samples. If the buffer is full, updates on batches from the
+    buffer follow: on average each batch is used `circular_buffer_iterations_per_batch` times, at different times.
 
     Args:
         algorithm: see `Training`; its config is an `APPOConfig`.
@@ -41,7 +41,7 @@ class APPOTraining(AsynchronousTraining):
                 yield self._buffer.sample()
 
     def get_state(self) -> dict[str, Any]:
-        """As that of `AsynchronousTraining`, with the buffer."""
+        """The state of `AsynchronousTraining`, and the buffer."""
         self._set_buffer()
         state, now = self._buffer.get_state(), self.algorithm.learner_group.weights_version
         state["batches"] = [

@@ -40,7 +40,7 @@ def vtrace_of_sequences(
         `(vs, pg_advantages)`, [B, T].
 
     Raises:
-        BatchError: a column has not one number per step, and would broadcast.
+        BatchError: a column does not have one number per step, and would broadcast.
     """
     ops = learner.ops
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, like=values)

@@ -1,8 +1,8 @@
 """Listeners that ship with plugrad, each a short example of what a listener can do.
 
-By name, as they are: `config.plugins("early-stopping")` or `plugrad train --plugin early-stopping`. With other
-settings: an object, `Learner(plugins=[EntropyBonus(0.05)])`, or a plugin file; docs/listeners.md shows both. Nothing of
-another distribution is imported here.
+By name, with their defaults: `config.plugins("early-stopping")` or `plugrad train --plugin early-stopping`. With other
+settings: as an object, `Learner(plugins=[EntropyBonus(0.05)])`, or in a plugin file; docs/listeners.md shows both.
+Nothing of another distribution is imported here.
 """
 
 from plugrad_listeners.early_stopping import EarlyStopping

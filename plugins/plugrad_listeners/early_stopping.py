@@ -13,13 +13,13 @@ class _Best(NamedTuple):
 
 
 class EarlyStopping:
-    """Asks to stop when a result has not become better for some iterations.
+    """Asks to stop when a result has not improved for some iterations.
 
     It counts from the start or the resume of a run; iterations that do not report the result count too.
 
     Args:
-        patience: iterations without a better one.
-        min_delta: what counts as better: more than this above the best.
+        patience: iterations without improvement before the stop.
+        min_delta: a result must be more than this above the best one to count as an improvement.
         metric: a key of `Algorithm.train()`'s results; a greater value is better.
     """
 

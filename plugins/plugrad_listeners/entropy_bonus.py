@@ -10,11 +10,12 @@ from plugrad.types import ModuleBatches, ModuleID, Tensor
 class EntropyBonus:
     """Subtracts `coefficient` times the mean entropy of the policy from each module's loss.
 
-    Source: Williams and Peng 1991, "Function optimization using connectionist reinforcement learning algorithms".
+    Source: Williams and Peng 1991, "Function optimization using connectionist reinforcement learning algorithms",
+    doi:10.1080/09540099108946587.
 
     Args:
-        coefficient: a Python number, so it is frozen into a traced update; a setting with a schedule is not (see
-            docs/hooks.md).
+        coefficient: weight of the entropy. A Python number is a constant in a traced update; a setting with a schedule
+            is not (see docs/hooks.md).
     """
 
     def __init__(self, coefficient: float = 0.01) -> None:

@@ -21,7 +21,7 @@ RESULT = "gradient_noise_scale"
 
 
 class GradientNoiseScale:
-    """Reports `gradient_noise_scale` of each module, in rows. Minibatches that are much larger gain little.
+    """Reports `gradient_noise_scale` of each module, in rows. Much larger minibatches gain little.
 
     Each step also computes the gradient of every second row of its minibatch, which costs about half a step more. Both
     estimates are averaged over the steps of an update, and by moving averages over updates, before they are divided.
@@ -60,7 +60,7 @@ class GradientNoiseScale:
 
     @hookimpl(wrapper=True)
     def after_gradient_based_update(self, learner: LearnerProtocol) -> Generator[None, None, None]:
-        """Report the scale, unless the estimate of the gradient is lost in the noise."""
+        """Report the scale where the estimate of `|G|^2` is above 0."""
         yield
         averages = self._averages.setdefault(learner, {})
         for module_id, found in learner.metrics.results.items():

@@ -13,7 +13,7 @@ _MAX_PARAM_LENGTH = 500
 class MlflowLogger(RunLogger):
     """Logs every number of every iteration at its timestep, and the settings as parameters.
 
-    Server and experiment come from MLflow's own variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...).
+    Server and experiment come from MLflow's environment variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...).
 
     Args:
         **settings: of `MlflowClient.create_run`, such as `run_name="first"`.

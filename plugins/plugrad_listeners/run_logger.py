@@ -73,7 +73,7 @@ def required(package: str, *, extra: str = "") -> Any:
         The module.
 
     Raises:
-        MissingFrameworkError: it is not installed; says what to type.
+        MissingFrameworkError: it is not installed; the message says what to install.
     """
     if find_spec(package) is None:
         extra = extra or package

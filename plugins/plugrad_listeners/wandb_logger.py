@@ -9,7 +9,7 @@ from plugrad_listeners.run_logger import RunLogger, required
 class WandbLogger(RunLogger):
     """Logs every number of every iteration at its timestep, and the settings as the run's config.
 
-    Project, name and mode come from the arguments or from W&B's own variables (WANDB_PROJECT, WANDB_MODE=offline, ...).
+    Project, name and mode come from the arguments or from W&B's environment variables (WANDB_PROJECT, WANDB_MODE, ...).
 
     Args:
         **settings: of `wandb.init`, such as `project="cartpole"`.

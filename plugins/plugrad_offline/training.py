@@ -1,4 +1,4 @@
-"""Offline training that draws whole minibatches, and the rows of its data: transitions."""
+"""Offline training that needs at least one whole minibatch, and the connector piece that makes transitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ class MinibatchTraining(OfflineTraining):
         algorithm: see `Training`.
 
     Raises:
-        ConfigError: there are fewer steps, or as `OfflineTraining`.
+        ConfigError: a module has fewer steps, or as `OfflineTraining`.
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -36,7 +36,7 @@ class MinibatchTraining(OfflineTraining):
 
 
 class Transitions:
-    """Makes the rows of each module transitions: adds `new_obs`, and sums `rewards` over `n` steps.
+    """Turns the rows of each module into transitions: adds `new_obs`, and sums `rewards` over `n` steps.
 
     See `plugrad.replay.transitions` for the columns.
 

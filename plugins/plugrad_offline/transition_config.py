@@ -13,7 +13,7 @@ class TransitionConfig(OfflineConfig):
     lr: float | list[list[float]] = field(
         3e-4,
         schedulable=True,
-        help="learning rate of what has none of its own: a float or [[timestep, value], ...]",
+        help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",
     )
     actor_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"

@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) as a plugin of plugrad.
 
-`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users. The other names are also for other
-algorithms.
+`plugin` is what the entry point names; `PPOConfig` and `PPOLearner` are for users. The other names are for
+algorithms that build on PPO.
 """
 
 from plugrad_ppo import plugin

@@ -1,4 +1,4 @@
-"""Coefficients of losses: the one of the KL penalty adapts, the one of the entropy is reported."""
+"""Coefficients of losses: adapt that of the KL penalty, and report that of the entropy."""
 
 from plugrad import LearnerProtocol
 
@@ -6,7 +6,7 @@ KL_KEY = "mean_kl_loss"
 
 
 def report_entropy_coefficients(learner: LearnerProtocol) -> None:
-    """Report the present `entropy_coeff`, which follows a schedule, of each module that the update trained.
+    """Report the present `entropy_coeff`, which may follow a schedule, of each module that the update trained.
 
     Args:
         learner: in `after_gradient_based_update`.
@@ -18,10 +18,10 @@ def report_entropy_coefficients(learner: LearnerProtocol) -> None:
 
 
 def adapt_kl_coefficients(learner: LearnerProtocol) -> None:
-    """Adapt each module's KL coefficient: times 1.5 above twice the target, times 0.5 below half of it.
+    """Adapt each module's KL coefficient: times 1.5 if KL is above twice the target, times 0.5 if below half of it.
 
-    The divergence is the mean over all minibatches of the update. A module whose loss reports none keeps its
-    coefficient.
+    KL is the mean over all minibatches of the update. A module whose loss reports none keeps its coefficient. Bounds
+    and factors are RLlib's, not the paper's.
 
     Args:
         learner: in `after_gradient_based_update`; its modules have `kl_coeff` and `kl_target`.
@@ -39,7 +39,7 @@ def adapt_kl_coefficients(learner: LearnerProtocol) -> None:
 
 
 def _kl_factor(kl: float, target: float) -> float:
-    """RLlib's numbers; the paper has bounds of 1.5 times and 1 / 1.5 of the target, and factors of 2 and 1 / 2."""
+    """RLlib's numbers; the paper has bounds of 1.5 and 1 / 1.5 times the target, and factors of 2 and 1 / 2."""
     if kl > 2.0 * target:
         return 1.5
     return 0.5 if kl < 0.5 * target else 1.0

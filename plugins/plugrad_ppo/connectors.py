@@ -20,7 +20,7 @@ class ValueLearner(Protocol):
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID
     ) -> Array:
-        """Compute the values of all observations of episodes with a module's weights of now.
+        """Compute the values of all observations of episodes with a module's present weights.
 
         Args:
             episodes: E episodes with B steps in all.
@@ -35,8 +35,10 @@ class ValueLearner(Protocol):
 class GeneralAdvantageEstimation:
     """Adds `Columns.ADVANTAGES` and `Columns.VALUE_TARGETS` to the batch of every module that has episodes.
 
-    Values are computed in one call per module, of the observations of its episodes and of the last one
-    of each, which is bootstrapped unless the episode terminated. Value targets are advantage + value.
+    One call per module computes the values of all observations of its episodes. The last one of each is
+    bootstrapped unless the episode terminated. Value targets are advantage + value.
+
+    Source: Schulman et al. 2016, arXiv:1506.02438, equation 16.
 
     A batch without episodes (one that the caller made) is returned as it is.
 
@@ -101,15 +103,15 @@ class GeneralAdvantageEstimation:
 def generalized_advantages(
     rewards: Array, values: Array, lengths: Array, terminated: Array, *, gamma: float, lambda_: float
 ) -> tuple[Array, Array]:
-    """`plugrad.returns.generalized_advantage_estimation` of E episodes that lie one behind the other.
+    """`plugrad.returns.generalized_advantage_estimation` of E concatenated episodes.
 
     Args:
         rewards: `[B]`, `B = sum(lengths)`.
         values: `[B + E]`: of every observation, the last one of each episode included.
         lengths: `[E]`, the steps of each episode; 0 is allowed.
-        terminated: `[E]`, bool: the last observation of these has no value (0), whatever `values` says.
+        terminated: `[E]`, bool: where True, the last observation has value 0, whatever `values` says.
         gamma: discount per step.
-        lambda_: weight of the further steps.
+        lambda_: of GAE, from 0 to 1.
 
     Returns:
         `(advantages, value_targets)`, float32 `[B]`; targets are advantages + values.
@@ -131,7 +133,7 @@ def generalized_advantages(
 
 
 def standardize(advantages: Array) -> Array:
-    """`(a - mean) / max(1e-4, standard deviation of the population)`, float32; the floor is RLlib's."""
+    """`(a - mean) / max(1e-4, population standard deviation)`, float32; the floor is RLlib's."""
     wide = advantages.astype(np.float64)
     standardized: Array = ((wide - wide.mean()) / max(1e-4, wide.std())).astype(np.float32)
     return standardized

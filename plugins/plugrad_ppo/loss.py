@@ -32,13 +32,13 @@ def ppo_loss(
         module_id: whose loss.
         config: clip_param, vf_clip_param, vf_loss_coeff, entropy_coeff, use_kl_loss, kl_coeff.
         batch: actions, action_logp [B], action_dist_inputs [B, inputs], advantages [B], value_targets [B].
-        fwd_out: action_dist_inputs and vf_preds of the present weights.
+        fwd_out: action_dist_inputs [B, inputs] and vf_preds [B] of the present weights.
 
     Returns:
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     dist_class = learner.module[module_id].get_train_action_dist_cls()

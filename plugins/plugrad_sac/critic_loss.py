@@ -31,7 +31,7 @@ def twin_td_errors(
 
     Args:
         ops: tensor functions.
-        module_id: for errors.
+        module_id: named in errors.
         config: gamma.
         batch: rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if not 1.
         q_values: of both critics [2, B].
@@ -41,7 +41,7 @@ def twin_td_errors(
         The errors of both critics [2, B].
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     n_step = (Columns.N_STEP,) if Columns.N_STEP in batch else ()
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, *n_step, like=next_values)
@@ -58,7 +58,7 @@ def twin_critic_loss(
     q_values: Tensor,
     errors: Tensor,
 ) -> Tensor:
-    """The mean over rows of both critics' squared errors, added up, each times its row's weight.
+    """The mean over rows of the sum of both critics' squared errors, weighted by `weights`.
 
     Reports `qf_loss`, `qf_mean`, `qf_min`, `qf_max`, and `td_error_mean`, the mean of absolute errors.
 
@@ -73,7 +73,7 @@ def twin_critic_loss(
         The scalar loss.
 
     Raises:
-        BatchError: `weights` has not one number per row.
+        BatchError: `weights` does not have one number per row.
     """
     ops = learner.ops
     losses = ops.sum(ops.square(errors), axis=0)

@@ -21,12 +21,12 @@ POLICY = "pi"
 QF_PREDS = "qf_preds"
 """Values of both critics: [2, B], or [2, B, actions] of all discrete actions."""
 POLICY_ACTIONS = "policy_actions"
-"""Actions [B, ...] that a policy chooses now, in place of ACTIONS: QF_PREDS are all that is computed, and the critics'
-weights count as constants."""
+"""Actions [B, ...] of the present policy, in place of ACTIONS: only QF_PREDS are computed, and no gradient flows into
+the critics' weights."""
 
 
 class PolicyAndCritics(Network):
-    """A policy network and twin critics, without common layers.
+    """A policy network and twin critics, without shared layers.
 
     What is computed depends on the columns of the batch. OBS alone gives ACTION_DIST_INPUTS. OBS and ACTIONS give
     QF_PREDS of these actions too. OBS and POLICY_ACTIONS give QF_PREDS alone.
@@ -36,15 +36,15 @@ class PolicyAndCritics(Network):
     Args:
         spec: spaces and `model_config`; `inference_only` leaves the critics out.
         num_outputs: of the policy head.
-        num_inputs: of the critics, see there.
-        num_values: of the critics, see there.
+        num_inputs: of the critics, see `TwinCritics`.
+        num_values: of the critics, see `TwinCritics`.
 
     Raises:
-        ConfigError: a space or setting that is not supported.
+        ConfigError: a space or setting is not supported.
     """
 
     algorithm: ClassVar[str]
-    """Its name, for errors."""
+    """The algorithm's name, for errors."""
 
     def __init__(self, spec: RLModuleSpec, *, num_outputs: int, num_inputs: int, num_values: int) -> None:
         config = spec.network_config()
@@ -68,7 +68,7 @@ class PolicyAndCritics(Network):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """See the class, and `Network.forward`."""
+        """See `Network.forward` and the class."""
         obs = batch[Columns.OBS]
         if POLICY_ACTIONS in batch:
             constants = {
@@ -93,7 +93,7 @@ class PolicyAndCritics(Network):
 
 
 class BoxPolicyAndCritics(PolicyAndCritics):
-    """`PolicyAndCritics` for actions of a bounded Box, which the critics get rescaled and clipped to [-1, 1].
+    """`PolicyAndCritics` for a bounded Box. Critics get actions rescaled and clipped to [-1, 1].
 
     Args:
         spec: see `PolicyAndCritics`.

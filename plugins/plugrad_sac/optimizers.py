@@ -13,16 +13,16 @@ from plugrad.types import ModuleID
 def register_optimizers(
     learner: LearnerProtocol, module_id: ModuleID, config: Config, networks: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Register an optimizer for each network, whose parameters have names that begin alike.
+    """Register an optimizer for each network of a module: the parameters whose names begin with a prefix.
 
     Args:
-        learner: with modules.
-        module_id: of the module.
+        learner: whose modules are built.
+        module_id: the module.
         config: the module's: optimizer, lr.
-        networks: `{how the names begin: arguments of `register_optimizer`}`; a learning rate of None is `config.lr`.
+        networks: `{prefix: arguments of `register_optimizer`}`; a learning rate of None is `config.lr`.
 
     Raises:
-        ConfigError: a network has no parameters, as may happen with a user's own module.
+        ConfigError: no parameter has the prefix, as may happen with a user's own module.
     """
     prefix = f"{module_id}/"
     params = {

@@ -47,7 +47,10 @@ def build_network(config: SACConfig, module_spec: RLModuleSpec) -> PolicyAndCrit
 
 @hookimpl
 def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: SACConfig) -> None:
-    """An optimizer each for policy, critics, and the temperature if it is not a constant."""
+    """An optimizer each for policy, critics, and the temperature if it is learned.
+
+    See `AlgorithmSpec.configure_optimizers_for_module`.
+    """
     networks = {
         POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
         CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},
@@ -80,7 +83,7 @@ def compute_loss_for_module(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """The loss of SAC. See `sac_loss` and `sac_discrete_loss`."""
+    """The loss of SAC. See `sac_loss.loss` and `sac_discrete_loss.loss`."""
     return _losses(learner, module_id).loss(learner, module_id, config, batch, fwd_out)
 
 

@@ -36,7 +36,7 @@ class SACConfig(OffPolicyConfig):
     lr: float | list[list[float]] = field(
         3e-4,
         schedulable=True,
-        help="learning rate of what has none of its own: a float or [[timestep, value], ...]",
+        help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",
     )
     actor_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"
@@ -51,12 +51,12 @@ class SACConfig(OffPolicyConfig):
     min_sample_timesteps_per_iteration: int = field(100)
     random_steps: int = field(100)
     initial_alpha: float = field(
-        1.0, above=0, help="the temperature at first: the weight of the policy's entropy"
+        1.0, above=0, help="the initial temperature: the weight of the policy's entropy"
     )
     target_entropy: float | str | None = field(
         "auto",
         check=_check_target_entropy,
-        help="entropy of the policy in nats that the temperature aims at; auto: minus the dimensions of a Box, 0.98 of "
-        "the largest entropy of discrete actions; None: the temperature stays as it is",
+        help="target entropy of the policy in nats; auto: minus the dimensions of a Box, 0.98 of "
+        "the largest entropy of discrete actions; None: the temperature is constant",
     )
-    twin_q: bool = field(True, check=_check_twin_q, help="two critics, always: RLlib's name")
+    twin_q: bool = field(True, check=_check_twin_q, help="always two critics; RLlib's name")

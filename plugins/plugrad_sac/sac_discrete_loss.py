@@ -1,7 +1,7 @@
 """The loss of SAC for discrete actions, over ops.
 
 Reference: Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings", arXiv:1910.07207. Expectations over the
-policy's actions are sums over all actions in place of estimates.
+policy's actions are exact sums over all actions.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def loss(
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     q_values = fwd_out[QF_PREDS]
@@ -83,7 +83,7 @@ def soft_td_errors(
 
     Args:
         learner: gives ops, the module and its target network.
-        module_id: which one.
+        module_id: whose errors.
         config: gamma.
         batch: actions [B], new_obs (n steps on), rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if not 1.
         fwd_out: qf_preds [2, B, actions], log_alpha.
@@ -92,7 +92,7 @@ def soft_td_errors(
         The errors of both critics [2, B].
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     later = {Columns.OBS: batch[Columns.NEXT_OBS], Columns.ACTIONS: batch[Columns.ACTIONS]}

@@ -47,7 +47,7 @@ def loss(
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     errors = soft_td_errors(learner, module_id, config, batch, fwd_out)
     critic_loss = 0.5 * twin_critic_loss(learner, module_id, batch, fwd_out[QF_PREDS], errors)
@@ -100,7 +100,7 @@ def soft_td_errors(
 
     Args:
         learner: gives ops, the module and its target network.
-        module_id: which one.
+        module_id: whose errors.
         config: gamma.
         batch: new_obs (n steps on), next_policy_noise [B, ...], rewards [B] (the sum of n), terminateds [B]; `n_step`
             [B] if not 1.
@@ -110,7 +110,7 @@ def soft_td_errors(
         The errors of both critics [2, B].
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops, new_obs = learner.ops, batch[Columns.NEXT_OBS]
     outputs = learner.module[module_id].forward_train({Columns.OBS: new_obs})

@@ -16,9 +16,9 @@ from plugrad.types import Tensor
 from plugrad_sac.networks import BoxPolicyAndCritics, PolicyAndCritics
 
 LOG_ALPHA = "log_alpha"
-"""The logarithm of the temperature: a scalar parameter, and a column beside QF_PREDS of ACTIONS."""
+"""The logarithm of the temperature: a scalar parameter, and an output where the batch has ACTIONS."""
 LOG_STD_BOUNDS = (-20.0, 2.0)
-"""Of the logs of the policy's standard deviations; those of stable-baselines3."""
+"""Bounds of the policy's log standard deviations; those of stable-baselines3."""
 
 
 class SquashedGaussianNetwork(BoxPolicyAndCritics):
@@ -26,7 +26,7 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
 
     Args:
         spec: see `PolicyAndCritics`.
-        initial_alpha: the temperature at first, above 0.
+        initial_alpha: the initial temperature, above 0.
     """
 
     algorithm = "SAC"
@@ -42,7 +42,7 @@ class SquashedGaussianNetwork(BoxPolicyAndCritics):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """See `PolicyAndCritics`; with LOG_ALPHA."""
+        """See `Network.forward` and `PolicyAndCritics`; with LOG_ALPHA."""
         return _with_temperature(super().forward(ops, weights, batch, value=value), weights, batch)
 
     def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class CategoricalNetwork(PolicyAndCritics):
 
     Args:
         spec: see `PolicyAndCritics`; its action space is Discrete.
-        initial_alpha: the temperature at first, above 0.
+        initial_alpha: the initial temperature, above 0.
     """
 
     algorithm = "SAC"
@@ -69,7 +69,7 @@ class CategoricalNetwork(PolicyAndCritics):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """See `PolicyAndCritics`; with LOG_ALPHA."""
+        """See `Network.forward` and `PolicyAndCritics`; with LOG_ALPHA."""
         return _with_temperature(super().forward(ops, weights, batch, value=value), weights, batch)
 
     def _inputs(self, ops: Ops, outputs: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def sac_network(spec: RLModuleSpec, *, initial_alpha: float) -> PolicyAndCritics
 
     Args:
         spec: complete, with spaces.
-        initial_alpha: the temperature at first, above 0.
+        initial_alpha: the initial temperature, above 0.
 
     Returns:
         A `SquashedGaussianNetwork` or a `CategoricalNetwork`.

@@ -44,7 +44,10 @@ def build_network(config: TD3Config, module_spec: RLModuleSpec) -> Deterministic
 
 @hookimpl
 def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: TD3Config) -> None:
-    """An optimizer each for critics and policy, which is delayed (arXiv:1802.09477, section 5.2)."""
+    """An optimizer each for critics and policy, which is delayed (arXiv:1802.09477, section 5.2).
+
+    See `AlgorithmSpec.configure_optimizers_for_module`.
+    """
     actor = {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr, "every": config.policy_delay}
     critic = {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr}
     register_optimizers(learner, module_id, config, {POLICY: actor, CRITICS: critic})

@@ -12,7 +12,7 @@ from plugrad.config import field
 class TD3Config(OffPolicyConfig):
     """Settings of TD3 beside those of every off-policy algorithm; all are arguments of `.training(...)`.
 
-    Noise is measured where the bounds of the actions are [-1, 1].
+    Noise is in units of actions rescaled to [-1, 1].
     """
 
     default_model_config: ClassVar[Mapping[str, Any]] = {
@@ -24,7 +24,7 @@ class TD3Config(OffPolicyConfig):
     lr: float | list[list[float]] = field(
         1e-3,
         schedulable=True,
-        help="learning rate of what has none of its own: a float or [[timestep, value], ...]",
+        help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",
     )
     actor_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"
@@ -44,6 +44,6 @@ class TD3Config(OffPolicyConfig):
         minimum=0,
         help="standard deviation of the noise of the target policy's actions",
     )
-    target_noise_clip: float = field(0.5, minimum=0, help="limit on that noise")
-    policy_delay: int = field(2, minimum=1, help="gradient steps of the critics for each one of the policy")
+    target_noise_clip: float = field(0.5, minimum=0, help="limit on the noise of the target policy")
+    policy_delay: int = field(2, minimum=1, help="gradient steps of the critics for each step of the policy")
     target_network_update_freq: int = field(2)

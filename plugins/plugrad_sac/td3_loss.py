@@ -27,7 +27,7 @@ def td3_loss(
 ) -> Tensor:
     """The losses of critics and policy of algorithm 1, added up.
 
-    Each has a gradient for its own parameters alone. That the policy is delayed is its optimizer's business.
+    Each has a gradient for its own parameters alone. The policy's optimizer delays its updates.
 
     Args:
         learner: gives ops, the module and its target network, and takes metrics.
@@ -40,7 +40,7 @@ def td3_loss(
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops, module = learner.ops, learner.module[module_id]
     errors = td3_td_errors(learner, module_id, config, batch, fwd_out)
@@ -63,11 +63,11 @@ def td3_td_errors(
     """`Q_i(s, a) - (r + gamma^n min_i Q'_i(s', a'))` with `a' = clip(pi'(s') + clip(noise))`.
 
     Clipped double Q-learning (section 4.2) and target policy smoothing (section 5.3). `Q'_i` and `pi'` are the target
-    networks. Standard deviation and clip of the noise are those where the bounds are [-1, 1].
+    networks. Standard deviation and clip of the noise are for actions rescaled to [-1, 1].
 
     Args:
         learner: gives ops, the module and its target network.
-        module_id: which one.
+        module_id: whose errors.
         config: gamma, target_policy_noise, target_noise_clip.
         batch: new_obs (n steps on), target_noise [B, ...], rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if
             not 1.
@@ -77,7 +77,7 @@ def td3_td_errors(
         The errors of both critics [2, B].
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops, target, new_obs = learner.ops, learner.targets[module_id], batch[Columns.NEXT_OBS]
     space: Any = learner.module[module_id].action_space

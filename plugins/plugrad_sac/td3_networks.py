@@ -15,7 +15,7 @@ class DeterministicNetwork(BoxPolicyAndCritics):
 
     Args:
         spec: see `PolicyAndCritics`.
-        exploration_noise: standard deviation of the noise, above 0, where the bounds are [-1, 1].
+        exploration_noise: standard deviation of the noise, above 0, for actions rescaled to [-1, 1].
 
     Raises:
         ConfigError: the action space is no float Box with finite bounds.

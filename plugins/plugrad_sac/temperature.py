@@ -28,10 +28,10 @@ def temperature_loss(
         learner: gives ops and takes metrics.
         module_id: whose loss.
         config: target_entropy; without one the temperature is a constant and its loss 0.
-        batch: the rows that count.
+        batch: for its `loss_mask`, if it has one.
         log_alpha: the logarithm of the temperature, a scalar.
         entropies: of the policy in each row [B], or estimates of them.
-        auto: the target that `target_entropy="auto"` means, in nats; a number or a scalar.
+        auto: the target that `target_entropy="auto"` means, in nats; a number or a scalar tensor.
 
     Returns:
         The scalar loss.

@@ -16,7 +16,7 @@ CRITICS = "qf"
 
 
 class TwinCritics:
-    """Two independent networks of observations and actions. Their weights are stacked: one product computes both.
+    """Two independent networks of observations and actions. One product with stacked weights computes both.
 
     Source of the pair: Fujimoto et al. 2018, arXiv:1802.09477, section 4.2.
 
@@ -26,7 +26,7 @@ class TwinCritics:
     Args:
         space: of one observation.
         config: a complete `model_config`.
-        num_inputs: numbers that are read beside the observation, such as those of an action.
+        num_inputs: inputs per row in addition to the observation, such as an action.
         num_values: values of one row: 1, or one for each discrete action.
     """
 

@@ -4,6 +4,8 @@ The tables are the test: `USES` has each member's right use, `REFUSALS` its erro
 neither fails the last test.
 """
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -785,6 +787,24 @@ REFUSALS = [
         lambda it: it.compute_actions(np.zeros((1, 3)), module_id="x"),
         UnknownModuleError,
         "'x'",
+    ),
+    (
+        "compute_actions",
+        lambda it: it.compute_actions(np.zeros(3, np.float32)),
+        BatchError,
+        r"'default_policy', column 'obs': expected shape \[B, 3\], found shape \[3\]",
+    ),
+    (
+        "compute_values",
+        lambda it: it.compute_values(np.zeros((2, 4), np.float32)),
+        BatchError,
+        r"'obs': expected shape \[B, 3\], found shape \[2, 4\]",
+    ),
+    (
+        "update",
+        lambda it: it.update(episodes=[replace(episode(), observations=np.zeros((7, 4), np.float32))]),
+        BatchError,
+        r"'obs': expected shape \[B, 3\], found shape \[7, 4\]",
     ),
     ("update", lambda it: it.update(), BatchError, "neither"),
     (

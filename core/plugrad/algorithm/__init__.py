@@ -1,4 +1,4 @@
-"""`Algorithm`: the train loop, evaluation, and checkpoints of a whole training; `AlgorithmBatch`: many as one."""
+"""`Algorithm`: the train loop, evaluation and checkpoints; `AlgorithmBatch`: many algorithms in one program."""
 
 from plugrad.algorithm.algorithm import Algorithm
 from plugrad.algorithm.batch import AlgorithmBatch

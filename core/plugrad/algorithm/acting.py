@@ -103,20 +103,20 @@ class ActingAlgorithm:
     def _make_normalizers(self, config: Any) -> dict[ModuleID, ObservationNormalizer]:
         if not config.normalize_observations:
             return {}
-        # Of the module's own space: an older checkpoint's module reads rows of which all is normalised.
+        # The module's own space: a module of an older checkpoint reads rows that are normalised as a whole.
         return {
             module_id: ObservationNormalizer.of_space(spaces_of(config, module_id)[0])
             for module_id in self._acting_module_ids
         }
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """The policy of a module: from observations of the environment to actions that its `step` takes.
+        """The policy of a module: it maps observations of the environment to actions for `env.step`.
 
-        `predict` uses the weights, and the statistics of `normalize_observations`, of the moment when it is called.
+        `predict` uses the current weights and the current statistics of `normalize_observations`.
         `plugrad.load_policy` gives the policy of a checkpoint.
 
         Args:
-            module_id: the module; the default also means the only module.
+            module_id: the module. The default id also finds a single module that has another id.
 
         Raises:
             UnknownModuleError: there is no such module.
@@ -136,23 +136,23 @@ class ActingAlgorithm:
 
     @property
     def env_spec_reward_threshold(self) -> float | None:
-        """The mean return at which the environment counts as solved, as its registration says; or None."""
+        """The mean return at which the environment counts as solved, from its Gymnasium registration; or None."""
         return reward_threshold(self.config.env)
 
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Play whole episodes with the policy, without exploration.
 
-        Training never plays these episodes: evaluation has a random stream of its own.
+        Evaluation has its own random stream, so these are not episodes that training plays.
 
         Args:
             num_episodes: episodes; None: `config.evaluation_num_episodes`.
             seed: the same seed and policy give the same episodes. None: the config's seed.
 
         Returns:
-            `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` in steps and
-            `num_episodes`. With many agents a return is the sum over all of them, and beside it there are
+            `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` (in steps) and
+            `num_episodes`. With many agents a return is the sum over all agents, and there are also
             `agent_episode_returns_mean/<agent>` and `module_episode_returns_mean/<module>`, means over the episodes in
-            which these took part.
+            which the agent or module took part.
 
         Raises:
             ConfigError: the config names no environment.
@@ -188,21 +188,21 @@ class ActingAlgorithm:
     ) -> EpisodeData:
         """Record whole episodes of a policy, for `plugrad.offline.save_episodes`.
 
-        Observations are the environment's own, also where the policy sees them normalized. Neither training nor
-        evaluation plays these episodes.
+        Observations are recorded as the environment gives them, even if the policy sees them normalised. Recording has
+        its own random stream, as evaluation has.
 
         Args:
             num_episodes: episodes of the environment, >= 1.
             seed: the same seed and policy give the same episodes. None: the config's seed.
             explore: act with exploration, as in training.
-            module_id: with many agents, the module whose agents' episodes are wanted; each is one recorded episode. The
-                default also means the only module.
+            module_id: with many agents, the module whose agents' episodes are recorded, one for each agent. The default
+                id also finds a single module that has another id.
 
         Returns:
             The episodes and the spaces of the environment.
 
         Raises:
-            ConfigError: the config names no environment, or the module played in none of the episodes.
+            ConfigError: the config names no environment, or the module did not act in any of the episodes.
             UnknownModuleError: there is no such module.
         """
         module_id = only_module_id(self._learner.module, module_id)
@@ -231,7 +231,7 @@ class ActingAlgorithm:
             explore: as in `record`.
 
         Returns:
-            The episodes, those of all agents together.
+            The episodes; with many agents, `MultiAgentEpisode`s.
 
         Raises:
             ConfigError: the config names no environment.
@@ -242,7 +242,7 @@ class ActingAlgorithm:
         self, num_episodes: int, *, seed: int | None, explore: bool
     ) -> tuple[AnyEnvRunner, list[Episode]]:
         env_seed = self._env_seed("recording", seed)
-        # Actions have streams of their own: recording changes nothing that training draws.
+        # Actions have their own streams: recording changes nothing that training draws.
         policies = ModulePolicies(
             self._acting.get_synced, explore=explore, seed=env_seed, normalizers=self._normalizers
         )
@@ -251,6 +251,6 @@ class ActingAlgorithm:
             return runner, list(sample_episodes(runner, num_episodes=num_episodes, seed=env_seed))
 
     def _env_seed(self, purpose: str, seed: int | None) -> int:
-        """The seed of the environments for one purpose, made of the given seed or the config's."""
+        """The seed of the environments for one purpose, derived from the given seed or the config's."""
         chosen = self.config.seed if seed is None else seed
         return int(stream(chosen, "environments", purpose).integers(2**63))

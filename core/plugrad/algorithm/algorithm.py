@@ -1,6 +1,6 @@
 """`Algorithm`: samples experience, trains on it, evaluates and saves.
 
-What one iteration does is decided by a `plugrad.training.Training`.
+A `plugrad.training.Training` decides what one iteration does.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from plugrad.types import COMPONENT_LEARNER
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_iteration"}
-"""Of the state in a checkpoint."""
+"""The parts of an Algorithm's state in a checkpoint."""
 
 
 class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
@@ -41,15 +41,15 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         algorithm.stop()
 
     Args:
-        config: an `AlgorithmConfig` with `env` set, unless it `is_offline`. Without a seed one is drawn.
+        config: an `AlgorithmConfig` with `env` set, unless it `is_offline`. If it has no seed, one is drawn.
 
     Attributes:
         config: the settings in use, with the seed.
         env_runner: samples `config.env`; None if the config `is_offline`.
-        iteration: iterations so far, those before a restore included.
+        iteration: iterations so far, including those before a restore.
         learner_group: the LearnerGroup that trains.
         run_directory: where `plugrad train` keeps the run, for listeners that write files; None elsewhere.
-        stop_reason: the argument of `ask_to_stop`, or None. A loop of your own should end when it is set.
+        stop_reason: the argument of `ask_to_stop`, or None. Your own loop should end when it is set.
     """
 
     def __init__(self, config: Any) -> None:
@@ -74,8 +74,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def train(self) -> Results:
         """Run one iteration: the algorithm's training step, and evaluation every `evaluation_interval` iterations.
 
-        With `min_sample_timesteps_per_iteration` it runs as many training steps as these need. The learners' results
-        are those of the last update.
+        `min_sample_timesteps_per_iteration` repeats the training step until that many environment steps are sampled.
+        The learners' results are those of the last update.
 
         Returns:
             Results by flat keys, such as `env_runners/episode_return_mean`, `num_env_steps_sampled_lifetime`,
@@ -100,7 +100,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         return results
 
     def _run_training_steps(self) -> ModuleResults:
-        """The training steps of one iteration; what the last update reported."""
+        """Run the training steps of one iteration; returns the results of the last update."""
         end = self._training.num_env_steps + self.config.min_sample_timesteps_per_iteration
         learned = self._training.training_step()
         while self._training.num_env_steps < end and self.stop_reason is None:
@@ -112,7 +112,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
 
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: as the config says.
-            random_actions: draw actions from the action space, not from the policy.
+            random_actions: draw actions from the action space instead of the policy.
 
         Returns:
             Whole episodes and chunks.
@@ -139,17 +139,20 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def update(
         self, batch: Any = None, *, async_update: bool = False, **settings: Any
     ) -> ModuleResults | list[ModuleResults]:
-        """Update the learners at the present timestep; for training steps.
+        """Update the learners at the current timestep; for training steps.
 
         Args:
             batch: `{module_id: {column: array [B, ...]}}`, see `Learner.update`.
             async_update: do not wait for this update.
-            **settings: `episodes` in place of a batch; `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch` and
-                `num_total_minibatches` in place of the config's.
+            **settings: `episodes` instead of a batch; `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch` and
+                `num_total_minibatches` instead of the config's.
 
         Returns:
-            `{module_id: {name: value}}` of one learner; all report the same. With `async_update` a list of the results
-            of earlier calls that are done, one dict per learner for each call.
+            `{module_id: {name: value}}`; all learners report the same. With `async_update`, a list of the results of
+            earlier calls that are done, one dict per learner and call.
+
+        Raises:
+            Exception: see `Learner.update` and `LearnerGroup.update`.
         """
         settings |= {"timesteps": {NUM_ENV_STEPS: self._training.num_env_steps}}
         with self._timed("learn"):
@@ -163,16 +166,20 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         self._seconds[stage] = self._seconds.get(stage, 0.0) + perf_counter() - start
 
     def ask_to_stop(self, reason: str) -> None:
-        """Ask the loop that calls `train()` to stop after this iteration, as `plugrad train` does, for this reason."""
+        """Ask the loop that calls `train()`, such as `plugrad train`, to stop after this iteration.
+
+        Args:
+            reason: becomes `stop_reason`.
+        """
         self.stop_reason = reason
 
     def record_training(self, path: str) -> None:
-        """Write the whole episodes that training samples from now on to a data set, as the setting `output` does.
+        """From now on write whole episodes that training samples to a data set, as the setting `output` does.
 
-        They are written in parts, by `save_to_path` and by `stop`. `plugrad.offline.load_episodes` reads them.
+        `save_to_path` and `stop` write what is still in memory. `plugrad.offline.load_episodes` reads the data set.
 
         Args:
-            path: a directory; episodes that are in it already stay.
+            path: a directory; episodes that it already has are kept.
 
         Raises:
             ConfigError: the config `is_offline`, `normalize_observations` is set, or the environment has many agents.
@@ -203,18 +210,18 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
         """Write learner, env runner, training and counters as one checkpoint.
 
-        A run that saves and goes on computes the same as one that is restored from there. Running episodes that cannot
-        be saved (`EnvRunner.get_state`) therefore end here.
+        A run that saves and continues computes the same as a run that is restored from the save. So running episodes
+        that cannot be saved (`EnvRunner.get_state`) end here.
 
         Args:
-            path: a directory of its own; each call adds a save to it.
-            keep: saves that stay, this one included.
+            path: a directory for this algorithm alone; each call adds a save to it.
+            keep: how many saves to keep, including this one.
 
         Returns:
             `path`.
 
         Raises:
-            CheckpointError: the disk refused; earlier saves are as they were.
+            CheckpointError: it cannot be written; earlier saves are unchanged.
         """
         if self._recorder is not None:
             self._recorder.flush()
@@ -235,7 +242,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
 
     def _metadata(self) -> dict[str, Any]:
         metadata = checkpointing.metadata_of(self._learner, self.config, kind="algorithm")
-        with suppress(ConfigError):  # a class of the user's own: `load_policy` takes flat observations then
+        with suppress(ConfigError):  # a user's own space class: `load_policy` takes flat observations then
             spaces = {
                 module_id: encode(space, "observations")
                 for module_id, space in self._env_observation_spaces.items()
@@ -252,8 +259,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         """Restore a checkpoint of an Algorithm. If that fails, nothing changes.
 
         Args:
-            path: a checkpoint directory, of which the newest save is read, or one of its saves.
-            hyperparameters: whose settings of `.training(...)` to go on with: those of the "checkpoint", or those of
+            path: a checkpoint directory, whose newest save is read, or one of its saves.
+            hyperparameters: which `.training(...)` settings to use from now on: those of the "checkpoint", or those of
                 this algorithm's "config".
 
         Raises:
@@ -287,7 +294,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """A block that restores a checkpoint: on an error all parts are as before. The learners come last."""
+        """A block that restores a checkpoint: an error leaves all parts as they were. The learners come last."""
         config, training, recorder = self.config, self._training, self._recorder
         runner = None if self.env_runner is None else self.env_runner.get_state()
         try:
@@ -313,12 +320,12 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         """Build an algorithm with the config and the state of a checkpoint.
 
         Args:
-            path: a checkpoint directory, of which the newest save is read, or one of its saves.
-            backend: another backend than the checkpoint's, such as "tf2" for one of torch.
-            env: the environment, where the checkpoint's is no Gymnasium id: a checkpoint imports no code.
-            agent_to_module: which agents use which modules, where the checkpoint's is a function.
-            env_wrappers: the wrappers of the environment, where the checkpoint's are not Gymnasium's own.
-            module_spec: the modules, where the checkpoint's are of classes of your own: as in
+            path: a checkpoint directory, whose newest save is read, or one of its saves.
+            backend: another backend than the checkpoint's, such as "tf2" for a checkpoint of torch.
+            env: the environment, if the checkpoint's is not a Gymnasium id: a checkpoint imports no code.
+            agent_to_module: which agents use which modules, if the checkpoint's is a function.
+            env_wrappers: the wrappers of the environment, if the checkpoint's are not Gymnasium's own.
+            module_spec: the modules, if the checkpoint's have your own classes: as in
                 `config.rl_module(rl_module_spec=...)`.
 
         Returns:
@@ -326,7 +333,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
 
         Raises:
             CheckpointError: there is no checkpoint, or it is damaged.
-            ConfigError: its settings name code, which you must give.
+            ConfigError: its settings name code, which you must pass as an argument.
             RestoreMismatchError: the state does not fit the modules.
         """
         instead = {

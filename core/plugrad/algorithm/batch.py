@@ -1,4 +1,4 @@
-"""`AlgorithmBatch`: algorithms of one shape whose updates are one program, such as the seeds of an experiment."""
+"""`AlgorithmBatch`: similar algorithms whose updates run as one program, such as the seeds of an experiment."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from plugrad.results import Results
 
 
 class AlgorithmBatch:
-    """Trains algorithms side by side, with one program for the updates of all.
+    """Trains algorithms side by side, with one program for all their updates.
 
         batch = PPOConfig().environment("CartPole-v1").framework("jax").build_seeds(16)
         for _ in range(10):
@@ -20,18 +20,18 @@ class AlgorithmBatch:
         batch.save_to_path("checkpoints")
         batch.stop()
 
-    Each is a complete Algorithm of its own, and computes what it computes alone, within rounding. They sample one after
-    another; where their updates begin they wait for each other. The backend must have `Capability.BATCHED_LEARNERS`.
+    Each is a complete Algorithm and computes the same as it would alone, within rounding. They sample one after
+    another and wait for each other before an update. The backend must have `Capability.BATCHED_LEARNERS`.
 
     Args:
-        configs: of the algorithms, at least one. They may differ in seed, learning rates and coefficients, and in
-            `output`, where episodes are written.
+        configs: one for each algorithm, at least one. They may differ in seed, learning rates, coefficients and
+            `output`.
 
     Attributes:
         algorithms: in the order of the configs.
 
     Raises:
-        ConfigError: such algorithms cannot be one program; says why, and what to type.
+        ConfigError: these algorithms cannot be one program; the message says why, and what to type.
     """
 
     def __init__(self, configs: Sequence[Any]) -> None:
@@ -52,38 +52,38 @@ class AlgorithmBatch:
         return len(self.algorithms)
 
     def train(self) -> list[Results]:
-        """Run one iteration of each; see `Algorithm.train`.
+        """Run one iteration of each algorithm; see `Algorithm.train`.
 
         Returns:
-            The results of each, in order.
+            The results of each algorithm, in order.
 
         Raises:
-            Exception: the first that one of them raised, with its number in a note. The others did their iteration.
+            Exception: the first that an algorithm raised, with its number in a note. The others did their iteration.
         """
         return self.run([each.train for each in self.algorithms])
 
     def run(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Run functions side by side, such as a loop of your own around each algorithm's `train()`.
+        """Run functions side by side, such as your own loop around each algorithm's `train()`.
 
-        One runs at a time, up to its next update; what they share needs no locks. One that ends leaves the others in
-        the batch.
+        One runs at a time, up to its next update, so shared data needs no locks. When one ends, the others continue
+        as a batch.
 
         Args:
-            functions: without arguments; each uses another algorithm of this batch.
+            functions: without arguments; each uses a different algorithm of this batch.
 
         Returns:
-            What each returned.
+            The return value of each.
 
         Raises:
-            Exception: the first that one of them raised, with its number in a note. The others ran to their ends.
+            Exception: the first that a function raised, with its number in a note. The others ran to their ends.
         """
         return self._programs.train(functions)
 
     def save_to_path(self, path: str | os.PathLike[str]) -> list[str]:
-        """Save each algorithm as a checkpoint of its own, from which it can go on alone.
+        """Save each algorithm as a separate checkpoint, from which it can continue alone.
 
         Args:
-            path: a directory, which gets one checkpoint for each: `0`, `1`, ...
+            path: a directory, which gets one checkpoint per algorithm: `0`, `1`, ...
 
         Returns:
             The paths of the checkpoints, in order.

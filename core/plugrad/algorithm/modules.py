@@ -1,4 +1,4 @@
-"""Modules of an Algorithm that come and go while it trains, such as opponents in self-play."""
+"""Adding and removing modules while an Algorithm trains, such as opponents in self-play."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -37,24 +37,24 @@ class ChangingAlgorithm(ActingAlgorithm):
         policies_to_train: Collection[ModuleID] | None = None,
         agent_to_module: Any = None,
     ) -> None:
-        """Add a module to learners and env runners. The others do not change; nothing does if anything raises.
+        """Add a module to learners and env runners. Other modules do not change. On an error nothing changes.
 
         ```python
         algorithm.add_module("past-1", from_module="learner")  # a frozen copy, with policies_to_train=["learner"]
         ```
 
         Args:
-            module_id: 1 to 128 of the characters A-Z a-z 0-9 _ . -, not taken.
-            module_spec: of the module. None: that of `from_module`, or the algorithm's own with the spaces of the
-                agents that `agent_to_module` gives it.
-            from_module: the module whose weights, coefficients and statistics of observations are copied.
+            module_id: a new id: 1 to 128 of the characters A-Z a-z 0-9 _ . -
+            module_spec: the module's spec. None: the spec of `from_module`, or else the algorithm's default with the
+                spaces of the agents that `agent_to_module` maps to the module.
+            from_module: the module whose weights, coefficients and observation statistics are copied.
             config_overrides: settings of this module, as in `algorithm_config_overrides_per_module`.
             policies_to_train: ids of the modules that learn from now on; None: as before.
-            agent_to_module: which agents use which modules from now on; None: as before. Agents that are in an episode
+            agent_to_module: which agents use which modules from now on; None: as before. Agents in a running episode
                 keep their module.
 
         Raises:
-            ConfigError: the id, the spec or a setting cannot be used; or agents of other spaces are given to a module.
+            ConfigError: the id, the spec or a setting cannot be used, or a module gets agents with other spaces.
             UnknownModuleError: there is no module `from_module`.
             RestoreMismatchError: the weights of `from_module` do not fit.
         """
@@ -87,18 +87,18 @@ class ChangingAlgorithm(ActingAlgorithm):
         policies_to_train: Collection[ModuleID] | None = None,
         agent_to_module: Any = None,
     ) -> None:
-        """Remove a module from learners and env runners. The others do not change; nothing does if anything raises.
+        """Remove a module from learners and env runners. Other modules do not change. On an error nothing changes.
 
         If an agent of the module is in a running episode, new episodes begin.
 
         Args:
-            module_id: which one; not the last.
+            module_id: the module; not the only one.
             policies_to_train: ids of the modules that learn from now on; None: as before, without this one.
             agent_to_module: which agents use which modules from now on; None: as before.
 
         Raises:
             UnknownModuleError: there is no such module.
-            ConfigError: it is the last one, or an agent would still use it.
+            ConfigError: it is the only module, or an agent would still use it.
         """
         _ = self._learner.module[module_id]
         specs = {each: spec for each, spec in specs_of(self.config).items() if each != module_id}
@@ -113,7 +113,7 @@ class ChangingAlgorithm(ActingAlgorithm):
     def _spaces_of_agents(
         self, specs: Mapping[ModuleID, Any], agent_to_module: Any
     ) -> Mapping[ModuleID, Any]:
-        """The spaces of the modules that agents would use; checks the mapping. Empty with one agent."""
+        """The spaces of the modules that agents would use; also checks the mapping. Empty with one agent."""
         if not self._is_multi_agent:
             return {}
         changes = {} if agent_to_module is None else {"agent_to_module": agent_to_module}
@@ -126,7 +126,7 @@ class ChangingAlgorithm(ActingAlgorithm):
         self.learner_group.set_state({COMPONENT_LEARNER: copied})
 
     def _use_modules(self, agent_to_module: Any) -> None:
-        """Take over the modules that the learners have."""
+        """Make env runners and policies use the modules that the learners now have."""
         learners = self.learner_group.config
         changes = {name: getattr(learners, name) for name in _OF_MODULES}
         if agent_to_module is not None:
@@ -148,7 +148,7 @@ class ChangingAlgorithm(ActingAlgorithm):
 
 
 def _check_spaces(specs: Mapping[ModuleID, Any], spaces: Mapping[ModuleID, Any], config: Any) -> None:
-    """Refuse modules of other spaces than their agents."""
+    """Refuse modules whose spaces differ from their agents'."""
     for module_id, expected in spaces.items():
         spec = (specs[module_id] or RLModuleSpec()).complete(config.observation_space, config.action_space)
         found = spec.observation_space, spec.action_space

@@ -1,4 +1,4 @@
-"""Samples that an Algorithm requests and does not wait for."""
+"""Sampling without waiting: an Algorithm requests samples and collects them later."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -25,19 +25,19 @@ class RequestingAlgorithm(ActingAlgorithm, ABC):
 
     @property
     def num_samples_in_flight(self) -> int:
-        """Samples that `request_samples` requested and `collect_samples` has not returned yet."""
+        """How many samples were requested and not collected yet."""
         runner = self.env_runner
         return runner.num_in_flight if isinstance(runner, RemoteEnvRunners) else 0
 
     def request_samples(self, *, random_actions: bool = False, max_in_flight: int | None = None) -> int:
-        """Request samples of the env runner processes without waiting, and send them the present weights.
+        """Request samples from the env runner processes without waiting, and send them the current weights.
 
         Args:
-            random_actions: draw actions from the action space, not from the policy.
-            max_in_flight: samples under way of each env runner; None: `max_requests_in_flight_per_env_runner`.
+            random_actions: draw actions from the action space instead of the policy.
+            max_in_flight: most requests in flight per env runner; None: `max_requests_in_flight_per_env_runner`.
 
         Returns:
-            How many were requested; 0 with `num_env_runners=0`, whose samples are made by `collect_samples`.
+            How many were requested; 0 with `num_env_runners=0`, where `collect_samples` itself samples.
         """
         runner = self.env_runner
         if not isinstance(runner, RemoteEnvRunners):
@@ -47,14 +47,14 @@ class RequestingAlgorithm(ActingAlgorithm, ABC):
     def collect_samples(
         self, timeout_s: float | None = None, *, max_samples: int | None = None
     ) -> list[Sample]:
-        """Take samples that were requested and are ready; with `num_env_runners=0` make one.
+        """Take requested samples that are ready; with `num_env_runners=0`, sample now.
 
         Args:
-            timeout_s: seconds to wait for the first; None: until there is one.
+            timeout_s: seconds to wait for the first one; None: wait until there is one.
             max_samples: how many to take at most; None: all that are ready.
 
         Returns:
-            Samples in the order in which they came.
+            Samples in the order in which they arrived.
         """
         runner = self.env_runner
         if isinstance(runner, RemoteEnvRunners):

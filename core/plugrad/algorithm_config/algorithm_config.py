@@ -1,4 +1,4 @@
-"""`AlgorithmConfig`: the settings of `plugrad.config.Config`, and what is built from them."""
+"""`AlgorithmConfig`: the settings of `plugrad.config.Config`, with the methods that build from them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,39 +16,43 @@ from plugrad.types import ModuleID
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(Config):
-    """Settings of a Learner, a LearnerGroup or an Algorithm, and the methods that build these.
+    """Settings of a Learner, a LearnerGroup or an Algorithm, with the methods that build them.
 
-    A config is frozen and equal by value. Each fluent method (`environment`, `framework`, `training`, `learners`,
+    A config is frozen and is compared by value. Each fluent method (`environment`, `framework`, `training`, `learners`,
     `rl_module`, `multi_agent`, `env_runners`, `evaluation`, `debugging`, `plugins`) returns a new config:
 
         config = PPOConfig().environment("CartPole-v1").training(lr=3e-4).debugging(seed=0)
         algorithm = config.build_algo()
 
-    The help of each method lists its settings. Every setting is an attribute too, such as `config.lr`. `to_dict`,
-    `to_json` and `to_toml` write a config; `from_dict`, `from_json` and `from_toml` read it.
+    The docstring of each method lists its settings. Every setting is also an attribute, such as `config.lr`.
+    `to_dict`, `to_json` and `to_toml` write a config; `from_dict`, `from_json` and `from_toml` read it.
 
-    An algorithm subclasses this with `@dataclass(frozen=True, kw_only=True)`. Its new fields are declared with
-    `plugrad.config.field` and are settings of `.training(...)`.
+    An algorithm subclasses this with `@dataclass(frozen=True, kw_only=True)`. It declares its own settings with
+    `plugrad.config.field`; they are set by `.training(...)`.
     """
 
     @property
     def is_offline(self) -> bool:
-        """Whether the algorithm learns from recorded data alone. Nothing is sampled then; `env` is for evaluation."""
+        """Whether the algorithm learns only from recorded data. Then nothing is sampled; `env` is for evaluation."""
         return False
 
     def get_default_learner_class(self) -> type[Learner]:
-        """The Learner class where `learner_class` is None; algorithms override this method."""
+        """The Learner class if `learner_class` is None; algorithms override this method."""
         return Learner
 
     def get_learner_class(self) -> type[Learner]:
-        """The Learner class: `learner_class`, imported, or the algorithm's default."""
+        """The Learner class: `learner_class`, imported, or else the algorithm's default.
+
+        Raises:
+            ConfigError: it cannot be imported.
+        """
         chosen: type[Learner] | None = self.resolve("learner_class")
         return self.get_default_learner_class() if chosen is None else chosen
 
     def build_learner(
         self, env: Any = None, spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None
     ) -> Learner:
-        """Build a Learner in this process, for batches or episodes of your own.
+        """Build a Learner in this process, for your own batches or episodes.
 
         Args:
             env: an environment, or what `.environment(env)` takes, to read the spaces from. None: the config's.
@@ -70,15 +74,15 @@ class AlgorithmConfig(Config):
         spaces: Mapping[ModuleID, tuple[Any, Any]] | None = None,
         rl_module_spec: Any = None,
     ) -> LearnerGroup:
-        """Build a LearnerGroup of `num_learners` learners, for batches or episodes of your own.
+        """Build a LearnerGroup of `num_learners` learners, for your own batches or episodes.
 
         Args:
             env: an environment, or what `.environment(env)` takes, to read the spaces from. None: the config's.
             spaces: `{module_id: (observation space, action space)}` in place of an environment.
-            rl_module_spec: an RLModuleSpec or MultiRLModuleSpec in place of the config's.
+            rl_module_spec: an RLModuleSpec or MultiRLModuleSpec instead of the config's.
 
         Returns:
-            A built group; call its `shutdown()`, or use it in a `with` statement.
+            The group; call its `shutdown()`, or use it in a `with` statement.
 
         Raises:
             ConfigError: two settings do not fit, or the spaces are unknown.
@@ -98,16 +102,16 @@ class AlgorithmConfig(Config):
         return Algorithm(self)
 
     def build_seeds(self, seeds: int | Iterable[int]) -> AlgorithmBatch:
-        """Build algorithms that differ in their seeds, and whose updates are one program.
+        """Build algorithms that differ only in their seeds and whose updates run as one program.
 
         Args:
-            seeds: the seeds; or how many: those that follow the config's seed, or 0.
+            seeds: the seeds; or how many, counted up from the config's seed, or from 0.
 
         Returns:
-            The batch: `train()` runs one iteration of each, `algorithms` has them.
+            The batch: `train()` runs one iteration of each of its `algorithms`.
 
         Raises:
-            ConfigError: see `build_algo`; or the backend, or a setting, rules out many seeds as one program: the
+            ConfigError: as in `build_algo`; or the backend or a setting does not allow many seeds in one program. The
                 message says what to type.
             BackendNotFoundError: the backend, or its framework, is not installed.
         """

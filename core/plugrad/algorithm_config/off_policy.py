@@ -12,7 +12,7 @@ from plugrad.sampling.settings import num_environments, steps_per_env
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(AlgorithmConfig):
-    """Settings of algorithms that learn from a replay buffer, by `plugrad.training.OffPolicyTraining`.
+    """Settings of algorithms that learn from a replay buffer, with `plugrad.training.OffPolicyTraining`.
 
     One iteration samples `rollout_fragment_length` steps of each environment. Then it takes all its gradient steps in
     one update: `train_batch_size` rows drawn from the replay buffer, `minibatch_size` of them per gradient step.
@@ -56,14 +56,14 @@ class OffPolicyConfig(AlgorithmConfig):
 
     @property
     def saves_replay(self) -> bool:
-        """Whether checkpoints have the rows of the replay buffer."""
+        """Whether checkpoints include the rows of the replay buffer."""
         return self.checkpoint_replay and bool(self.replay_buffer_config.get("save", True))
 
     def validate(self) -> None:
-        """As `AlgorithmConfig.validate`.
+        """See `Config.validate`.
 
         Raises:
-            ConfigError: also if a batch cannot hold a minibatch, or the replay buffer is too small.
+            ConfigError: also if a batch is smaller than a minibatch, or the replay buffer is too small.
         """
         super().validate()
         if self.training_intensity is None and (self.minibatch_size or 1) > self.train_batch_size:

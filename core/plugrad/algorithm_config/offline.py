@@ -1,4 +1,4 @@
-"""`OfflineConfig`: the settings that algorithms which learn from recorded episodes share."""
+"""`OfflineConfig`: the settings that offline algorithms share."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from plugrad.offline import load_episodes
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineConfig(AlgorithmConfig):
-    """Settings of algorithms that learn from recorded episodes alone, by `plugrad.training.OfflineTraining`.
+    """Settings of algorithms that learn only from recorded episodes, with `plugrad.training.OfflineTraining`.
 
-    Nothing is sampled: `env` is only for evaluation and may be left out. Environment steps, which schedules and
-    `--stop-timesteps` count, are recorded steps that were learned from, repetitions included.
+    Nothing is sampled: `env` is only for evaluation and may be left out. Schedules and `--stop-timesteps` count the
+    recorded steps that were trained on, including repetitions, as environment steps.
     """
 
     input_: str | list[str] | None = field(
@@ -33,10 +33,10 @@ class OfflineConfig(AlgorithmConfig):
         return True
 
     def validate(self) -> None:
-        """As `AlgorithmConfig.validate`.
+        """See `Config.validate`.
 
         Raises:
-            ConfigError: also if observations are to be normalised: there are no running statistics offline.
+            ConfigError: also if `normalize_observations` is set: there are no running statistics offline.
         """
         super().validate()
         if self.normalize_observations:
@@ -45,7 +45,7 @@ class OfflineConfig(AlgorithmConfig):
             )
 
     def build_algo(self) -> Algorithm:
-        """As `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data."""
+        """See `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data."""
         if self.env is not None or self.observation_space is not None:
             return super().build_algo()
         data = load_episodes(self.input_)

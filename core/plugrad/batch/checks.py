@@ -18,9 +18,9 @@ from plugrad.types import ModuleID
 
 
 class BatchChecks:
-    """Checks the batches of a learner, which mostly have one form: the same names, shapes and dtypes.
+    """Checks the batches of a learner, most of which have the same form: names, shapes and dtypes.
 
-    What does not depend on the values is checked again only if the form is another one than that of the batch before.
+    Checks that do not depend on values are repeated only if the form differs from that of the batch before.
     """
 
     def __init__(self) -> None:
@@ -127,16 +127,31 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
-    leading = ("B", "T") if are_sequences(columns, module) else ("B",)
-    shapes = {
-        Columns.OBS: row_shape(module.observation_space) if _has_rows(module.observation_space) else None,
-        Columns.ACTIONS: action_shape(module.action_space),
-    }
-    for column, inner in shapes.items():
-        if inner is not None and column in columns:
-            _check_shape(module_id, column, tuple(np.shape(columns[column])), inner, leading)
+    sequences = are_sequences(columns, module)
+    if Columns.OBS in columns:
+        check_observations(module_id, module, columns[Columns.OBS], sequences=sequences)
+    inner = action_shape(module.action_space)
+    if inner is not None and Columns.ACTIONS in columns:
+        _check_shape(module_id, Columns.ACTIONS, columns[Columns.ACTIONS], inner, sequences=sequences)
     if given := state_names(columns, Columns.STATE_IN):
         _check_state(module_id, columns, module, given)
+
+
+def check_observations(module_id: ModuleID, module: Any, obs: Any, *, sequences: bool = False) -> None:
+    """Compare the shape of observations with the module's space, if it has one.
+
+    Args:
+        module_id: the module, for the error.
+        module: the RLModule.
+        obs: an array [B, ...] of rows.
+        sequences: it should be [B, T, ...].
+
+    Raises:
+        BatchError: it has another shape.
+    """
+    if _has_rows(module.observation_space):
+        inner = row_shape(module.observation_space)
+        _check_shape(module_id, Columns.OBS, obs, inner, sequences=sequences)
 
 
 def _has_rows(space: gym.Space[Any] | None) -> bool:
@@ -171,10 +186,12 @@ def are_sequences(columns: Mapping[str, Any], module: Any) -> bool:
 def _check_shape(
     module_id: ModuleID,
     column: str,
-    shape: tuple[int, ...],
+    values: Any,
     inner: tuple[int, ...],
-    leading: tuple[str, ...],
+    *,
+    sequences: bool,
 ) -> None:
+    shape, leading = tuple(np.shape(values)), ("B", "T") if sequences else ("B",)
     if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
         expected = ", ".join((*leading, *map(str, inner)))
         refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")

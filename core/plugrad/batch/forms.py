@@ -59,7 +59,7 @@ def by_module(batch: Any) -> Batch:
         A new dict of new dicts.
 
     Raises:
-        BatchError: the batch has none of these forms, a column's name is no text, or a list is no array.
+        BatchError: the batch has none of these forms, a column's name is no string, or a list is no array.
     """
     env_steps_of(batch)
     batch = getattr(batch, "policy_batches", batch)
@@ -91,7 +91,7 @@ def env_steps_of(batch: Any) -> int:
     """The number of environment steps that a batch states, as a number or as RLlib's method; 0 if it states none.
 
     Raises:
-        BatchError: it is no whole number from 0 on.
+        BatchError: it is no integer >= 0.
     """
     steps = getattr(batch, "env_steps", 0)
     steps = steps() if callable(steps) else steps
@@ -116,7 +116,7 @@ def as_array(module_id: ModuleID, column: Any, values: Any) -> Any:
         The array or tensor.
 
     Raises:
-        BatchError: the name is no text, or the values are no array.
+        BatchError: the name is no string, or the values are no array.
     """
     if not isinstance(column, str):
         refuse(module_id, column, "a column name, which is a text", type(column).__name__)

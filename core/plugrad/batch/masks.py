@@ -19,7 +19,7 @@ def check_masks(
     space: gym.Space[Any] | None,
     leading: tuple[int, ...] | None = None,
 ) -> None:
-    """Check that action masks allow something, and the actions that were taken. Rows that do not count are not checked.
+    """Check that masks allow an action, and the row's action. Rows that the loss mask leaves out are not checked.
 
     Args:
         module_id: the module, for the error.

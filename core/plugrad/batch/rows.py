@@ -43,7 +43,7 @@ class Rows(Mapping[str, Tensor]):
         return self._take(self._columns[column])
 
     def with_columns(self, columns: Mapping[str, Tensor]) -> "Rows":
-        """These rows with further columns, or others in their place; what else is read is still taken when it is read.
+        """These rows with columns added or replaced; all others are still taken when they are read.
 
         Args:
             columns: `{column: tensor}`.

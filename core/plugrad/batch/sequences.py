@@ -41,7 +41,7 @@ def count_samples(
 
     Rows and whole sequences that are masked are removed. Single masked steps become zeros, so that no value in them
     reaches a loss. A stateful module needs the masked steps before an unmasked one to compute its state (a burn-in):
-    these keep their values, and only do not count in the loss.
+    these keep their values, but do not count in the loss.
 
     Args:
         module_id: the module, for errors.

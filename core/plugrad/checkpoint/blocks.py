@@ -70,7 +70,7 @@ def write_block(path: Path, block: Block) -> BlockFile:
 
     Args:
         path: the file, which must not exist.
-        block: what it shall hold.
+        block: its content.
 
     Returns:
         The file. It is on the disk; its name is durable after `sync_directory`.

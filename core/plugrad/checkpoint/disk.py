@@ -1,4 +1,4 @@
-"""Durable writing: what these functions wrote is on the disk when they return. Errors of the system are named."""
+"""Durable writing: what these functions wrote is on the disk when they return."""
 
 import os
 import shutil

@@ -72,7 +72,7 @@ class Folder:
 
         Args:
             name: its name in this directory.
-            size: its length in bytes, which the caller has found acceptable: so much memory is taken.
+            size: its length in bytes, which the caller has checked: this much memory is taken.
 
         Returns:
             The content.

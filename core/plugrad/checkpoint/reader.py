@@ -41,7 +41,7 @@ class Checkpoint:
 
     Attributes:
         path: its own directory, `.../save-<n>`.
-        metadata: the metadata that were given to `save_checkpoint`.
+        metadata: the metadata that was given to `save_checkpoint`.
         state: the state that was given to `save_checkpoint`; its arrays are writable copies. A block is a
             `Block`, whose file a later save may link.
         plugrad_version: the version that wrote it.
@@ -60,7 +60,7 @@ def load_checkpoint(path: StrPath) -> Checkpoint:
         checkpoint.state["step"], checkpoint.metadata["kind"]
 
     Args:
-        path: a checkpoint directory, of which the newest save is read, or one save, `path/save-<n>`.
+        path: a checkpoint directory, whose newest save is read, or one save, `path/save-<n>`.
 
     Returns:
         The save with its state and metadata.
@@ -69,7 +69,7 @@ def load_checkpoint(path: StrPath) -> Checkpoint:
         CheckpointError: there is no checkpoint, or it cannot be opened.
         CheckpointCorruptError: a file is missing or damaged; names it, and the save before it if there is one.
         CheckpointUnsafeError: a file is a link or a device, has hard links, or is larger than is read.
-        CheckpointVersionError: a newer plugrad wrote it; says which.
+        CheckpointVersionError: a newer plugrad wrote it; the message says which.
     """
     with disk_errors("load a checkpoint from", path), open_folder(path) as folder:
         names = folder.names()

@@ -54,7 +54,7 @@ def save_checkpoint(
         state: nested dicts with string keys, and lists, of numpy arrays, None, bool, int (of any size), float (also
             infinite and NaN) and str. Arrays keep their dtype (bool, integers, float16 to float64, complex64), shape
             and values; numpy scalars come back as 0-d arrays.
-        metadata: the same without arrays: what a reader wants to know before it uses the state.
+        metadata: like `state`, without arrays: what a reader wants to know before it uses the state.
         keep: saves that stay, this one included, >= 1. Older ones are removed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The spaces that an algorithm takes. It is asked by building a small learner for each."""
+"""The spaces that an algorithm takes, found by building a small learner for each."""
 
 import os
 from collections.abc import Iterator

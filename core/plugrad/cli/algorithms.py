@@ -72,7 +72,7 @@ def algorithms(name: str | None, as_json: bool) -> None:
 
 
 def report(name: str) -> AlgorithmReport:
-    """Load an algorithm and ask it.
+    """Load an algorithm and report on it.
 
     Args:
         name: its short name.

@@ -42,8 +42,8 @@ _PYTEST_OPTIONS = (
 def certify(ctx: click.Context, name: str, output: Path | None, some: str | None) -> None:
     """Run plugrad's suite on the backend or the algorithm NAME, and say what it proves.
 
-    The exit code is 0 if every test passes, but for those of capabilities that the backend does not declare, and if
-    every capability that it declares is proven. Needs pytest: pip install "plugrad[test]".
+    The exit code is 0 if every test passes and every capability that the backend declares is proven. Tests of other
+    capabilities are skipped. Needs pytest: pip install "plugrad[test]".
     """
     require_extra("pytest", "test", "plugrad certify")
     name, kind = (

@@ -41,7 +41,7 @@ def evaluate(
 ) -> None:
     """Print the mean return of whole episodes in which RUN's policy acts greedily.
 
-    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The same command gives the same
+    RUN is a run directory, whose best checkpoint is used, or a checkpoint. The same command gives the same
     episodes. Training never plays them. Without --seed, the run's own evaluations do not either, so they have not
     chosen the best checkpoint.
     """

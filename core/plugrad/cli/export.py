@@ -43,7 +43,7 @@ from plugrad.types import DEFAULT_MODULE_ID
 def export(run: Path, out: Path, form: str | None, action_mask: bool, module_id: str) -> None:
     """Write RUN's policy as one file, which plugrad.load_policy opens, or as an ONNX model.
 
-    RUN is a run directory, of which the best checkpoint is taken, a checkpoint, or a policy file. The file has the
+    RUN is a run directory, whose best checkpoint is used, a checkpoint, or a policy file. The file has the
     network, its weights, the spaces and the statistics of normalised observations. It contains no code.
     """
     is_onnx = form == "onnx" or (form is None and out.suffix == ".onnx")

@@ -28,7 +28,7 @@ def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trus
     """Film whole episodes in which a run's policy acts greedily, and print what was filmed.
 
     Args:
-        run: a run directory, of which the best checkpoint is taken, or a checkpoint.
+        run: a run directory, whose best checkpoint is used, or a checkpoint.
         out: the picture; its suffix decides the format.
         episodes: how many.
         seed: of the environment; None: the run's.

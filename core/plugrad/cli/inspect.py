@@ -34,7 +34,7 @@ from plugrad.types import Array
 def inspect_checkpoint(path: Path, arrays: bool, as_json: bool) -> None:
     """Show what is in a checkpoint or a policy file and check every byte; a damaged file is named.
 
-    PATH is a checkpoint, one of its saves, a run directory, of which the best checkpoint is taken, or a policy file.
+    PATH is a checkpoint, one of its saves, a run directory, whose best checkpoint is used, or a policy file.
     """
     checkpoint = _open(path)
     found = list(_arrays(checkpoint.state))

@@ -1,4 +1,4 @@
-"""`plugrad play`: a trained policy acts before your eyes, or in a film."""
+"""`plugrad play`: shows a trained policy acting, in a window or a film."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def play(
 ) -> None:
     """Show whole episodes in which RUN's policy acts greedily, in a window of the environment.
 
-    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The environment must have the render
+    RUN is a run directory, whose best checkpoint is used, or a checkpoint. The environment must have the render
     mode "human"; Gymnasium's environments need an extra of Gymnasium for it.
     """
     vouched = Trust(env=env, everything=trust)

@@ -65,7 +65,7 @@ def record(
 ) -> None:
     """Write whole episodes of RUN's policy, as data for plugrad train bc --offline_data.input_ DIR.
 
-    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. Episodes that are in the directory
+    RUN is a run directory, whose best checkpoint is used, or a checkpoint. Episodes that are in the directory
     already stay there. RUN itself stays as it is, also with --timesteps.
 
     To record a whole training from its beginning: plugrad train ALGORITHM ENV --offline_data.output DIR

@@ -128,7 +128,7 @@ class RunDirectory:
         return summary
 
     def best_return(self) -> float | None:
-        """The best mean return over `WINDOW` episodes, or None if there were never so many."""
+        """The best mean return over `WINDOW` episodes, or None if there were never that many."""
         full = [row[RETURN] for row in self.metrics.rows if RETURN in row and row.get(EPISODES, 0) >= WINDOW]
         return max(full, default=None)
 

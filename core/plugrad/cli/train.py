@@ -55,7 +55,7 @@ from plugrad.learner.expected_weights import expect_weights
     "--stop-timesteps",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Stop after so many environment steps, those before a resume included.  [default: 1000000, or what --tuned "
+    help="Stop after N environment steps, counting those before a resume.  [default: 1000000, or what --tuned "
     "says]",
 )
 @click.option(

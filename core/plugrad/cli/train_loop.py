@@ -52,7 +52,7 @@ class TrainLoop:
         run: where metrics and checkpoints go.
         goals: when to stop.
         show: shows the progress.
-        signals: Ctrl-C and its kin, which ask to stop.
+        signals: Ctrl-C, SIGTERM and SIGHUP, which ask to stop.
         listeners: their `iteration_ended` gets each row of metrics; the algorithm's own listeners get its results.
         save_every: iterations between two checkpoints; None: a checkpoint every `SAVE_EVERY_S` seconds.
 

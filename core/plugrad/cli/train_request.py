@@ -103,7 +103,7 @@ class TrainRequest:
 
     @property
     def whose_hyperparameters(self) -> Hyperparameters:
-        """Whose settings of training a run goes on with."""
+        """Where a resumed run's settings of training come from."""
         return self.hyperparameters or "checkpoint"
 
     @property

@@ -27,7 +27,7 @@ def train_seeds(
     Args:
         request: what was typed.
         seeds: how many.
-        signals: Ctrl-C and its kin.
+        signals: Ctrl-C, SIGTERM and SIGHUP.
         listeners: see `TrainLoop`; they get the rows of all runs.
         cleanup: gets what must be closed at the end.
 

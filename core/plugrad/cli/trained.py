@@ -24,7 +24,7 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
     """Build the algorithm of a run and restore it.
 
     Args:
-        run: a run directory, of which the best checkpoint is taken, or a checkpoint. The settings of a run may name
+        run: a run directory, whose best checkpoint is used, or a checkpoint. The settings of a run may name
             code as far as `trust` allows; those of a checkpoint may not.
         backend: another backend than the one that trained, or None.
         trust: what the user vouches for; an environment that was typed replaces the run's.

@@ -23,7 +23,7 @@ from plugrad.cli.trust import Trust
 def video(run: Path, episodes: int, out: Path | None, seed: int | None, env: str | None, trust: bool) -> None:
     """Film whole episodes in which RUN's policy acts greedily.
 
-    RUN is a run directory, of which the best checkpoint is taken, or a checkpoint. The environment must be able to
+    RUN is a run directory, whose best checkpoint is used, or a checkpoint. The environment must be able to
     render; Gymnasium's environments need an extra of Gymnasium for it.
     """
     film_episodes(run, out or run / "video.gif", episodes, seed=seed, trust=Trust(env=env, everything=trust))

@@ -1,8 +1,8 @@
-"""All-reduce over processes, by which the learners of a group exchange gradients and metrics.
+"""All-reduce over processes, with which the learners of a group exchange gradients and metrics.
 
-A collective takes numpy arrays, so that every backend can use it, and gives all processes the same bits. Collectives
-are plugins (the entry-point group `plugrad.collectives`); `shared_memory` is for processes of one machine. One that
-failed cannot be used again: its processes join a new one.
+A collective takes numpy arrays, so that every backend can use it, and gives all processes bitwise equal results.
+Collectives are plugins (entry-point group `plugrad.collectives`); `shared_memory` is for processes on one machine. A
+collective that failed cannot be used again: its processes join a new one.
 """
 
 from plugrad.collective.base import Collective, Membership, Place, left_error

@@ -15,13 +15,13 @@ from plugrad.types import Array
 
 @dataclass(frozen=True)
 class Membership:
-    """Which process of which collective this is.
+    """The place of a process in a collective.
 
     Args:
-        rank: of this process, from 0.
+        rank: rank of this process, from 0.
         size: number of processes.
-        epoch: grows with each new collective of one group; nothing of another epoch is ever counted.
-        key: secret random hex of this epoch, for names and proofs.
+        epoch: grows with each new collective of a group; messages from other epochs are ignored.
+        key: secret random hex string of this epoch, for names and authentication.
         timeout_s: seconds that processes wait for each other.
     """
 
@@ -37,10 +37,10 @@ class Place:
     """Where the processes of a group are.
 
     Args:
-        num_processes: how many there are.
-        num_hosts: on how many machines.
-        machine: their processors, as `platform.machine()` names them.
-        num_gpus_per_process: GPUs that each of them has.
+        num_processes: the number of processes.
+        num_hosts: the number of machines that they run on.
+        machine: the machines' type, as `platform.machine()` returns it.
+        num_gpus_per_process: GPUs of each process.
     """
 
     num_processes: int
@@ -52,25 +52,25 @@ class Place:
 class Collective(ABC):
     """One process's end of a collective.
 
-    A group makes one in each process, asks all for their `contact()`, and hands the contacts of all to `enter()`. Then
-    learners call `all_reduce` and `barrier`. After the first failure a collective is finished; the group makes another
-    one, with a new key and a greater epoch.
+    A group makes one in each process, calls `contact()` of each, and passes all contacts to each `enter()`. Then
+    learners call `all_reduce` and `barrier`. After the first failure a collective cannot be used; the group makes
+    another one, with a new key and a greater epoch.
 
     Args:
-        membership: which process of which collective this is.
+        membership: the place of this process in the collective.
 
     Attributes:
         membership: as given.
-        rank: of this process, from 0.
+        rank: rank of this process, from 0.
         size: number of processes.
         timeout_s: seconds that a call waits for the other processes; it may be set between calls.
-        failure: the first error, which every later call raises; None while there is none.
+        failure: the first error, which every later call raises; None if there is none.
     """
 
     requires: ClassVar[str | None] = None
-    """The distribution that it needs beside plugrad, such as "torch"."""
+    """The distribution that it needs besides plugrad, such as "torch"."""
     devices: ClassVar[frozenset[str]] = frozenset()
-    """Types of devices, such as "cuda": `all_reduce` also takes and returns the framework's tensors there."""
+    """Types of devices, such as "cuda", whose tensors `all_reduce` also takes and returns."""
 
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
@@ -81,7 +81,7 @@ class Collective(ABC):
 
     @classmethod
     def why_not(cls, place: Place) -> str | None:
-        """Why it cannot be used at a place.
+        """Why this collective cannot be used at a place.
 
         Args:
             place: where the processes are.
@@ -93,55 +93,55 @@ class Collective(ABC):
 
     @abstractmethod
     def contact(self) -> bytes:
-        """What the other processes need to reach this one: the first call. It does not wait; it may listen from now on.
+        """First call: what the other processes need to reach this one. Does not wait; may listen from now on.
 
         Returns:
-            Bytes for `enter` of all processes; `b""` if there is nothing to say.
+            Bytes for `enter` of all processes; may be empty.
 
         Raises:
-            PlugradError: it cannot be reached, such as for lack of memory to share.
+            PlugradError: it cannot be reached, such as when there is not enough shared memory.
         """
 
     @abstractmethod
     def enter(self, contacts: Sequence[bytes]) -> None:
-        """Connect to the other processes: the second call. It waits at most `timeout_s`.
+        """Second call: connect to the other processes. Waits at most `timeout_s`.
 
         Args:
             contacts: what `contact` returned in all processes, in the order of ranks.
 
         Raises:
             CollectiveError: another process left or cannot be reached.
-            LearnerTimeoutError: one did not come in `timeout_s`.
+            LearnerTimeoutError: a process did not connect within `timeout_s`.
         """
 
     @abstractmethod
     def sum(self, array: Array) -> Array:
-        """The sum over all processes: what the author of a collective writes, and `all_reduce` calls.
+        """The sum over all processes: the author of a collective implements this, and `all_reduce` calls it.
 
         Args:
-            array: contiguous, of the same shape and dtype in all processes; not to be changed.
+            array: contiguous, of the same shape and dtype in all processes; it must not be changed.
 
         Returns:
-            A new array of the same shape and dtype, with the same bits in all processes; never a part of the sum.
+            A new array of the same shape and dtype, bitwise equal in all processes; never a partial sum.
 
         Raises:
-            Exception: anything; learners get it as a `PlugradError`.
+            Exception: any error; learners get it as a `PlugradError`.
         """
 
     @final
     def all_reduce(self, values: Array) -> Array:
-        """The sum over all processes: what learners call.
+        """The sum over all processes; learners call this.
 
         Args:
             values: floats, of the same shape and dtype in all processes; not changed. A numpy array, or a tensor on one
                 of the `devices`.
 
         Returns:
-            A new array or tensor of the same shape and dtype, with the same bits in all processes.
+            A new array or tensor of the same shape and dtype, bitwise equal in all processes.
 
         Raises:
-            CollectiveError: another process left, died, or brought another number of values.
-            LearnerTimeoutError: one did not come in `timeout_s`.
+            CollectiveError: another process left, died, or sent a different number of values.
+            LearnerTimeoutError: a process did not answer within `timeout_s`.
         """
         if self.failure is None:
             try:
@@ -153,14 +153,14 @@ class Collective(ABC):
 
     @final
     def barrier(self) -> None:
-        """Return when all processes have called it. Raises as `all_reduce`."""
+        """Return when all processes have called this. Raises the same errors as `all_reduce`."""
         self.all_reduce(np.zeros(1))
 
     def abort(self, reason: str) -> None:
         """Make this process stop waiting, within about a tenth of a second; may be called from another thread.
 
         Args:
-            reason: of the `CollectiveError` that a waiting call and all later ones raise.
+            reason: the message of the `CollectiveError` that a waiting call and all later ones raise.
         """
         self.failure = self.failure or CollectiveError(reason)
 
@@ -176,26 +176,26 @@ class Collective(ABC):
 
     @classmethod  # noqa: B027 - most leave nothing
     def clean_up(cls, key: str) -> None:
-        """Remove what a process that died may have left, such as a file: the driver calls it.
+        """Remove what a dead process may have left, such as a file; the driver calls this.
 
         Args:
-            key: of the membership. Its epoch is over: all processes have closed their ends or failed.
+            key: the key of a membership whose epoch is over: all its processes have closed or failed.
         """
 
     def deadline(self) -> float:
-        """When a wait that begins now has to end, for `check`."""
+        """When a wait that begins now must end, for `check`."""
         return monotonic() + self.timeout_s
 
     def check(self, deadline: float, missing: int | None) -> None:
-        """Raise if a wait has to end; authors call it again and again while they wait.
+        """Raise if a wait must end; authors call this repeatedly while they wait.
 
         Args:
-            deadline: of `deadline()`, when the wait began.
-            missing: rank of the process that is waited for; None: it is not known which.
+            deadline: from `deadline()`, at the beginning of the wait.
+            missing: rank of the process that is waited for; None if unknown.
 
         Raises:
-            PlugradError: the `failure` that there is by now, such as after `abort`.
-            LearnerTimeoutError: it is too late.
+            PlugradError: the collective has a `failure`, such as after `abort`.
+            LearnerTimeoutError: the deadline has passed.
         """
         if self.failure is not None:
             raise self.failure
@@ -208,7 +208,7 @@ class Collective(ABC):
             )
 
     def _fail(self, error: Exception) -> None:
-        """Remember the first error, which may be one of an abort meanwhile."""
+        """Remember the first error, which may come from an abort meanwhile."""
         if self.failure is None and isinstance(error, PlugradError):
             self.failure = error
         elif self.failure is None:
@@ -223,12 +223,12 @@ def _contiguous(values: Array) -> Array:
 
 
 def left_error(rank: int) -> CollectiveError:
-    """The error that says that another process left.
+    """The error for another process that left.
 
     Args:
-        rank: of that process.
+        rank: rank of that process.
 
     Returns:
-        To be raised.
+        The error, to be raised.
     """
     return CollectiveError(f"learner {rank} left the exchange", rank=rank)

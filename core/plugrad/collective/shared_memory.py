@@ -1,14 +1,14 @@
-"""A collective in the memory that processes of one machine share.
+"""A collective in shared memory, for processes on one machine.
 
 The memory is a mapped file that rank 0 makes. It is unlinked as soon as all have opened it, and by the driver after a
-failure (`clean_up`), so that no file is left behind a killed process. Each process has a counter and two slots of fixed
-size; longer arrays are sent in pieces. For its n-th piece a process fills slot n mod 2 and sets its counter to n; when
-all counters are at least n it adds up all slots. Two slots suffice: a process that writes piece n + 2 has seen all
-counters at n + 1, so all have read piece n. The values of a process stay there when it dies or leaves, so that
-either all of the others get a sum or none does.
+failure (`clean_up`), so that a killed process leaves no file. Each process has a counter and two slots of fixed size;
+longer arrays are sent in pieces. For its n-th piece a process fills slot n mod 2 and sets its counter to n; when all
+counters are at least n it adds up all slots. Two slots are enough: a process that writes piece n + 2 has seen all
+counters at n + 1, so all have read piece n. The values of a process remain when it dies or leaves, so that either all
+other processes get a sum or none does.
 
-A process that sees a counter must see what was written before it. Without a memory barrier, which Python does not have,
-only processors that keep the order of stores and loads guarantee that (`ORDERED`); others are refused (`why_not`).
+A process that sees a counter must also see what was written before it. Python has no memory barriers, so only
+processors that keep the order of stores and loads guarantee this (`ORDERED`); others are refused (`why_not`).
 """
 
 import mmap
@@ -27,17 +27,17 @@ from plugrad.errors import CollectiveError
 from plugrad.types import Array
 
 ORDERED = ("x86_64", "amd64", "i386", "i686")
-"""Machines, as `platform.machine()` names them, whose processors keep the order of stores, and of loads (TSO)."""
+"""Values of `platform.machine()` whose processors keep the order of stores, and of loads (TSO)."""
 SLOT_BYTES = 1 << 18
 """Pieces of this size are still in the processors' caches when they are added up."""
 _LINE, _LEFT, _NUM_VALUES = 8, 1, 2
-"""Words in the cache line of a process, and offsets in it: 0 is its counter, `_LEFT` whether it left, `_NUM_VALUES`,
-for each of its slots, of what array the piece there is: its size times 256, plus the number of its dtype."""
+"""Words in the cache line of a process, and offsets in it: 0 is its counter, `_LEFT` whether it left. `_NUM_VALUES`
+has, for each slot, the array that its piece belongs to: the array's size times 256, plus the number of its dtype."""
 _SPIN_S, _NAP_S, _LONGEST_NAP_S = 1e-4, 5e-5, 2e-3
 
 
 def shared_file_path(key: str) -> str:
-    """The path of the file of a collective's key: in /dev/shm where that exists."""
+    """The path of the file for a collective's key: in /dev/shm if that exists."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
     return os.path.join(folder, f"plugrad-{key}")
 
@@ -74,7 +74,7 @@ class SharedMemory(Collective):
 
     @classmethod
     def why_not(cls, place: Place) -> str | None:
-        """See `Collective`: it is for one machine, of processors that keep the order of stores."""
+        """See `Collective`: it needs one machine, with processors that keep the order of stores."""
         if place.num_hosts > 1:
             return (
                 f"the {place.num_processes} learners are on {place.num_hosts} machines, which share no memory: "
@@ -139,7 +139,7 @@ class SharedMemory(Collective):
         flat = array.reshape(-1)
         total = np.empty_like(flat)
         step = SLOT_BYTES // flat.itemsize
-        for start in range(0, max(flat.size, 1), step):  # an array of nothing is exchanged, too
+        for start in range(0, max(flat.size, 1), step):  # an empty array is exchanged, too
             whole = flat.size << 8 | flat.dtype.num
             self._sum_piece(flat[start : start + step], whole, total[start : start + step])
         return total.reshape(array.shape)
@@ -174,11 +174,12 @@ class SharedMemory(Collective):
 
 
 def _pause(waited: float) -> None:
-    """Look again at once, then less and less often.
+    """Spin at first, then sleep longer and longer between looks.
 
-    Equal steps end within a tenth of a millisecond of each other, and a nap takes as long at least. Who spins longer
-    keeps the others from its core: beside a busy process on two cores, spinning for half a millisecond made steps a
-    fifth slower, for two milliseconds twice as slow. With `sched_yield`, beside four, they took a fifth longer.
+    Equal steps end within a tenth of a millisecond of each other, and a sleep takes at least as long. Spinning longer
+    keeps other processes from the core: with another busy process on two cores, spinning for half a millisecond made
+    steps a fifth slower, for two milliseconds twice as slow. With `sched_yield` and four processes, steps took a fifth
+    longer.
     """
     if waited > _SPIN_S:
         sleep(min(max(_NAP_S, waited / 20), _LONGEST_NAP_S))

@@ -1,4 +1,4 @@
-"""Checks of a single setting's value.
+"""Checks of the value of a single setting.
 
 `checked` also converts a value to the form in which configs keep it: plain Python numbers, lists instead of tuples (so
 that a config equals itself when it is read from a file), and copies of the caller's containers.
@@ -45,14 +45,14 @@ def checked(info: FieldInfo, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A copy of some data without numpy scalars, sets and tuples."""
+    """A copy of some data, with numpy scalars, sets and tuples converted to plain Python."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(plain(item) for item in value)
-    # Exact types: a named tuple or a list subclass may mean more to its owner than its items.
+    # Exact types: a named tuple or a list subclass may have a meaning beyond its items.
     return [plain(item) for item in value] if type(value) in (list, tuple) else value
 
 
@@ -128,7 +128,7 @@ def _importable(info: FieldInfo, value: Any) -> Any:
             f'{info.name} must be a class or function, or its name "package.module:Name", got {value!r}{hint}',
             field=info.name,
         )
-    # What has no importable name (a local class, a lambda) works in this process; `to_dict` refuses it.
+    # Objects without an importable name (a local class, a lambda) work in this process; `to_dict` refuses them.
     return importable_name(value) or value
 
 

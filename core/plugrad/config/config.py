@@ -1,8 +1,8 @@
 """`Config`: the settings that every algorithm has, section by section, each with the fluent method that sets it.
 
-`plugrad.algorithm_config.AlgorithmConfig` adds what can be built from a config. The settings of experience are in
-`sampling_settings`. Settings are changed and written in `fluent`, checked in `checks` and `rules`, and spelled in
-`serialize`.
+`plugrad.algorithm_config.AlgorithmConfig` adds the `build_...` methods. The settings of sampling are in
+`sampling_settings`. Other files: `fluent` changes and writes configs, `checks` and `rules` check values, and
+`serialize` converts values for files.
 """
 
 from collections.abc import Mapping
@@ -28,23 +28,23 @@ from plugrad.types import ModuleID
 class Config(SamplingSettings):
     """Settings of a Learner, a LearnerGroup or an Algorithm.
 
-    A config is frozen and equal by value. Each fluent method returns a new config, so calls can be chained:
+    A config is frozen and is compared by value. Each fluent method returns a new config, so calls can be chained:
 
         config = PPOConfig().environment("CartPole-v1").training(lr=3e-4).env_runners(num_envs_per_env_runner=8)
 
-    Every setting is an attribute too, such as `config.lr`. The methods below name the defaults of `AlgorithmConfig`; an
-    algorithm may have others, and settings of its own. `fields()` lists those of a class, and so does
-    `plugrad train ALGORITHM --help`.
+    Every setting is also an attribute, such as `config.lr`. The methods below state the defaults of `AlgorithmConfig`;
+    an algorithm may have other defaults and further settings. `fields()` and `plugrad train ALGORITHM --help` list
+    them.
     """
 
     default_model_config: ClassVar[Mapping[str, Any]] = {}
-    """What an algorithm's networks have of their own in `model_config`: `{key: value}` for other defaults of known
-    keys, `{key: ModelSetting}` for further keys, which its network reads with
+    """An algorithm's own defaults of `model_config`: `{key: value}` for other defaults of known keys,
+    `{key: ModelSetting}` for further keys, which its network reads with
     `spec.network_config(config.default_model_config)`."""
 
     @property
     def standardized_columns(self) -> tuple[str, ...]:
-        """Columns that have mean 0 and standard deviation 1 over the rows of each minibatch. Algorithms override it."""
+        """Columns to standardise in each minibatch (mean 0, standard deviation 1). Algorithms override this."""
         return ()
 
     def __post_init__(self) -> None:
@@ -64,16 +64,16 @@ class Config(SamplingSettings):
         Args:
             backend (str): the name of a backend plugin, such as "torch" or "tf2". Default: `"torch"`.
             compile (str): how much of the update is compiled: "none", "forward_train" (the networks),
-                "complete_update", or "auto" (the backend's best safe choice, which may change once after a number of
+                "complete_update", or "auto" (the backend's best safe choice, which may change once, after a number of
                 gradient steps that the backend fixes). `learner.update_mode` says what runs and why. Default: `"auto"`.
             device (str): "cpu", a device as the framework names it, or "auto". Default: `"auto"`.
-            **settings: the last two.
+            **settings: `compile` and `device`.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("framework", given(settings, backend=backend))
 
@@ -102,24 +102,24 @@ class Config(SamplingSettings):
             grad_clip_by (str): what `grad_clip` limits: "value" (each entry), "norm" (the L2 norm of each tensor) or
                 "global_norm" (the L2 norm over all tensors of an optimizer). Default: `"global_norm"`.
             optimizer (dict): "type" ("adam", "adamw", "sgd", "rmsprop") and hyperparameters of that type, such as
-                "eps". What is left out keeps its value; another type begins with its own defaults.
+                "eps". Keys that are left out keep their values; another type begins with its own defaults.
                 Default: `{"type": "adam"}`.
-            train_batch_size (int): environment steps per update, at least. Default: `32`.
-            minibatch_size (int): rows per minibatch and module, counted over all learners; for stateful modules steps
+            train_batch_size (int): minimum number of environment steps per update. Default: `32`.
+            minibatch_size (int): rows per minibatch and module, summed over all learners. For stateful modules: steps
                 on average, in whole sequences. None: the whole batch. Default: `None`.
             num_epochs (int): passes over the batch per update. Default: `1`.
             shuffle_batch_per_epoch (bool): draw the minibatches of each epoch in a new order. Default: `True`.
             accumulate (int): minibatches per optimizer step. Their gradients are averaged over rows, then clipped and
                 applied once. Default: `1`.
-            nonfinite (str): what a NaN or infinite loss or gradient does: "raise" undoes the update and raises
-                `NonFiniteError`, "skip" leaves that minibatch out. Default: `"raise"`.
+            nonfinite (str): what happens at a NaN or infinite loss or gradient: "raise" undoes the update and raises
+                `NonFiniteError`, "skip" skips that minibatch. Default: `"raise"`.
             **settings: all of these, and the algorithm's own.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         if "optimizer" in settings:
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
@@ -148,7 +148,7 @@ class Config(SamplingSettings):
         """Set which processes run the update, and what happens when one of them fails.
 
         Args:
-            num_learners (int): 0 learns in this process; n starts n remote learners as Ray actors. Default: `0`.
+            num_learners (int): 0 trains in this process; n starts n remote learners as Ray actors. Default: `0`.
             num_cpus_per_learner (float): CPUs that Ray reserves for each remote learner, which also uses as many
                 threads. Default: `1`.
             num_gpus_per_learner (float): GPUs that Ray reserves for each remote learner. Default: `0`.
@@ -158,18 +158,18 @@ class Config(SamplingSettings):
             learner_class (class): a subclass of `Learner`, or its name "package.module:Class". None: the algorithm's.
                 Default: `None`.
             learner_connector (function): called with the observation space and the action space; it returns a connector
-                piece or a list of them, which run before the algorithm's. None: no further pieces. Default: `None`.
+                piece or a list of pieces, which run before the algorithm's. None: no further pieces. Default: `None`.
             add_default_connectors (bool): keep the algorithm's own connector pieces. Default: `True`.
             max_requests_in_flight_per_learner (int): batches that may wait in an asynchronous group. Default: `3`.
-            on_full (str): what `submit` does when so many batches wait: "block", "raise", "drop_oldest" or
+            on_full (str): what `submit` does when that many batches wait: "block", "raise", "drop_oldest" or
                 "drop_newest". Default: `"block"`.
             collective (str): how remote learners sum their gradients: the name of a collective plugin, such as
-                "shared_memory" (one machine), or "auto" (the best that can be used). Default: `"auto"`.
-            on_failure (str): what happens when a remote learner dies: "restart" starts another one, "standby" has
-                started it before, "shrink" goes on with the others, "raise" gives up. Default: `"restart"`.
-            num_standby_learners (int): further remote learners that wait to take the place of one that dies; with
-                `on_failure="standby"` at least 1, else 0. Default: `0`.
-            max_restarts (int): restarts of learners in any hour before the group gives up. Default: `3`.
+                "shared_memory" (one machine), or "auto" (the first one that works). Default: `"auto"`.
+            on_failure (str): what happens when a remote learner dies: "restart" starts another one, "standby" uses one
+                that was started beforehand, "shrink" continues with the others, "raise" gives up. Default: `"restart"`.
+            num_standby_learners (int): further remote learners that wait to replace one that dies; at least 1 with
+                `on_failure="standby"`, else 0. Default: `0`.
+            max_restarts (int): most restarts of learners within an hour before the group gives up. Default: `3`.
             timeout_s (float): seconds that one phase of a remote learner may take once its program is compiled.
                 Default: `60`.
             build_timeout_s (float): seconds for building and for the first compilation. Default: `300`.
@@ -179,7 +179,7 @@ class Config(SamplingSettings):
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("learners", standby_settings(settings, self.on_failure))
 
@@ -193,33 +193,33 @@ class Config(SamplingSettings):
         Args:
             rl_module_spec (RLModuleSpec or MultiRLModuleSpec): the modules. None: the algorithm's own. Default: `None`.
             model_config (dict): settings of the networks, such as {"fcnet_hiddens": [64, 64]}. Default: `{}`.
-            algorithm_config_overrides_per_module (dict): {module_id: {setting: value}}; settings of `.training(...)`
-                and `model_config` that one module has of its own. Default: `{}`.
+            algorithm_config_overrides_per_module (dict): {module_id: {setting: value}}: settings of `.training(...)`
+                and `model_config` for single modules. Default: `{}`.
             **settings: all of these.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("rl_module", settings)
 
     min_sample_timesteps_per_iteration: int = field(0, section="reporting", minimum=0)
 
     def reporting(self, **settings: Any) -> Self:
-        """Set how much one iteration does, which is one row of results.
+        """Set how much one iteration does. Each iteration gives one row of results.
 
         Args:
-            min_sample_timesteps_per_iteration (int): environment steps of one iteration, at least: training steps are
-                repeated until there are as many. 0: one training step. Default: `0`.
+            min_sample_timesteps_per_iteration (int): minimum number of environment steps per iteration: the training
+                step is repeated until it is reached. 0: one training step. Default: `0`.
             **settings: this one.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("reporting", settings)
 
@@ -229,15 +229,15 @@ class Config(SamplingSettings):
         """Set the seed.
 
         Args:
-            seed (int): seed of the networks, the environments, the actions and the minibatches, >= 0. None: a new one
-                for each Algorithm. Default: `None`.
+            seed (int): seed of networks, environments, actions and minibatches, >= 0. None: a random seed for each
+                Algorithm. Default: `None`.
             **settings: this one.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("debugging", settings)
 
@@ -246,22 +246,22 @@ class Config(SamplingSettings):
     )
 
     def plugins(self, *names: str | type) -> Self:
-        """Set the listeners that are loaded, in place of those before.
+        """Set the listeners to load. They replace those that were set before.
 
         Args:
-            *names: entry point names of listeners, files "mine.py", classes, or their names "package.module:Name". An
-                object of a class is made without arguments.
+            *names: entry point names of listeners, files "mine.py", classes, or their names "package.module:Name". A
+                class is instantiated without arguments.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: another value; objects are given as `Learner(plugins=[...])`.
+            ConfigError: anything else; pass objects as `Learner(plugins=[...])`.
         """
         return self._change("plugins", {"plugin_names": names})
 
     def validate(self) -> None:
-        """Check settings that depend on each other, and import the classes that are given by name.
+        """Check settings that depend on each other, and import classes that are given by name.
 
         Raises:
             ConfigError: two settings do not fit, or a class cannot be imported by its name.

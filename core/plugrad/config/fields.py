@@ -43,16 +43,16 @@ class FieldInfo:
         kinds: the types that a value may have (bool, int, float, str, dict, list); empty: any.
         nullable: None is a value.
         section: the fluent method that sets it, and its table in TOML.
-        also_in: the section where it was before, which still takes it.
-        help: its meaning, as `--help` shows it. Default: what the fluent method's docstring says.
+        also_in: an older section, which still takes it.
+        help: its meaning, as `--help` shows it. Default: the text in the fluent method's docstring.
         schedulable: a number, or a schedule `[[timestep, value], ...]`.
         variable: a number that the algorithm itself changes while training.
         importable: a class or function, kept as `"package.module:Name"`.
-        choices: the texts that are values; None: any.
-        minimum: the smallest value.
-        above: all values are greater than this.
-        maximum: the largest value.
-        check: a rule of its own, `check(info, value) -> value to keep`; it raises `ConfigError`.
+        choices: the allowed strings; None: any.
+        minimum: the smallest allowed value.
+        above: values must be greater than this.
+        maximum: the largest allowed value.
+        check: its own check, `check(info, value) -> value to keep`; it raises `ConfigError`.
     """
 
     name: str
@@ -84,8 +84,8 @@ def field(default: Any, **declared: Any) -> Any:
     Args:
         default: the default value; lists and dicts are copied for every config.
         **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `importable`,
-            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A redeclaration inherits what it leaves
-            out, so a subclass may write just `lr: float = field(5e-5)`.
+            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A subclass that redeclares a setting
+            inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
 
     Returns:
         A dataclass field.
@@ -114,7 +114,7 @@ def _read_fields(cls: Any) -> Mapping[str, FieldInfo]:
 
 
 def _place(cls: type, info: FieldInfo) -> int:
-    """The place of a setting among others: that of its section, if it was declared beside the section's method."""
+    """The position of a setting among others: its section's, if it is declared next to the section's method."""
     declaring = next(base for base in reversed(cls.__mro__) if info.name in _declared(base))
     sections = list(SECTIONS)
     return sections.index(info.section) if info.section in vars(declaring) else len(sections)
@@ -164,7 +164,7 @@ def _type_hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError:
-        # An annotation may name what only a type checker imports: such a class is not checked by type.
+        # An annotation may name a class that only a type checker imports: then the type is not checked.
         return {}
 
 

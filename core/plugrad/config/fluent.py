@@ -1,7 +1,7 @@
 """Frozen configs: each change makes a new one. They are written and read as dicts, JSON and TOML.
 
-RLlib's configs change in place, so its users write `config.training(lr=...)` on a line of its own. Here that line does
-nothing. So assigning an attribute raises, and a changed copy that is dropped unused warns.
+RLlib's configs change in place, so its users write `config.training(lr=...)` as a statement. Here such a line has no
+effect. So assigning an attribute raises, and a changed copy that is dropped unused gives a warning.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ UNSET: Any = object()
 
 
 def given(settings: dict[str, Any], **positional: Any) -> dict[str, Any]:
-    """`settings`, and those of the positional arguments that were given."""
+    """`settings` together with the positional arguments that were given."""
     return {name: value for name, value in positional.items() if value is not UNSET} | settings
 
 
@@ -31,7 +31,7 @@ class FluentConfig:
 
     def __new__(cls, **settings: Any) -> Self:  # noqa: D102
         refuse_unknown(cls, settings, call=f"{cls.__name__}()")
-        # The dataclass decorator gives each frozen class a __setattr__ of its own, whose error has no hint.
+        # The dataclass decorator gives each frozen class its own __setattr__, whose error has no hint.
         if cls.__dict__.get("__setattr__") is not _refuse_assignment:
             cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
         return super().__new__(cls)
@@ -46,7 +46,7 @@ class FluentConfig:
         return config_fields(cls)
 
     def changed(self, **settings: Any) -> Self:
-        """A copy with other values, of settings of all sections.
+        """A copy with other values; takes settings of all sections.
 
         Raises:
             ConfigError: an unknown name, or a value that the setting refuses.
@@ -61,7 +61,7 @@ class FluentConfig:
     # --- documents ------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting as strict JSON data, and the algorithm's name under "algorithm".
+        """Every setting as JSON data, and the algorithm's name under "algorithm".
 
         Raises:
             ConfigError: a value is neither data nor importable by name; names the setting.
@@ -115,7 +115,7 @@ class FluentConfig:
 
     @classmethod
     def _algorithm_name(cls) -> str | None:
-        """The algorithm whose config this is, which `AlgorithmConfig` knows; None: a plain config."""
+        """The name of the algorithm whose config this is; None: a plain config."""
         return None
 
     @classmethod
@@ -156,7 +156,7 @@ class FluentConfig:
         warnings.warn(f"a changed config was dropped unused: write `{hint}`", UserWarning, stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process cannot import names of __main__: it gets the object itself.
+        # Another process cannot import names of __main__, so it gets the object itself.
         return {name: _in_main_by_value(name, getattr(self, name)) for name in config_fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ class FluentConfig:
 
 
 def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section: str | None = None) -> None:
-    """Refuse names that are no settings, or settings of another section.
+    """Refuse names that are not settings, and settings of another section.
 
     Args:
         cls: the config class.

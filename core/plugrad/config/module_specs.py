@@ -9,9 +9,9 @@ from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 
 def specs_of(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
-    """The spec of each module that `rl_module_spec` or `policies` names; None where neither says what it is.
+    """The spec of each module that `rl_module_spec` or `policies` names; None if neither has a spec for it.
 
-    `policies={id: spec}` is a module's own spec, `rl_module_spec=RLModuleSpec(...)` that of the modules without one.
+    `policies={id: spec}` gives a module its own spec; `rl_module_spec=RLModuleSpec(...)` is for all other modules.
 
     Raises:
         ConfigError: a module has two different specs.
@@ -31,19 +31,19 @@ def specs_of(config: Any) -> dict[ModuleID, RLModuleSpec | None]:
 
 
 def names_modules(config: Any) -> bool:
-    """Whether a config says which modules there are; else there is the default one, or what a learner is given."""
+    """Whether a config names modules; else there is the default one, or those that a learner is given."""
     return config.policies is not None or isinstance(config.rl_module_spec, MultiRLModuleSpec)
 
 
 def spaces_of(config: Any, module_id: ModuleID) -> tuple[Any, Any]:
-    """The spaces of one module: those of its spec, else those of the config.
+    """The spaces of one module: its spec's, or else the config's.
 
     Args:
         config: an `AlgorithmConfig`.
         module_id: the module.
 
     Returns:
-        `(observation_space, action_space)`; None where neither says one.
+        `(observation_space, action_space)`; None if neither has one.
     """
     spec = (specs_of(config).get(module_id) or RLModuleSpec()).complete(
         config.observation_space, config.action_space

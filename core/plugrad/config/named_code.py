@@ -28,7 +28,7 @@ class NamedCode(NamedTuple):
 
 
 def named_code(config: Any) -> Iterator[NamedCode]:
-    """Every name of code in a config. None is imported."""
+    """Every name of code in a config. Nothing is imported."""
     for setting, info in type(config).fields().items():
         value = getattr(config, setting)
         if info.importable and isinstance(value, str):
@@ -53,9 +53,9 @@ def wrapper_names(wrappers: Any) -> Iterator[str]:
 
 
 def untrusted(config: Any) -> Iterator[tuple[NamedCode, str]]:
-    """The names in a config that must not be called on a file's word alone, each with the reason.
+    """The names in a config that must not be called just because a file has them, each with the reason.
 
-    Modules of installed packages are imported to see what kind of class the name leads to.
+    Modules of installed packages are imported, to see which kind of class a name refers to.
     """
     for each in named_code(config):
         reason = reason_against(each.name, each.kinds) if ":" in each.name or each.kinds else "it is a file"

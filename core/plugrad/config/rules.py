@@ -21,7 +21,7 @@ def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
         The list.
 
     Raises:
-        ConfigError: the value is a function, or no list of texts.
+        ConfigError: the value is a function, or not a list of strings.
     """
     if callable(value):
         raise ConfigError(
@@ -44,10 +44,10 @@ def check_agent_to_module(info: FieldInfo, value: Any) -> Any:
         value: what the caller gave.
 
     Returns:
-        A dict, or a function as its name where it has one.
+        A dict, a function, or the function's name if it is importable.
 
     Raises:
-        ConfigError: the value is none of these, or a value of the dict is no text.
+        ConfigError: the value is none of these, or a value of the dict is not a string.
     """
     if isinstance(value, str):
         return value
@@ -70,10 +70,10 @@ def check_listeners(info: FieldInfo, value: Any) -> tuple[str | type, ...]:
         value: what the caller gave.
 
     Returns:
-        The listeners; a class that can be imported by a name is that name.
+        The listeners; an importable class is replaced by its name.
 
     Raises:
-        ConfigError: the value is no list of names and classes.
+        ConfigError: the value is not a list of names and classes.
     """
     if not isinstance(value, list) or not all(isinstance(each, str | type) for each in value):
         raise ConfigError(
@@ -91,10 +91,10 @@ def check_env_wrappers(info: FieldInfo, value: Any) -> list[Any]:
         value: what the caller gave.
 
     Returns:
-        The list; a class that can be imported by a name is that name.
+        The list; an importable class is replaced by its name.
 
     Raises:
-        ConfigError: something in it is no class, no name, and no pair of such a one and keyword arguments.
+        ConfigError: an element is not a class, a name, or a pair of one of these and keyword arguments.
     """
     if not isinstance(value, list):
         raise ConfigError(f"{info.name} must be a list, got {value!r}", field=info.name)
@@ -119,7 +119,7 @@ def check_overrides(config: Any) -> None:
     """Check `algorithm_config_overrides_per_module`.
 
     Raises:
-        ConfigError: an unknown setting, one that is not a module's own, or a refused value.
+        ConfigError: an unknown setting, one that modules cannot override, or a refused value.
     """
     for module_id, given in config.algorithm_config_overrides_per_module.items():
         where = f"algorithm_config_overrides_per_module[{module_id!r}]"
@@ -137,18 +137,18 @@ def _check_override(config: Any, where: str, name: str, value: Any) -> None:
     if name not in own:
         raise ConfigError(f"{where} has no setting {name!r}.{did_you_mean(name, own)}", field=name)
     try:
-        # An override of the optimizer is completed by the config's own, not by the defaults.
+        # An override of the optimizer is completed from the config's optimizer, not from the defaults.
         merged_optimizer(config.optimizer, value) if name == "optimizer" else checked(fields[name], value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}", **error.facts) from error
 
 
 def standby_settings(settings: dict[str, Any], on_failure: str) -> dict[str, Any]:
-    """Let `num_standby_learners` follow `on_failure`, unless it is given too.
+    """Let `num_standby_learners` follow `on_failure`, unless it is also given.
 
     Args:
-        settings: of `.learners(...)`.
-        on_failure: before.
+        settings: the arguments of `.learners(...)`.
+        on_failure: its value before the call.
 
     Returns:
         The settings.
@@ -170,7 +170,7 @@ def standby_settings(settings: dict[str, Any], on_failure: str) -> dict[str, Any
 
 
 def use_standbys(config: Any) -> None:
-    """Have one standby with `on_failure="standby"`, if no other number is set, and none otherwise.
+    """Set one standby with `on_failure="standby"`, if no other number is set, and none otherwise.
 
     Raises:
         ConfigError: a number of standbys without `on_failure="standby"`.

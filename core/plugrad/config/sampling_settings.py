@@ -1,6 +1,6 @@
-"""`SamplingSettings`: the settings of experience, which are a part of `Config`.
+"""`SamplingSettings`: the part of `Config` for experience.
 
-They say where experience comes from, who acts, how it is sampled or read, and how it is judged.
+Its settings say where experience comes from, who acts, how it is sampled or read, and how policies are evaluated.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class SamplingSettings(FluentConfig):
             observation_space (gymnasium.Space): space of one observation. None: that of `env`. Default: `None`.
             action_space (gymnasium.Space): space of one action. None: that of `env`. Default: `None`.
             env_config (dict): keyword arguments of the environment. Default: `{}`.
-            **settings: the last three.
+            **settings: `observation_space`, `action_space` and `env_config`.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("environment", given(settings, env=env))
 
@@ -50,7 +50,7 @@ class SamplingSettings(FluentConfig):
             policies (list or dict): module ids, or {module_id: its RLModuleSpec, or None for the common one}. None: one
                 module. Default: `None`.
             agent_to_module (dict or function): {agent: module_id}, or a function of the agent, or of agent and episode,
-                or its name "package.module:name". It is asked once per agent and episode; `episode.seed` and
+                or its name "package.module:name". It is called once per agent and episode; `episode.seed` and
                 `episode.id_` tell episodes apart. None: all agents use the only module. Default: `None`.
             policies_to_train (list): ids of the modules that learn. None: all. Default: `None`.
             **settings: all of these.
@@ -59,7 +59,7 @@ class SamplingSettings(FluentConfig):
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("multi_agent", settings)
 
@@ -87,44 +87,44 @@ class SamplingSettings(FluentConfig):
             num_env_runners (int): 0 samples in this process; n starts n processes, each with its own environments.
                 Default: `0`.
             num_envs_per_env_runner (int): environments per env runner, which step together. Default: `8`.
-            env_runner_backend (str): where env runners run: "process" (of this machine, without Ray), "ray" (Ray
-                actors), or "auto": "ray" where learners are remote, Ray is initialised or RAY_ADDRESS is set, else
+            env_runner_backend (str): where env runners run: "process" (processes on this machine, without Ray), "ray"
+                (Ray actors), or "auto": "ray" if learners are remote, Ray is initialised or RAY_ADDRESS is set, else
                 "process". Default: `"auto"`.
-            max_requests_in_flight_per_env_runner (int): samples that an asynchronous algorithm requests of one env
-                runner before it takes the first. An env runner that has made as many waits. Default: `2`.
+            max_requests_in_flight_per_env_runner (int): samples that an asynchronous algorithm requests from one env
+                runner before it takes the first. An env runner that has made that many waits. Default: `2`.
             sample_async (bool): request the next sample before learning from the last, so that both overlap. Samples
-                then are of the weights before the last update. For off-policy algorithms with `num_env_runners`.
+                then come from the weights before the last update. For off-policy algorithms with `num_env_runners`.
                 Default: `False`.
             rollout_fragment_length (int): steps of each environment per sample. None: `train_batch_size` divided among
                 all environments, rounded up. Default: `None`.
-            vectorization_mode (str): "sync" steps single environments in turn; "async" in worker processes, with the
-                same episodes; "vector_entry_point" uses the environment's own vectorized version, "envpool" the
-                package of that name. Default: `"sync"`.
-            env_wrappers (list): what is put around each environment, the first one innermost: classes such as
+            vectorization_mode (str): "sync" steps single environments in turn; "async" steps them in worker processes,
+                with the same episodes; "vector_entry_point" uses the environment's own vectorized version; "envpool"
+                uses the package of that name. Default: `"sync"`.
+            env_wrappers (list): wrappers around each environment, the first one innermost: classes such as
                 `gymnasium.Wrapper`s, their names "package.module:Wrapper", or [class or name, {keyword: value}].
                 Default: `[]`.
             normalize_observations (bool): scale observations by their running mean and standard deviation.
                 Default: `False`.
             normalize_rewards (bool): divide the rewards that a learner sees by the running standard deviation of the
-                discounted return. Returns are reported of the environment's own rewards. Default: `False`.
+                discounted return. Reported returns are sums of the environment's own rewards. Default: `False`.
             clip_rewards (bool or float): clip the rewards that a learner sees: True to their sign, a number to
-                [-number, number]. It comes before `normalize_rewards`. None: True with `atari`, else False.
+                [-number, number]. Applied before `normalize_rewards`. None: True with `atari`, else False.
                 Default: `None`.
-            frame_stack (int): how many of the last frames are one observation, as Gymnasium's `FrameStackObservation`
-                has them. Each array of the observation space gets a first axis of this length. None: 4 with `atari`,
-                else 1. Default: `None`.
-            atari (bool or dict): preprocess Atari games as is standard, by Gymnasium's `AtariPreprocessing`: 4 frames
-                per action, 84x84 and grey; a lost life ends the episodes that are learned from. A dict has arguments of
-                `AtariPreprocessing` that differ. Default: `False`.
-            time_limit (int): steps after which an episode is truncated. Steps are counted after the frame skip of
-                `atari` and below `env_wrappers`. None: the environment's own limit. Default: `None`.
+            frame_stack (int): how many of the last frames form one observation, as in Gymnasium's
+                `FrameStackObservation`. Each array of the observation space gets a first axis of this length. None: 4
+                with `atari`, else 1. Default: `None`.
+            atari (bool or dict): preprocess Atari games in the standard way, with Gymnasium's `AtariPreprocessing`: 4
+                frames per action, 84x84, grey; for the learner, a lost life ends the episode. A dict has arguments of
+                `AtariPreprocessing` that differ from these. Default: `False`.
+            time_limit (int): steps after which an episode is truncated, counted after the frame skip of `atari` and
+                inside `env_wrappers`. None: the environment's own limit. Default: `None`.
             **settings: all of these.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("env_runners", settings)
 
@@ -140,18 +140,18 @@ class SamplingSettings(FluentConfig):
 
         Args:
             output (str): a directory to which each whole episode that training samples is written, as data for offline
-                algorithms. Episodes that are in it already stay there. None: nothing is written. Default: `None`.
-            output_max_rows_per_file (int): environment steps that one part of that data set has at most, except that
-                an episode is never divided. They are in memory until they are written. Default: `10000`.
-            output_max_rows (int): environment steps that are written in all, until one more episode would be too much.
-                None: no limit. Default: `None`.
+                algorithms. Episodes that it already has are kept. None: nothing is written. Default: `None`.
+            output_max_rows_per_file (int): most environment steps per part of that data set; an episode is never
+                divided. They stay in memory until they are written. Default: `10000`.
+            output_max_rows (int): most environment steps to write in all; writing stops at the first episode that would
+                exceed it. None: no limit. Default: `None`.
             **settings: all of these, and the algorithm's own.
 
         Returns:
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("offline_data", settings)
 
@@ -170,6 +170,6 @@ class SamplingSettings(FluentConfig):
             A changed copy.
 
         Raises:
-            ConfigError: a name that is no setting of this section, or a value that its setting refuses.
+            ConfigError: a name is not a setting of this section, or a setting refuses its value.
         """
         return self._change("evaluation", settings)

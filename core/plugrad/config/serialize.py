@@ -1,9 +1,9 @@
 """Values of settings in JSON and in TOML.
 
-`to_dict` is flat, strict JSON. TOML has the same values in one table per section. Values that a format cannot write are
-words: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and None in TOML (`"none"`). A text that equals such a word is
-written with a backslash in front. Spaces and module specs are dicts with a tag (`"__space__"`, see
-`plugrad.config.spaces`; `"__spec__"`). Reading a file looks up no class by a name in it.
+`to_dict` is flat, strict JSON. TOML has the same values in one table per section. Values that a format cannot write
+become words: infinities and nan (`"inf"`, `"-inf"`, `"nan"`), and None in TOML (`"none"`). A string that equals such a
+word is written with a backslash in front. Spaces and module specs are dicts with a tag (`"__space__"`, see
+`plugrad.config.spaces`; `"__spec__"`). Reading a file does not look up classes by names in it.
 """
 
 import dataclasses
@@ -151,7 +151,7 @@ def parse_json(text: str) -> dict[str, Any]:
     """The dict in a JSON text.
 
     Raises:
-        ConfigError: it is no JSON, or no dict.
+        ConfigError: it is not JSON, or not a dict.
     """
     try:
         data = json.loads(text)
@@ -166,7 +166,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
     Raises:
-        ConfigError: it is no TOML.
+        ConfigError: it is not TOML.
     """
     if _LONG_KEY.search(text):  # the parser's time and memory grow with the square of a key's parts
         raise ConfigError(f"not a TOML config: a key of more than {_KEY_PARTS} parts")
@@ -177,17 +177,17 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def flat(data: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """The settings in a dict that is flat or has a table per section.
+    """The settings in a dict that is flat or has one table per section.
 
     Args:
-        data: `{setting: value}` or `{section: {setting: value}}`, also mixed.
+        data: `{setting: value}` or `{section: {setting: value}}`, or a mixture.
         fields: the settings by name.
 
     Returns:
         `{setting: value}`.
 
     Raises:
-        ConfigError: an unknown name or section, or a name in another section than its own.
+        ConfigError: an unknown name or section, or a name in the wrong section.
     """
     settings: dict[str, Any] = {}
     sections = {info.section for info in fields.values()}

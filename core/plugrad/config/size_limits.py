@@ -1,6 +1,6 @@
-"""Limits for the settings of a file, checked before anything is built of them.
+"""Limits for settings that come from a file, checked before anything is built from them.
 
-A file of a few bytes can ask for a space, a network or a number of processes that no machine has. The shapes of
+A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
 networks are compared with a checkpoint's weights (`plugrad.learner.expected_weights`). Everything else has a limit
 here.
 """
@@ -15,7 +15,7 @@ from plugrad.config.serialize import SPACE_KEY
 from plugrad.errors import ConfigError
 
 MAX_VALUES: Final = 50_000
-"""The most single values in all settings together, without those of spaces."""
+"""The most single values in all settings together, not counting those of spaces."""
 MAX_SPACE_BYTES: Final = 2**24
 """The most bytes of one bound (low or high) of all spaces together, unless the checkpoint's arrays have more."""
 MAX_NUMBERS: Final = {
@@ -27,7 +27,7 @@ MAX_NUMBERS: Final = {
     "noop_max": 10_000,
     "frame_skip": 10_000,
 }
-"""The most processes, environments, frames, pixels and steps of games that are made on a file's word."""
+"""The most processes, environments, frames, pixels and game steps that a file may ask for."""
 
 _BOUNDS: Final = ("low", "high", "nvec", "start")
 """Arguments of spaces whose numbers are not counted."""
@@ -41,7 +41,7 @@ def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
         stored_bytes: bytes of the arrays in the checkpoint that the settings belong to.
 
     Raises:
-        ConfigError: names what is too large, the limit, and what was found.
+        ConfigError: something is too large; the message has the limit and the value.
     """
     number, size = 0, 0
     for key, value in _values(data):
@@ -77,7 +77,7 @@ def _values(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(bound: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects in a bound, where only numbers belong."""
+    """The JSON objects in a bound, where only numbers belong."""
     level = [bound]
     while level:
         yield from (each for each in level if isinstance(each, Mapping))
@@ -85,7 +85,7 @@ def _objects(bound: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def written_boxes(written: Any) -> Iterator[Mapping[str, Any]]:
-    """The written Boxes in a written space, those in a Dict or Tuple too."""
+    """The written Boxes in a written space, including those in a Dict or Tuple."""
     rest = [written]
     while rest:
         each = rest.pop()
@@ -96,7 +96,7 @@ def written_boxes(written: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def num_values(box: Mapping[str, Any]) -> int:
-    """How many numbers a written Box has; 0 of what is none and is refused when it is read."""
+    """How many numbers a written Box has; 0 if it is malformed, which is refused when it is read."""
     shape = box.get("shape")
     is_shape = isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
     return prod(shape) if is_shape and shape is not None else 0

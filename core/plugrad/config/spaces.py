@@ -1,6 +1,6 @@
 """Gymnasium spaces as data.
 
-In a written config a space is a dict of `"__space__"`, the name of its class, and the arguments of its constructor:
+In a written config a space is a dict with the name of its class under `"__space__"`, and its constructor's arguments:
 
 | space | keys |
 | --- | --- |
@@ -12,8 +12,7 @@ In a written config a space is a dict of `"__space__"`, the name of its class, a
 | `Dict` | `spaces`: `[[key, space], ...]`, in the space's order |
 | `Tuple` | `spaces`: a list |
 
-Numbers and texts are written as `plugrad.config.serialize` writes them. The state of a space's random generator is not
-kept.
+Numbers and strings are written as in `plugrad.config.serialize`. The state of a space's random generator is not kept.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +39,7 @@ def space_kind(space: "gym.Space[Any]") -> str:
 
 
 def space_arguments(space: "gym.Space[Any]") -> dict[str, Any]:
-    """The arguments that make the space again; inner spaces stay spaces."""
+    """The arguments that recreate the space; inner spaces stay spaces."""
     return _WRITERS[type(space)](space)
 
 
@@ -55,7 +54,7 @@ def make_space(kind: str, arguments: Mapping[str, Any]) -> "gym.Space[Any]":
         The space.
 
     Raises:
-        ConfigError: an unknown class of space, or arguments that make no space.
+        ConfigError: an unknown class of space, or arguments that do not fit it.
     """
     if kind not in _READERS:
         raise ConfigError(
@@ -99,7 +98,7 @@ def _read_multi_discrete(data: Mapping[str, Any]) -> gym.spaces.MultiDiscrete:
 
 
 def _other_dtype(space: "gym.Space[Any]") -> dict[str, str]:
-    """The dtype of a discrete space, where it is not int64."""
+    """The dtype of a discrete space, if it is not int64."""
     return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
 
 

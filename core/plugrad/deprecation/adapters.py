@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 ClassAdapter = Callable[[type[Any]], None]
 CallAdapter = Callable[..., Any]
-"""`adapter(method, *args, **kwargs)`: calls the method with arguments of today and returns what the caller expects."""
+"""`adapter(method, *args, **kwargs)`: calls the method with present arguments and returns what the caller expects."""
 
 _class_adapters: list[tuple[type[Any], ClassAdapter]] = []
 _hints: dict[str, str] = {}
@@ -35,7 +35,7 @@ def when_loaded(room: str, register: Callable[[], None]) -> None:
 
 
 def loaded(room: str) -> None:
-    """Say that a module is complete: what waits for it is called."""
+    """Say that a module is complete, and call the functions that wait for it."""
     register = _waiting.pop(room, None)
     if register is not None:
         register()
@@ -70,7 +70,7 @@ def _subclasses(base: type[Any]) -> Iterator[type[Any]]:
 
 
 def adaptable(method: Callable[P, R]) -> Callable[P, R]:
-    """Let the calls of a method be adapted; what `functools.wraps` an adaptable method shares its adapter."""
+    """Let calls of a method be adapted. A function that `functools.wraps` an adaptable method shares its adapter."""
     adapters: list[CallAdapter] = vars(method).setdefault("call_adapters", [])
 
     @wraps(method)

@@ -14,7 +14,7 @@ class renamed:
     """A class attribute that stands for another one: `tell = renamed("notify")`.
 
     Args:
-        new: the attribute's name of today.
+        new: the attribute's present name.
     """
 
     def __init__(self, new: str) -> None:
@@ -75,7 +75,7 @@ def renamed_names(module: str, names: dict[str, tuple[str, Any]]) -> Callable[[s
 
 
 def moved_module(old: str, new: str) -> None:
-    """Let a module that is being imported be another one, with a warning.
+    """Replace a module that is being imported by another one, with a warning.
 
     Args:
         old: `__name__` of the module that calls this.

@@ -1,9 +1,9 @@
 """Action distributions over the outputs of a policy head, written once over `Ops`.
 
-`distribution_class(action_space, ops)` gives the class for a space, `squashed_gaussian_class` one whose actions stay
-within the bounds of a Box. Leading dimensions are kept: logits (B, input_dim) give logp, entropy and KL of shape (B,),
-and (B, T, input_dim) give (B, T). Discrete actions count from 0, and those of a `DiagGaussian` are not clipped: an env
-runner adds the `start` of a space and applies the bounds of a `Box`.
+`distribution_class(action_space, ops)` returns the class for a space; `squashed_gaussian_class` returns one whose
+actions stay within the bounds of a Box. Leading dimensions are kept: logits (B, input_dim) give logp, entropy and KL of
+shape (B,), and (B, T, input_dim) give (B, T). Discrete actions count from 0, and actions of a `DiagGaussian` are not
+clipped: an env runner adds the `start` of a space and applies the bounds of a `Box`.
 """
 
 from plugrad.distributions.categorical import LOWEST, Categorical, MultiCategorical

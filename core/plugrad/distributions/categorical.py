@@ -15,13 +15,13 @@ from plugrad.distributions.distribution import Distribution, reshape_last, total
 from plugrad.types import Array, Tensor
 
 LOWEST = float(np.finfo(np.float32).min)
-"""The log-probability of a choice that a logit of -inf masks out: `0 * LOWEST` is 0, but `0 * -inf` is NaN."""
+"""The log-probability of a choice that a logit of -inf masks out: `0 * LOWEST` is 0, while `0 * -inf` is NaN."""
 
 
 class Categorical(Distribution):
     """One choice of n: `logits` (..., n) are unnormalised log-probabilities; -inf masks a choice out.
 
-    Equations are of Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X.
+    Equations are from Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X.
     """
 
     action_dtype = "int64"
@@ -57,7 +57,7 @@ class Categorical(Distribution):
 
 
 class MultiCategorical(Distribution):
-    """Independent choices: `logits` (..., sum(nvec)) are those of one `Categorical` after the other.
+    """Independent choices: `logits` (..., sum(nvec)) are the logits of one `Categorical` after the other.
 
     The choices of an action with several axes are in C order. Log-probabilities, entropies and divergences add up:
     Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X, theorems 2.5.1 and 2.5.3.
@@ -69,7 +69,7 @@ class MultiCategorical(Distribution):
 
     @cached_property
     def _parts(self) -> tuple[Categorical, ...]:
-        """One `Categorical` (..., k) for each run of k neighbouring choices with equally many values."""
+        """One `Categorical` (..., k) for each run of k adjacent choices with the same number of values."""
         runs = _runs(self.nvec)
         pieces = self.ops.split(self.logits, [k * n for k, n in runs], axis=-1)
         return tuple(
@@ -101,11 +101,11 @@ class MultiCategorical(Distribution):
         return self.unflatten_actions(self.ops.concat([part.mode() for part in self._parts], axis=-1))
 
     def _sum(self, terms: Iterable[Tensor]) -> Tensor:
-        """Over the choices; each term is (..., k)."""
+        """Sum over the choices; each term is (..., k)."""
         return total(self.ops.sum(term, axis=-1) for term in terms)
 
 
 @cache
 def _runs(nvec: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """`(k, n)`: k neighbouring choices have n values each."""
+    """`(k, n)`: k adjacent choices have n values each."""
     return tuple((len(list(run)), n) for n, run in groupby(nvec))

@@ -1,4 +1,4 @@
-"""`Distribution`: the base of all action distributions."""
+"""`Distribution`: the base class of all action distributions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -18,17 +18,17 @@ D = TypeVar("D", bound="Distribution")
 
 
 class Distribution(ABC):
-    """A batch of distributions over actions: the base of those of all action spaces.
+    """A batch of distributions over actions; the base class for all action spaces.
 
         dist = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
         logp = dist.logp(batch[Columns.ACTIONS])
 
-    Use the classes that `distribution_class` makes, or a module's `get_train_action_dist_cls`: these have `ops`,
-    `input_dim` and `action_shape`. For a distribution of your own, derive from this class, compute with `self.ops`
-    alone, and make the class with `bind`.
+    Use the classes from `distribution_class` or from a module's `get_train_action_dist_cls`: these have `ops`,
+    `input_dim` and `action_shape`. For your own distribution, derive from this class, compute only with `self.ops`,
+    and make the final class with `bind`.
 
     Args:
-        logits: float32 (..., input_dim), the outputs of a policy head; each class says what they are.
+        logits: float32 (..., input_dim), the outputs of a policy head; each class documents their meaning.
 
     Raises:
         BatchError: the last dimension is not `input_dim`.
@@ -53,8 +53,8 @@ class Distribution(ABC):
             Beta.bind(learner.ops, input_dim=2 * d, action_shape=(d,))
 
         Args:
-            ops: tensor functions. Acting binds a module's class once more, to those of numpy.
-            **attributes: other attributes of the class, hashable: `input_dim` and `action_shape` where it has none.
+            ops: tensor functions. For acting, a module's class is bound again, to numpy's ops.
+            **attributes: other class attributes, hashable: `input_dim` and `action_shape` if the class has none.
 
         Returns:
             The subclass; the same one for equal arguments.
@@ -64,7 +64,7 @@ class Distribution(ABC):
 
     @classmethod
     def from_logits(cls, logits: Tensor) -> Self:
-        """Make the distributions of a policy head's outputs.
+        """Make the distributions for a policy head's outputs.
 
         Args:
             logits: float32 (..., input_dim).
@@ -87,7 +87,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def logp(self, actions: Tensor) -> Tensor:
-        """Log-probability of actions in nats; of a Gaussian the log of the density.
+        """Log-probability of actions in nats; for a Gaussian, the log-density.
 
         Args:
             actions: (..., *action_shape): integers, or float32 for a Gaussian.
@@ -101,7 +101,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """Entropy in nats, float32 (...); of a `DiagGaussian` the differential entropy."""
+        """Entropy in nats, float32 (...); for a `DiagGaussian`, the differential entropy."""
 
     @abstractmethod
     def kl(self, other: Self) -> Tensor:
@@ -121,17 +121,17 @@ class Distribution(ABC):
     def sample(self, rng: np.random.Generator | None = None) -> Array:
         """Draw one action from each distribution, in numpy.
 
-        For acting only: inside a loss a traced program would keep the first draw for ever. `rsample` is for losses.
+        Only for acting: in a loss, a traced program would always reuse the first draw. Use `rsample` in losses.
 
         Args:
-            rng: the source of randomness; None makes a new generator without a seed.
+            rng: the source of randomness; None makes a new unseeded generator.
 
         Returns:
             A numpy array (..., *action_shape): int64, or float32 for a Gaussian.
         """
 
     def rsample(self, noise: Tensor) -> Tensor:
-        """Actions as a differentiable function of the logits and of random numbers.
+        """Actions as a differentiable function of the logits and random numbers.
 
         This is the reparameterisation trick (Kingma and Welling 2014, arXiv:1312.6114, section 2.4).
 
@@ -150,7 +150,7 @@ class Distribution(ABC):
     def rsample_with_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`rsample(noise)`, and the log-probability of these actions.
 
-        Faster and more exact than `logp(rsample(noise))`, and of the same gradient.
+        Faster and more exact than `logp(rsample(noise))`, with the same gradient.
 
         Args:
             noise: draws of the standard normal distribution, float32 (..., *action_shape).
@@ -197,24 +197,24 @@ def _bound(base: type[D], ops: Ops, attributes: tuple[tuple[str, Any], ...]) -> 
 
 
 def _fits(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    # In a traced program a length that is not known is None.
+    # In a traced program an unknown length is None.
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(f == e or None in (f, e) for f, e in pairs)
 
 
 def total(terms: Iterable[Tensor]) -> Tensor:
-    """The sum of tensors; `sum` would begin with the number 0."""
+    """The sum of tensors; the builtin `sum` would begin with the number 0."""
     return reduce(add, terms)
 
 
 def reshape_last(ops: Ops, x: Tensor, old: Shape, new: Shape) -> Tensor:
-    """Reshape the last dimensions; the length of the first leading one need not be known to a trace.
+    """Reshape the last dimensions; a trace need not know the length of the first dimension.
 
     Args:
         ops: tensor functions.
         x: (..., *old).
         old: the shape of the last dimensions.
-        new: theirs in the result.
+        new: their shape in the result.
 
     Returns:
         (..., *new).

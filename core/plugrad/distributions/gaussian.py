@@ -1,4 +1,4 @@
-"""Distributions over the actions of a Box: diagonal Gaussians, and Gaussians squashed into the bounds."""
+"""Distributions over actions of a Box: diagonal Gaussians, and Gaussians squashed into the bounds."""
 
 # ruff: noqa: D102
 # Methods without a docstring are documented in `Distribution`.
@@ -18,13 +18,13 @@ from plugrad.types import Array, Tensor
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 LOG_2 = math.log(2.0)
 INSIDE = 1.0 - 1e-6
-"""The largest action, rescaled to [-1, 1], that `SquashedGaussian.logp` tells from the bound; RLlib's number."""
+"""The largest action, rescaled to [-1, 1], that `SquashedGaussian.logp` distinguishes from the bound, as in RLlib."""
 
 
 class DiagGaussian(Distribution):
-    """Independent normal distributions of the d numbers of an action: d means, then d logs of standard deviations.
+    """Independent normal distributions of the d numbers of an action: d means, then d log standard deviations.
 
-    `logits` are (..., 2 d); of an action with several axes both are in C order.
+    `logits` are (..., 2 d); for an action with several axes, means and log standard deviations are in C order.
 
     Source: Bishop (2006), "Pattern Recognition and Machine Learning": density eq. 2.43, KL exercise 2.13, entropy
     exercise 2.15, all for a diagonal covariance.
@@ -68,17 +68,17 @@ class DiagGaussian(Distribution):
         return self.unflatten_actions(self._parts[0])
 
     def _log_density(self, z: Tensor) -> Tensor:
-        """At `mean + std * z`, with z (..., d)."""
+        """The log-density at `mean + std * z`, with z (..., d)."""
         return self.ops.sum(-0.5 * self.ops.square(z) - self._parts[1] - HALF_LOG_2PI, axis=-1)
 
 
 class Run(NamedTuple):
-    """Neighbouring numbers of a Box, in C order, that have the same bounds.
+    """Adjacent numbers of a Box, in C order, with the same bounds.
 
     Args:
         size: how many.
-        centre: half way between the bounds.
-        half_width: half the distance of the bounds.
+        centre: the middle between the bounds.
+        half_width: half the distance between the bounds.
     """
 
     size: int
@@ -89,16 +89,16 @@ class Run(NamedTuple):
 class SquashedGaussian(DiagGaussian):
     """Normal distributions squashed into the bounds of a Box: `action = centre + half_width * tanh(u)`.
 
-    `logits` (..., 2 d) are d means and then d logs of standard deviations of `u`. Source: Haarnoja et al. 2018, "Soft
+    `logits` (..., 2 d) are d means and then d log standard deviations of `u`. Source: Haarnoja et al. 2018, "Soft
     Actor-Critic", arXiv:1801.01290, appendix C. Made by `squashed_gaussian_class`.
 
-    - `logp` is the log-density of the action rescaled to [-1, 1]. That of the action in its own units is smaller by
-      `sum(log(half_width))`, a constant. Actions at the bounds or beyond count as those 1e-6 inside of them, whose
+    - `logp` is the log-density of the action rescaled to [-1, 1]. The log-density in the action's own units is smaller
+      by the constant `sum(log(half_width))`. Actions at or beyond the bounds are moved 1e-6 inside them, where the
       density is finite.
-    - `mode` is the squashed mean: the median of each dimension, and not where the density is largest.
-    - `kl` is that of the Gaussians: a one-to-one function of both changes no divergence (Kullback and Leibler 1951, "On
-      Information and Sufficiency", doi:10.1214/aoms/1177729694, section 4).
-    - There is no `entropy` in closed form.
+    - `mode` is the squashed mean: the median of each dimension, not the maximum of the density.
+    - `kl` is that of the Gaussians: a one-to-one function of both does not change the divergence (Kullback and Leibler
+      1951, "On Information and Sufficiency", doi:10.1214/aoms/1177729694, section 4).
+    - `entropy` has no closed form and raises an error.
     """
 
     runs: ClassVar[tuple[Run, ...]]
@@ -116,7 +116,7 @@ class SquashedGaussian(DiagGaussian):
 
     @classmethod
     def _by_runs(cls, x: Tensor, f: Callable[[Tensor, Run], Tensor]) -> Tensor:
-        """`f` of each run. Bounds are numbers, not tensors: these would need a device and a dtype."""
+        """Apply `f` to each run. Bounds are Python numbers, because tensors would need a device and a dtype."""
         if len(cls.runs) == 1:
             return f(x, cls.runs[0])
         parts = cls.ops.split(cls.flatten_actions(x), [run.size for run in cls.runs], axis=-1)

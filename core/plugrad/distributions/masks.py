@@ -1,4 +1,4 @@
-"""Masked logits: a distribution gives forbidden actions no probability."""
+"""Masked logits: they give forbidden actions no probability."""
 
 from plugrad.columns import Columns
 from plugrad.distributions.categorical import LOWEST
@@ -8,16 +8,16 @@ from plugrad.types import Tensor
 
 
 def mask_logits(ops: Ops, logits: Tensor, mask: Tensor) -> Tensor:
-    """The logits of allowed choices, and the lowest number in place of those of forbidden ones.
+    """Replace the logits of forbidden choices by the lowest number.
 
-    So the distribution is the one over the allowed choices, and no gradient flows into the logits of the others.
+    The distribution is then over the allowed choices only, and no gradient flows into the other logits.
     Source: Huang and Ontanon 2022, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms",
     arXiv:2006.14171, section 3.
 
     Args:
         ops: tensor functions.
-        logits: float32 [..., choices], of a `Categorical` or a `MultiCategorical`; or the values of actions.
-        mask: [..., choices], booleans, or numbers: above 0 where a choice is allowed.
+        logits: float32 [..., choices], of a `Categorical` or a `MultiCategorical`; or action values.
+        mask: [..., choices], booleans, or numbers that are above 0 where a choice is allowed.
 
     Returns:
         float32 [..., choices].

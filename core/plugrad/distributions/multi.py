@@ -15,10 +15,10 @@ from plugrad.types import Array, Tensor
 
 
 class MultiDistribution(Distribution):
-    """Independent distributions side by side: those of the parts of a Tuple or Dict space.
+    """Independent distributions for the parts of a Tuple or Dict space.
 
-    `logits` are the inputs of one part after the other. An action is one row (..., n) of the parts' numbers: each in C
-    order, and all as int64, or as float32 if a part is a Box. Log-probabilities, entropies and divergences add up:
+    `logits` are the inputs of one part after the other. An action is one row (..., n) of the parts' numbers, each in C
+    order; int64, or float32 if a part is a Box. Log-probabilities, entropies and divergences add up:
     Cover and Thomas (2006), "Elements of Information Theory", doi:10.1002/047174882X, theorems 2.5.1 and 2.5.3.
     """
 

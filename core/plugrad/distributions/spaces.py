@@ -51,10 +51,10 @@ def distribution_class(action_space: gym.Space[Any], ops: Ops) -> type[Distribut
 
 
 def required_input_dim(action_space: gym.Space[Any]) -> int:
-    """The number of inputs [B, inputs] that the action distribution of a space takes: the width of a policy head.
+    """The number of inputs of a space's action distribution: the width of a policy head.
 
     Discrete(n): n. MultiDiscrete(nvec): the sum of nvec. MultiBinary(n): 2 n. A Box of d numbers: 2 d. Tuple and Dict:
-    the sum of the parts.
+    the sum over the parts.
 
     Raises:
         ConfigError: there is no distribution for this space.
@@ -77,7 +77,7 @@ def _multi_distribution(ops: Ops, parts: tuple[type[Distribution], ...]) -> type
 
 
 def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[SquashedGaussian]:
-    """The class of Gaussians that are squashed into the bounds of a Box, with a backend's ops.
+    """The class of Gaussians squashed into the bounds of a Box, with a backend's ops.
 
     Args:
         action_space: a float Box with finite bounds.
@@ -87,7 +87,7 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
         The class; the same one for equal arguments.
 
     Raises:
-        ConfigError: another space, or a Box with an infinite bound or an empty side.
+        ConfigError: another space, or a Box with an infinite bound or an empty interval.
     """
     match action_space:
         case gym.spaces.Box(low=low, high=high) if low.dtype.kind == "f":
@@ -112,7 +112,7 @@ def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
     )
 
 
-@lru_cache  # asked for in each forward pass, also where one observation is acted on
+@lru_cache  # called in each forward pass, even for a single observation
 def _squashed(
     ops: Ops, dtype: Any, shape: tuple[int, ...], low: bytes, high: bytes
 ) -> type[SquashedGaussian] | None:
@@ -124,7 +124,7 @@ def _squashed(
 
 
 def _runs(low: list[float], high: list[float]) -> tuple[Run, ...] | None:
-    """The bounds of a Box, neighbours with equal ones together; None if they are infinite or an interval is empty."""
+    """The bounds of a Box, with adjacent equal ones merged; None if they are infinite or an interval is empty."""
     bounds = list(zip(low, high, strict=True))
     if not all(-inf < lower < upper < inf for lower, upper in bounds):
         return None

@@ -79,7 +79,7 @@ class EnvRunnerActor:
         }
 
     def set_config(self, pickled_config: bytes) -> None:
-        """Follow modules of environments with many agents that came or went; what stays goes on as it is."""
+        """Add and remove modules of environments with many agents as the config says; the others go on as they are."""
         config = pickle.loads(pickled_config)
         streams = self._learner.streams
         self._learner = build_learner(config)
@@ -103,7 +103,7 @@ class EnvRunnerActor:
         return named if self._reward_normalizer is None else {**named, "rewards": self._reward_normalizer}
 
     def set_weights(self, version: int, weights: Mapping[str, Any]) -> None:
-        """Take newer weights, while a sample is made too; the next one uses them.
+        """Take newer weights, also while a sample is made; the next sample uses them.
 
         Args:
             version: of the weights; those of an older version than the newest are ignored.

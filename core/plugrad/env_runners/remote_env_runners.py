@@ -1,7 +1,7 @@
 """`RemoteEnvRunners`: env runners in processes of their own, with the interface of one `EnvRunner`.
 
 They sample at the same time, each its share of the batch. New weights are sent once per version. A runner that dies or
-hangs is replaced and begins new episodes; what it had not answered was never sampled, as far as anybody counts.
+hangs is replaced and begins new episodes; samples that it had not delivered are not counted.
 """
 
 import logging
@@ -30,7 +30,7 @@ from plugrad.workers.restarts import RestartLimit
 
 log = logging.getLogger("plugrad")
 _OF_MODULES = ("policies", "rl_module_spec", "agent_to_module")
-"""The settings of which env runners must know when they change."""
+"""Settings that are sent to env runners when they change."""
 Weights = Callable[[], tuple[int, Mapping[str, Any]]]
 
 
@@ -44,7 +44,7 @@ class RemoteEnvRunners:
     Args:
         config: with spaces, an environment and a seed.
         weights: `() -> (version, state)` of the present policy: `ActingLearner.get_weights`.
-        version: `() -> version` of the present policy, which costs nothing.
+        version: `() -> version` of the present policy; a cheap call.
         normalizers: `{module_id: statistics}` of the modules that act; empty without `normalize_observations`.
 
     Attributes:
@@ -88,7 +88,7 @@ class RemoteEnvRunners:
 
     @property
     def config(self) -> Config:
-        """The settings; a restored run may have others of training, and modules of many agents come and go."""
+        """The settings; they change with a restored run's settings of training, or when modules come and go."""
         return self._config
 
     @config.setter

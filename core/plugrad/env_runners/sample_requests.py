@@ -1,4 +1,4 @@
-"""`SampleRequests`: requests to env runners that are under way, and which env runner is lost meanwhile."""
+"""`SampleRequests`: requests to env runners that are under way, and the env runners that are lost meanwhile."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class _OfOneRunner:
 
 
 class SampleRequests:
-    """Requests of several env runners, each of which answers its own in order.
+    """Requests to several env runners, each of which answers its own in order.
 
     Args:
         calls: how they are called.

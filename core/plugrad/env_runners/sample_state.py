@@ -10,11 +10,11 @@ from plugrad.sampling.sample import sample_from_state
 
 
 def state_of_answer(answer: Answer, weights_version: int) -> dict[str, Any]:
-    """The state of an answer, of which `answer_of_state` makes it again.
+    """The state of an answer, for `answer_of_state`.
 
     Args:
         answer: of an env runner.
-        weights_version: of now.
+        weights_version: the present one.
 
     Returns:
         Nested dicts and lists of arrays and plain values.
@@ -38,7 +38,7 @@ def answer_of_state(state: Mapping[str, Any], weights_version: int) -> Answer:
         weights_version: of the weights with which the run is resumed.
 
     Returns:
-        The answer, whose sample is as old as it was.
+        The answer, whose sample is as many versions old as it was.
     """
     pairs = zip(state["finished_returns"].tolist(), state["finished_lengths"].tolist(), strict=True)
     returns = {name: each.tolist() for name, each in state["returns_by_name"].items()}

@@ -22,7 +22,7 @@ class EnvRunnerWorkers(Protocol):
     """Starts and ends the processes of `EnvRunnerActor`s, and says how they are called.
 
     Attributes:
-        calls: how their answers are had.
+        calls: how their answers are received.
     """
 
     calls: Calls
@@ -32,7 +32,7 @@ class EnvRunnerWorkers(Protocol):
         ...
 
     def put(self, value: Any) -> Any:
-        """What stands for a value in calls of several workers."""
+        """A stand-in for a value that several calls take as an argument."""
         ...
 
     def stop(self, workers: Collection[Any]) -> None:

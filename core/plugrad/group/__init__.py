@@ -1,4 +1,4 @@
-"""LearnerGroup: one learner in this process or many in Ray actors, with one interface."""
+"""`LearnerGroup`: one learner in this process, or several in Ray actors, with the same interface."""
 
 from plugrad.deprecation import loaded, renamed_names
 from plugrad.group.futures import Dropped, UpdateFuture

@@ -1,4 +1,4 @@
-"""`ActingLearner`: acts in this process for a group, by its local learner or by a copy of its remote ones."""
+"""`ActingLearner`: acts in this process for a group, with its local learner or a copy of its remote learners."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,13 +15,13 @@ ACTING_COMPONENTS = (COMPONENT_RL_MODULE, "coefficients")
 
 
 class ActingLearner:
-    """Acts with the present weights of a group.
+    """Acts with the current weights of a group.
 
-    For remote learners it has a copy in this process. The copy is never trained and has random streams of its own. It
-    fetches weights and coefficients when it is about to act and the learners' version has changed.
+    For remote learners it has a copy in this process. The copy is never trained and has its own random streams. Before
+    acting it fetches weights and coefficients if the learners' version has changed.
 
     Args:
-        learners: of the group.
+        learners: the group's learners.
         get_state: `LearnerGroup.get_versioned_state`.
 
     Attributes:
@@ -43,7 +43,7 @@ class ActingLearner:
             self._copy()
 
     def get_synced(self) -> Learner:
-        """The learner, with the present weights of the group."""
+        """The learner, with the current weights of the group."""
         if self._learners.is_remote and self._version != self._learners.version:
             self._sync()
         return self.learner
@@ -54,13 +54,13 @@ class ActingLearner:
         return self._learners.version
 
     def get_weights(self, *module_ids: ModuleID) -> tuple[int, dict[str, Any]]:
-        """The parts of the present state that decide how modules act.
+        """The parts of the current state that decide how modules act.
 
         Args:
-            *module_ids: the modules; none: the default one.
+            *module_ids: the modules; without any, the default one.
 
         Returns:
-            `(version, state)`, the latter for `Learner.set_state`.
+            `(version, state)`; the state is for `Learner.set_state`.
         """
         learner = self.get_synced()
         state = learner.get_state(ACTING_COMPONENTS)
@@ -72,7 +72,7 @@ class ActingLearner:
         return (self._version if self._learners.is_remote else self._learners.version), part
 
     def get_streams(self) -> dict[str, Any]:
-        """`{name: state}` of the copy's random streams that were drawn from; empty for a local learner."""
+        """`{name: state}` of those random streams of the copy that were used; empty for a local learner."""
         if not self._learners.is_remote:
             return {}
         return {
@@ -82,7 +82,7 @@ class ActingLearner:
         }
 
     def reset(self, streams: Mapping[str, Any]) -> None:
-        """Copy the group's state anew after all of it was replaced, and continue with streams of `get_streams`."""
+        """Copy the group's state again after it was replaced, and continue with streams from `get_streams`."""
         if self._learners.is_remote:
             self._copy()
             self._used_streams = set(streams)
@@ -105,7 +105,7 @@ class ActingLearner:
             return False
         try:
             return bool(config != self._config)
-        except ValueError:  # arrays, such as in env_config, compare to arrays
+        except ValueError:  # comparing arrays, such as in env_config, gives arrays
             return True
 
     def _copy(self) -> None:

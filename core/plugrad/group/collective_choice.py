@@ -1,4 +1,4 @@
-"""Which collective the learners of a group use: the one that the config names, or with "auto" the first that fits."""
+"""Choose the collective of a group: the one that the config names, or with "auto" the first usable one."""
 
 from plugrad.collective import Place
 from plugrad.errors import ConfigError, PlugradError
@@ -6,21 +6,21 @@ from plugrad.hooks.registry import load_collective
 
 AUTO = "auto"
 IN_ORDER = ("shared_memory", "gloo", "ray")
-"""What "auto" tries. A collective of somebody else's is used only if it is named."""
+"""What "auto" tries. Third-party collectives are used only if they are named."""
 
 
 def choose_collective(name: str, place: Place) -> str:
     """The collective to use.
 
     Args:
-        name: of one, or "auto".
+        name: a collective's name, or "auto".
         place: where the learners are.
 
     Returns:
         Its name.
 
     Raises:
-        ConfigError: there is none of this name, or it cannot be used there; with "auto", none can.
+        ConfigError: there is no collective with this name, or it cannot be used there; with "auto", none can.
         MissingFrameworkError: what it needs is not installed.
         PluginError: it fails to load.
     """

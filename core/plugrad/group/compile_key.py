@@ -1,4 +1,4 @@
-"""`compile_key`: equal keys mean that an update needs no new compilation, so that `timeout_s` applies to it."""
+"""`compile_key`: if keys are equal, an update needs no new compilation, and `timeout_s` applies to it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ def compile_key(batch: Any, settings: Mapping[str, Any]) -> Any:
         settings: the other arguments of the update.
 
     Returns:
-        Names and shapes of the columns, the number of rows to the next power of two, and numeric settings.
+        Names and shapes of the columns, the number of rows rounded up to a power of two, and numeric settings.
     """
     sizes = tuple(sorted((name, value) for name, value in settings.items() if isinstance(value, int)))
     modules = getattr(batch, "policy_batches", batch)
@@ -28,6 +28,6 @@ def _column_key(name: str, values: Any) -> Any:
         return name, tuple(_column_key(str(column), each) for column, each in values.items())
     try:
         rows, *rest = np.shape(values) or (0,)
-    except ValueError:  # lists of different lengths: the learners refuse them, and say where
+    except ValueError:  # lists of different lengths: the learners refuse them and say where
         return name, "no array"
     return name, tuple(rest), rows.bit_length()

@@ -25,10 +25,10 @@ class Dropped:
 
 
 class UpdateFuture:
-    """The outcome of one submitted update: results, an error or `Dropped`, exactly one of them.
+    """The outcome of one submitted update: results, an error or `Dropped`.
 
     Args:
-        number: of the submission in its group, from 1.
+        number: the number of the submission in its group, from 1.
     """
 
     def __init__(self, number: int) -> None:
@@ -49,7 +49,7 @@ class UpdateFuture:
 
     @property
     def done(self) -> bool:
-        """Whether there is an outcome."""
+        """Whether the update has an outcome."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Results | Dropped:
@@ -62,7 +62,7 @@ class UpdateFuture:
             The results of the update, one dict per learner, or `Dropped(reason)`.
 
         Raises:
-            LearnerTimeoutError: there is no outcome yet; the update goes on.
+            LearnerTimeoutError: there is no outcome yet; the update continues.
             Exception: what the update raised.
         """
         wait([self._future], timeout)
@@ -81,16 +81,16 @@ class UpdateFuture:
 
 
 def first_done(unread: list[UpdateFuture]) -> list[UpdateFuture]:
-    """The oldest futures up to the first that is in flight or failed.
+    """The oldest futures up to the first one that is in flight or failed.
 
     Args:
-        unread: in the order of submission; if the oldest has failed, it is taken out.
+        unread: futures in the order of submission; if the oldest has failed, it is removed.
 
     Returns:
         Those that are done.
 
     Raises:
-        Exception: that of the oldest.
+        Exception: the error of the oldest, if it has failed.
     """
     done = list(takewhile(lambda future: future.state in ("applied", "dropped"), unread))
     if not done and unread and unread[0].state == "failed":

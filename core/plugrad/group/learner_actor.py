@@ -1,7 +1,7 @@
-"""`LearnerActor`: one learner of a group in a process of its own.
+"""`LearnerActor`: one learner of a group, in its own process.
 
-Nothing that it is called for ends it: an exception is an answer. It imports its backend itself, after it has set the
-number of threads.
+An exception in a call does not end it: the exception is sent as the answer. It imports its backend itself, after it
+has set the number of threads.
 """
 
 import os
@@ -23,7 +23,7 @@ from plugrad.workers.prepare import prepare_process
 
 
 def _set_host() -> None:
-    """Set PLUGRAD_HOST, unless somebody has, to the address by which Ray reaches this machine."""
+    """Set PLUGRAD_HOST, unless it is set, to the address at which Ray reaches this machine."""
     from ray import util
 
     get_address: Callable[[], str] = util.get_node_ip_address
@@ -34,7 +34,7 @@ class LearnerActor:
     """The class of the actors that `WorkerGroup` starts.
 
     Args:
-        rank: in the group, until `contact` gives another.
+        rank: its rank in the group, until `contact` gives it another one.
         num_threads: see `prepare_process`.
         search_path: see `prepare_process`.
     """
@@ -56,11 +56,11 @@ class LearnerActor:
         return self._reply(build)
 
     def contact(self, name: str, membership: Membership) -> Reply:
-        """Leave the present collective and make this learner's end of another; the first step.
+        """First step of connecting: leave the current collective and make this learner's end of another one.
 
         Args:
-            name: of the collective.
-            membership: the learner's new rank, and of how many; one learner alone has no collective.
+            name: the collective's name.
+            membership: the learner's new rank and the number of learners; a single learner has no collective.
 
         Returns:
             A reply with what the other learners need for `enter`.
@@ -79,7 +79,7 @@ class LearnerActor:
         return self._reply(make)
 
     def enter(self, contacts: Sequence[bytes]) -> Reply:
-        """Connect to the other learners; the second step.
+        """Second step of connecting: connect to the other learners.
 
         Args:
             contacts: what `contact` answered on all learners, in the order of ranks.
@@ -107,7 +107,7 @@ class LearnerActor:
         """Call a method of the learner.
 
         Args:
-            number: of this change, if it is one; it is committed when the method returns.
+            number: the number of this change, if it is one; it is committed when the method returns.
             timeout_s: seconds to wait for other learners.
             method: name of the method.
             args: its positional arguments.
@@ -136,22 +136,22 @@ class LearnerActor:
         """Stop waiting for other learners; called from another thread.
 
         Args:
-            reason: of the error.
-            epoch: the last one that this is meant for; a later collective goes on.
+            reason: the error's reason.
+            epoch: the last epoch to abort; a later collective continues.
         """
         collective = self._collective
         if collective is not None and collective.membership.epoch <= epoch:
             collective.abort(reason)
 
     def get_status(self) -> Reply:
-        """A reply without a value, for what every reply says."""
+        """A reply without a value: rank, progress and digest."""
         return self._reply(lambda: None)
 
     def rehearse(self, size: int, args: tuple[Any], settings: Mapping[str, Any]) -> Reply:
         """Compile an update beforehand; see `plugrad.learner.rehearsal`.
 
         Args:
-            size: of the group.
+            size: number of learners in the group.
             args: `(batch,)`.
             settings: the other arguments of `Learner.update`.
 
@@ -164,7 +164,7 @@ class LearnerActor:
         """Copy what makes another learner equal to this one: pickled config, state, last committed change.
 
         Returns:
-            `(reply, copy)`; the reply's value is the seconds that it took, and it has no digest.
+            `(reply, copy)`; the reply's value is the time that it took in seconds; it has no digest.
         """
         import cloudpickle
 
@@ -177,7 +177,7 @@ class LearnerActor:
         return Reply(self._rank, self._committed, "", perf_counter() - start, failure), copy
 
     def set_sync_state(self, sync_state: tuple[bytes, dict[str, Any], int]) -> Reply:
-        """Become equal to the learner whose `copy_sync_state` this is."""
+        """Become equal to the learner whose `copy_sync_state` returned this."""
 
         def become() -> None:
             pickled_config, state, committed = sync_state

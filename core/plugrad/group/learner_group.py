@@ -1,4 +1,4 @@
-"""`LearnerGroup`: one learner in this process, or many in Ray actors, with one interface.
+"""`LearnerGroup`: one learner in this process, or several in Ray actors, with the same interface.
 
 Ray is imported only for `num_learners >= 1`.
 """
@@ -24,15 +24,15 @@ from plugrad.policy import Policy
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID
 
 STATE_AFTER_UPDATE = "_rl_module_state_after_update"
-"""Where `return_state=True` puts the modules' state in the first learner's results: RLlib's name for it."""
+"""The key of the modules' state in the first learner's results with `return_state=True`; the name is RLlib's."""
 
 
 class LearnerGroup(Adaptable):
     """Trains with one learner in this process (`num_learners=0`) or with several in Ray actors.
 
-    Each learner computes its share of a batch; gradients, losses and metrics are reduced over all of them, so that
-    results do not depend on the number of learners. Every method that changes the learners changes all of them, or
-    raises and changes none. A group is a context manager, which shuts it down.
+    Each learner computes its share of a batch; gradients, losses and metrics are reduced over all learners, so that
+    results do not depend on their number. Every method that changes the learners either changes all of them, or raises
+    and changes none. A group is a context manager that shuts it down.
 
     ```python
     with config.learners(num_learners=2).build_learner_group(spaces=spaces) as group:
@@ -41,12 +41,12 @@ class LearnerGroup(Adaptable):
 
     Args:
         config: an `AlgorithmConfig`.
-        module_spec: instead of the config's `rl_module_spec`.
+        module_spec: used instead of the config's `rl_module_spec`.
 
     Raises:
         ConfigError: the settings cannot be used.
         MissingFrameworkError: Ray, or the framework of the backend, is not installed.
-        LearnerTimeoutError: the learners were not built in `build_timeout_s`.
+        LearnerTimeoutError: the learners were not built within `build_timeout_s`.
     """
 
     @adaptable
@@ -103,29 +103,29 @@ class LearnerGroup(Adaptable):
         return_state: bool = False,
         **settings: Any,
     ) -> Results:
-        """Train on a batch or on episodes, with the numbers of one `Learner.update`.
+        """Train on a batch or on episodes. The results equal those of one `Learner.update`.
 
         Args:
             batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}`.
             episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s instead of a batch.
             timesteps: counters for the schedules, such as `{"num_env_steps_sampled_lifetime": 4000}`.
-            async_update: do not wait. The call returns the results of earlier such calls that are done. A local learner
-                runs the update at once and returns its results with the next call.
+            async_update: do not wait. The call returns the results of earlier calls that are done. A local learner runs
+                the update at once and returns its results with the next call.
             return_state: add the modules' state after the update to the first result dict, under
                 `"_rl_module_state_after_update"`.
             **settings: `minibatch_size`, `num_epochs`, `shuffle_batch_per_epoch` and `num_total_minibatches`, as in
                 `Learner.update`.
 
         Returns:
-            One result dict `{module_id: {name: float or array}}` per learner, each with the numbers of the whole batch.
-            With `async_update` the dicts of all earlier calls that are done, `[]` if there is none.
+            One result dict `{module_id: {name: float or array}}` per learner, each with the results for the whole
+            batch. With `async_update`, the dicts of all earlier calls that are done; `[]` if there are none.
 
         Raises:
-            Exception: what a learner raised, with its rank. With `async_update`, what an earlier call raised; then
-                this batch is not taken.
+            Exception: what a learner raised, with its rank. With `async_update`, what an earlier call raised; this
+                batch is then not accepted.
             LearnerGroupDeadError: learners died and cannot be replaced, or the group was shut down.
             LearnerTimeoutError: learners do not answer and cannot be replaced.
-            QueueFullError: `async_update`, `on_full="raise"`, and too many updates are in flight.
+            QueueFullError: with `async_update` and `on_full="raise"`, too many updates are in flight.
         """
         settings["timesteps"] = timesteps
         work = partial(self._update, batch, episodes, settings, return_state)
@@ -133,7 +133,7 @@ class LearnerGroup(Adaptable):
             return self._requests.run(work)
         done = first_done(self._unread)
         self._unread.append(self._requests.submit(work))
-        del self._unread[: len(done)]  # only now: a batch that is refused takes no results with it
+        del self._unread[: len(done)]  # only now, so that a refused batch does not lose results
         outcomes = [future.result() for future in done]
         return [each for outcome in outcomes if not isinstance(outcome, Dropped) for each in outcome]
 
@@ -152,7 +152,7 @@ class LearnerGroup(Adaptable):
             batch, episodes, timesteps, return_state, **settings: as in `update`.
 
         Returns:
-            A future, whose `result(timeout)` is what `update` returns, an error that it raises, or `Dropped`.
+            A future. Its `result(timeout)` returns what `update` returns, raises its error, or returns `Dropped`.
 
         Raises:
             QueueFullError: `on_full="raise"` and too many updates are in flight.
@@ -165,9 +165,9 @@ class LearnerGroup(Adaptable):
         """Counts of submitted updates, and what the group runs on.
 
         Returns:
-            `submitted` = `applied` + `failed` + `dropped` + `in_flight`; `collective`, the name of the one by which
-            the learners sum their gradients, None if one learner needs none; `standby_ready`, how many learners wait
-            to take the place of one that dies.
+            The counts `submitted` = `applied` + `failed` + `dropped` + `in_flight`; `collective`, the name of the
+            collective that sums gradients (None for a single learner); and `standby_ready`, the number of learners that
+            are ready to replace one that dies.
         """
         return {**self._requests.get_stats(), **self._learners.get_stats()}
 
@@ -183,27 +183,30 @@ class LearnerGroup(Adaptable):
 
     @property
     def weights_version(self) -> int:
-        """A number that changes after each call that may have changed the learners: then copies of weights are old."""
+        """A number that changes after each call that may have changed the learners. Copies of weights are then old."""
         return self._learners.version
 
     @cached_property
     def acting_learner(self) -> ActingLearner:
-        """Acts in this process with the present weights: the local learner, or a copy of the remote ones."""
+        """Acts in this process with the current weights: the local learner, or a copy of the remote ones."""
         return ActingLearner(self._learners, self.get_versioned_state)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """A policy that always acts with the present weights: see `Learner.get_policy`."""
+        """A policy that always acts with the current weights: see `Learner.get_policy`."""
         warn_without_statistics(self.config)
         return make_policy(self.acting_learner.get_synced, module_id)
 
     def get_versioned_state(self, *components: str) -> tuple[int, dict[str, Any]]:
-        """The state of one learner and its version; submitted updates that have not begun are not waited for.
+        """The state of one learner and its version. Does not wait for submitted updates that have not begun.
 
         Args:
-            *components: as in `Learner.get_state`; none: all.
+            *components: as in `Learner.get_state`; without any, all.
 
         Returns:
             `(weights_version, state)`.
+
+        Raises:
+            ConfigError: there is no such component.
         """
         return self._requests.run(
             lambda: (self._learners.version, self._learners.call_one("get_state", components or None)),
@@ -220,27 +223,33 @@ class LearnerGroup(Adaptable):
             *args, **kwargs: its further arguments.
 
         Returns:
-            Its values in rank order. What it raises on a learner is raised here, with the rank.
+            Its values in rank order.
+
+        Raises:
+            Exception: what `func` raised on a learner, with the rank.
         """
         return self._requests.run(lambda: self._learners.call_each("apply", func, *args, **kwargs))
 
     def resize(self, num_learners: int) -> None:
-        """Go on with so many remote learners (1 or more), after the updates submitted before; numbers stay the same.
+        """Change the number of remote learners, after the updates submitted before. Results stay the same.
+
+        Args:
+            num_learners: 1 or more.
 
         Raises:
-            ConfigError: it is no such number, or the learner of this group is in this process.
-            Exception: a learner could not be built, and the group is as it was; else as `update`.
+            ConfigError: it is not such a number, or this group has a local learner.
+            Exception: a learner could not be built, and the group is unchanged; otherwise as in `update`.
         """
         self._requests.run(lambda: self._learners.resize(num_learners))
 
     def add_module(
         self, *, module_id: ModuleID, module_spec: RLModuleSpec, **settings: Any
     ) -> MultiRLModuleSpec:
-        """Add a module with its optimizers to all learners, or raise and to none.
+        """Add a module with its optimizers to all learners, or raise and add it to none.
 
         Args:
-            module_id: not taken yet.
-            module_spec: what it leaves open comes from the algorithm and the config.
+            module_id: a new id.
+            module_spec: what it does not specify comes from the algorithm and the config.
             **settings: `config_overrides` and `new_should_module_be_updated`, as in `Learner.add_module`.
 
         Returns:
@@ -253,18 +262,19 @@ class LearnerGroup(Adaptable):
         return self._change("add_module", **settings)  # type: ignore[no-any-return]
 
     def remove_module(self, module_id: ModuleID, **settings: Any) -> MultiRLModuleSpec:
-        """Remove a module with its optimizers from all learners, or raise and from none.
+        """Remove a module with its optimizers from all learners, or raise and remove it from none.
 
         Args:
-            module_id: which one; not the last.
+            module_id: the module; not the only one.
             **settings: `new_should_module_be_updated`, as in `Learner.remove_module`.
 
         Returns:
-            The spec of the modules that are left.
+            The spec of the remaining modules.
 
         Raises:
             UnknownModuleError: there is no such module.
-            ConfigError: it is the last one, or a setting cannot be used.
+            OptimizerError: one of its optimizers also steps parameters of another module.
+            ConfigError: it is the only module, or a setting cannot be used.
         """
         return self._change("remove_module", module_id, **settings)  # type: ignore[no-any-return]
 
@@ -283,7 +293,7 @@ class LearnerGroup(Adaptable):
 
         Args:
             components: as in `Learner.get_state`, such as `"rl_module"`; None: all.
-            not_components: left out.
+            not_components: components or parts to leave out.
 
         Returns:
             `{"learner": state}`, nested dicts of numpy copies and plain values.
@@ -297,7 +307,14 @@ class LearnerGroup(Adaptable):
         return {COMPONENT_LEARNER: state}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state of every learner to `state["learner"]`, or raise `RestoreMismatchError` and set none."""
+        """Load a state into every learner, or raise and change none.
+
+        Args:
+            state: from `get_state`: `{"learner": state}`.
+
+        Raises:
+            RestoreMismatchError: it does not fit the learners.
+        """
         if COMPONENT_LEARNER not in state:
             raise RestoreMismatchError(
                 f"a group's state is under {COMPONENT_LEARNER!r}, as get_state() gives it; found: {list(state)}. "
@@ -306,7 +323,10 @@ class LearnerGroup(Adaptable):
         self._change("set_state", state[COMPONENT_LEARNER])
 
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
-        """Copies of the weights of some modules, or of all: `{module_id: {parameter name: array}}`.
+        """Numpy copies of the weights of some modules, or of all: `{module_id: {parameter name: array}}`.
+
+        Args:
+            module_ids: ids of the modules; None: all.
 
         Raises:
             UnknownModuleError: there is no such module.
@@ -320,23 +340,31 @@ class LearnerGroup(Adaptable):
         return weights if module_ids is None else {module_id: weights[module_id] for module_id in module_ids}
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Set weights of `get_weights` in every learner, or raise `RestoreMismatchError` and set none."""
+        """Load weights into every learner, or raise and change none.
+
+        Args:
+            weights: from `get_weights`: `{module_id: {parameter name: array}}`.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+            RestoreMismatchError: they do not fit the modules.
+        """
         self._change("set_weights", weights)
 
     # --- disk ---------------------------------------------------------------------------------------------------
 
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
-        """Write a checkpoint by one learner; a group of any size and a single `Learner` open it.
+        """Write a checkpoint, which a group of any size or a single `Learner` can restore.
 
         Args:
-            path: a directory, made if it is missing.
+            path: a directory; it is created if it does not exist.
             keep: how many saves to keep in it.
 
         Returns:
             `path`.
 
         Raises:
-            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+            CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
         self._requests.run(lambda: self._learners.call_one("save_to_path", abspath(path), keep=keep))
         return str(path)
@@ -348,13 +376,13 @@ class LearnerGroup(Adaptable):
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
     ) -> None:
-        """Restore every learner from a checkpoint of a group or a single Learner, or raise and restore none.
+        """Restore every learner from a checkpoint of a group or a single Learner, or raise and change none.
 
         Args:
             path: a checkpoint directory or one of its saves.
             component: such as `"rl_module"` or `"rl_module/p0"`; None: all.
-            hyperparameters: which settings of training are used afterwards: those of the `"checkpoint"`, or those of
-                this group's `"config"`.
+            hyperparameters: which training settings to use afterwards: those of the `"checkpoint"`, or those of this
+                group's `"config"`.
 
         Raises:
             CheckpointError: it cannot be read.
@@ -371,8 +399,8 @@ class LearnerGroup(Adaptable):
 
         Args:
             path: a checkpoint directory or one of its saves.
-            backend: instead of the backend that saved it.
-            num_learners: instead of the config's.
+            backend: used instead of the backend that saved it.
+            num_learners: used instead of the config's.
 
         Returns:
             The group, with the checkpoint's state.
@@ -394,7 +422,7 @@ class LearnerGroup(Adaptable):
         return group
 
     def shutdown(self) -> None:
-        """Shut the learners down; updates in flight fail. Calling it again does nothing."""
+        """Shut down the learners; updates in flight fail. Calling it again does nothing."""
         if not self._requests.closed:
             self._requests.close()
             self._learners.shutdown()

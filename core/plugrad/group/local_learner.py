@@ -23,7 +23,7 @@ class LocalLearner:
 
     @property
     def config(self) -> Config:
-        """The learner's config; it follows modules that are added and removed."""
+        """The learner's config; it changes when modules are added or removed."""
         return self.learner.config
 
     @property
@@ -75,5 +75,5 @@ class LocalLearner:
         )
 
     def shutdown(self) -> None:
-        """Shut the learner down; calling it again does nothing."""
+        """Shut down the learner. Calling it again does nothing."""
         self.learner.shutdown()

@@ -1,6 +1,6 @@
-"""What a remote learner answers: a value or an error, and always its progress and the digest of its state.
+"""Replies of remote learners: a value or an error, with the learner's progress and the digest of its state.
 
-Errors of the user's code are sent as values, so that they keep their type and the actor goes on. Notes tell where
+Errors of the user's code are sent as values, so that they keep their type and the actor keeps running. Notes say where
 they were raised.
 """
 
@@ -21,11 +21,11 @@ class Reply:
     """The answer of one learner.
 
     Args:
-        rank: of the learner.
+        rank: the learner's rank.
         committed: number of the last change that it has applied.
-        digest: of its state.
+        digest: digest of its state.
         value: the answer, if there is no failure.
-        failure: instead of a value.
+        failure: the failure, or None.
     """
 
     rank: int
@@ -36,17 +36,17 @@ class Reply:
 
 
 Replies: TypeAlias = dict[int, Reply]
-"""By rank."""
+"""`{rank: reply}`."""
 
 
 def raise_failures(replies: Mapping[int, Reply]) -> None:
-    """Raise the error of the first learner that failed by itself, else an error that only follows from another's.
+    """Raise the error of the first learner that failed by itself, or else an error that follows from another's.
 
     Args:
         replies: by rank.
 
     Raises:
-        Exception: of a learner; nothing is raised if none failed.
+        Exception: the error; nothing is raised if no learner failed.
     """
     failures = [reply.failure for reply in replies.values() if reply.failure is not None]
     if failures:
@@ -54,13 +54,13 @@ def raise_failures(replies: Mapping[int, Reply]) -> None:
 
 
 def exchange_failure(replies: Mapping[int, Reply]) -> str | None:
-    """What failed if no learner failed by itself: only the exchange between them did.
+    """Describe the failure if only the exchange between learners failed, and no learner by itself.
 
     Args:
         replies: by rank.
 
     Returns:
-        The first learner's words; None if nothing failed, or a learner did.
+        The first learner's message; None if nothing failed, or a learner failed by itself.
     """
     failures = [reply.failure for reply in replies.values() if reply.failure is not None]
     is_only_that = failures and all(failure.level > 0 for failure in failures)
@@ -74,9 +74,9 @@ class Failure:
     Args:
         pickled: the exception, or None where it cannot be pickled.
         summary: its class and message.
-        where: rank, hook, module and line, as far as they are known.
+        where: rank, hook, module and line, where known.
         trace: the traceback as text.
-        level: 0 for an error of the learner's own, 1 where another came too late, 2 where another left.
+        level: 0 for the learner's own error, 1 if another learner was too late, 2 if another learner left.
     """
 
     pickled: bytes | None
@@ -86,7 +86,7 @@ class Failure:
     level: int
 
     def error(self) -> Exception:
-        """The exception as it was, with a note that says where, and the attributes `rank`, `hook` and `module_id`."""
+        """The exception, with a note that says where it was raised, and attributes `rank`, `hook`, `module_id`."""
         error: Exception = RuntimeError(self.summary) if self.pickled is None else pickle.loads(self.pickled)
         for name in ("rank", "hook", "module_id", "change"):
             if not hasattr(error, name):
@@ -101,20 +101,20 @@ class Failure:
 def _try_to_set(error: Any, name: str, value: Any) -> None:
     try:
         setattr(error, name, value)
-    except AttributeError:  # a class with slots: the note says it too
+    except AttributeError:  # a class with slots: the note has the same information
         return
 
 
 def make_failure(error: Exception, rank: int, change: int | None) -> Failure:
-    """The `Failure` of an exception that was just caught.
+    """Make the `Failure` of an exception that was just caught.
 
     Args:
         error: the exception.
-        rank: of the learner that raised it.
-        change: number of the change that it was busy with, or None.
+        rank: rank of the learner that raised it.
+        change: number of the change that it was applying, or None.
 
     Returns:
-        What to send.
+        The failure to send.
     """
     return Failure(
         _pickle(error),
@@ -137,7 +137,7 @@ def _pickle(error: Exception) -> bytes | None:
 
 
 def _locate(trace: TracebackType | None) -> dict[str, Any]:
-    """Hook, module and line of the innermost frames that tell them."""
+    """Hook, module and line, from the innermost frames that have them."""
     hooks = hook_methods(Learner)
     found: dict[str, Any] = {"hook": None, "module_id": None, "line": None}
     while trace is not None:

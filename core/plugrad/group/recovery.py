@@ -1,6 +1,6 @@
-"""`RecoveringLearners`: what a group does about learners that died or are stuck.
+"""`RecoveringLearners`: how a group handles learners that died or are stuck.
 
-The learner that has applied most changes gives its state to new ones, or to standbys, and to those that are behind it.
+The learner that has applied the most changes gives its state to new learners or standbys, and to those behind it.
 """
 
 import logging
@@ -32,7 +32,7 @@ class RecoveringLearners:
 
     @property
     def config(self) -> Config:
-        """The learners' config; it follows modules that are added and removed, and `resize`."""
+        """The learners' config; it changes with `resize` and when modules are added or removed."""
         return self._workers.config
 
     def _build(self) -> None:
@@ -60,11 +60,11 @@ class RecoveringLearners:
             raise self._error
 
     def _recover(self, lost: Sequence[LostActor]) -> None:
-        """Replace lost learners, and give all the state of the one that has applied most changes.
+        """Replace lost learners, and give all learners the state of the one that has applied the most changes.
 
         Raises:
-            LearnerGroupDeadError: none is left, `max_restarts` are used up, or `on_failure="raise"`.
-            LearnerTimeoutError: likewise, where learners are stuck and not dead.
+            LearnerGroupDeadError: none is left, `max_restarts` is used up, or `on_failure="raise"`.
+            LearnerTimeoutError: the same, if learners are stuck and not dead.
         """
         while lost:
             self._remove(lost)
@@ -78,12 +78,12 @@ class RecoveringLearners:
                 self._workers.digest = replies[source].digest
 
     def _remove(self, lost: Sequence[LostActor]) -> None:
-        self._compiled.clear()  # new learners have no programs, fewer learners have shares of other sizes
+        self._compiled.clear()  # new learners have no programs; with fewer learners the shares have other sizes
         for each in lost:
             log.warning("%s; on_failure=%r", each, self.config.on_failure)
             self._workers.remove_worker(each)
         self._workers.abort(str(lost[0]))
-        self._check_alive()  # a group that was shut down meanwhile stays so
+        self._check_alive()  # the group may have been shut down meanwhile
         if self.config.on_failure == "raise":
             self._fail(lost[0], "on_failure='raise'")
         if not self._workers.synced:
@@ -93,7 +93,7 @@ class RecoveringLearners:
             self._fail(lost[0], self._restarts.used_up)
 
     def _replace(self, source: int, behind: Sequence[int]) -> list[LostActor]:
-        """Start learners for missing ranks, or renumber, and sync from `source`; returns who is lost meanwhile."""
+        """Start learners for missing ranks, or renumber, and sync from `source`; returns actors lost meanwhile."""
         if self.config.on_failure == "shrink":
             self._workers.renumber_ranks(source)
             return self._workers.sync_from(0)

@@ -1,8 +1,8 @@
-"""`RemoteLearners`: the learners of a group as Ray actors, called all at once, kept equal, and restored after a fault.
+"""`RemoteLearners`: a group's learners as Ray actors, called together, kept equal, and restored after a fault.
 
-The driver numbers every change. A learner that has applied it says so in every reply, with a digest of its state. An
-error of the user's code undoes the change on all learners and is raised here. A learner that died or is stuck is
-replaced. The learner that has applied most changes gives its state to the others, and the change is repeated if that
+The driver numbers every change. Every reply of a learner has the number of its last change and a digest of its state.
+An error of the user's code undoes the change on all learners and is raised here. A learner that died or is stuck is
+replaced. The learner that has applied the most changes gives its state to the others; the change is repeated if that
 learner had not applied it. So no update is lost and none is applied twice.
 """
 
@@ -30,7 +30,7 @@ from plugrad.workers.ray_start import get_ray
 from plugrad.workers.raylet import put
 
 REPEATS = 2
-"""So often a change is repeated where nothing failed but the exchange between learners."""
+"""How often a change is repeated if only the exchange between learners failed."""
 log = logging.getLogger("plugrad")
 
 
@@ -45,7 +45,7 @@ class RemoteLearners(RecoveringLearners):
 
     Raises:
         Exception: what building a learner raised.
-        LearnerTimeoutError: they were not built in `build_timeout_s`.
+        LearnerTimeoutError: they were not built within `build_timeout_s`.
     """
 
     is_remote = True
@@ -54,9 +54,9 @@ class RemoteLearners(RecoveringLearners):
         config = with_spaces(config)
         check_expected_weights(config)  # before processes are started
         if config.num_learners > 1:
-            # where the learners will be is not known yet: on one machine at least
+            # it is not known yet where the learners will be: assume one machine
             choose_collective(config.collective, place_of(config, config.num_learners, 1))
-        if config.seed is None:  # all learners must draw alike
+        if config.seed is None:  # all learners must draw the same numbers
             config = config.debugging(seed=fresh_seed() % 2**31)
         super().__init__(WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config))
         self._last_number = 0
@@ -79,18 +79,18 @@ class RemoteLearners(RecoveringLearners):
     def update(
         self, batch: Any, episodes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Call `Learner.update` on all learners, as `call_all`.
+        """Call `Learner.update` on all learners, like `call_all`.
 
         Args:
-            batch: to train on, or None.
-            episodes: instead of a batch, or None; learner 0 runs the connectors.
+            batch: the batch, or None.
+            episodes: episodes instead of a batch, or None; learner 0 runs the connectors.
             settings: the other arguments.
 
         Returns:
             The results of each learner in rank order.
 
         Raises:
-            Exception: as `call_all`.
+            Exception: see `call_all`.
         """
         if (batch is None) == (episodes is None):
             return self.call_all(
@@ -130,7 +130,7 @@ class RemoteLearners(RecoveringLearners):
         Raises:
             Exception: what a learner raised.
             LearnerGroupDeadError: learners died and cannot be replaced.
-            LearnerTimeoutError: likewise, where they do not answer.
+            LearnerTimeoutError: learners do not answer and cannot be replaced.
         """
         given = put(self._workers.ray, args)
         timeout_s = self.config.build_timeout_s if method == "add_module" else self.config.timeout_s
@@ -143,7 +143,7 @@ class RemoteLearners(RecoveringLearners):
         return values
 
     def call_each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a method on each learner; after a fault it may run again on some.
+        """Call a method on each learner; after a fault it may run again on some learners.
 
         Args:
             method: of `Learner`.
@@ -153,7 +153,7 @@ class RemoteLearners(RecoveringLearners):
             Its values in rank order.
 
         Raises:
-            Exception: as `call_all`.
+            Exception: see `call_all`.
         """
         with self._count_change():  # it is not known what the method changes
             replies: Replies = {}
@@ -168,7 +168,7 @@ class RemoteLearners(RecoveringLearners):
             return [replies[rank].value for rank in sorted(replies)]
 
     def call_one(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method on one learner, also in a group that failed for good but has a learner left.
+        """Call a method on one learner; works even in a group that failed permanently, if a learner is left.
 
         Args:
             method: of `Learner`.
@@ -178,7 +178,7 @@ class RemoteLearners(RecoveringLearners):
             Its value.
 
         Raises:
-            Exception: as `call_all`.
+            Exception: see `call_all`.
         """
         while True:
             if not self._workers.synced:
@@ -191,14 +191,14 @@ class RemoteLearners(RecoveringLearners):
             self._recover(lost)
 
     def resize(self, num_learners: int) -> None:
-        """Go on with another number of learners; see `LearnerGroup.resize`.
+        """Change the number of learners; see `LearnerGroup.resize`.
 
         Args:
             num_learners: 1 or more.
 
         Raises:
-            ConfigError: it is no such number, or the collective cannot be used with it.
-            Exception: a further learner could not be built; the group is as it was.
+            ConfigError: it is not such a number, or the collective cannot be used with it.
+            Exception: a further learner could not be built; the group is unchanged.
         """
         config = self.config.changed(num_learners=num_learners)
         if not num_learners:
@@ -221,7 +221,7 @@ class RemoteLearners(RecoveringLearners):
             self._connect()
 
     def _grow(self, num_learners: int) -> None:
-        """Start further learners with the group's state; if one cannot be built, the group is as it was."""
+        """Start further learners with the group's state; if one cannot be built, the group is unchanged."""
         while ranks := range(len(self), num_learners):
             try:
                 lost = self._workers.start(ranks) or self._workers.sync_from(0, ranks)
@@ -233,7 +233,7 @@ class RemoteLearners(RecoveringLearners):
             if not lost:
                 return
             self._workers.dismiss(ranks)
-            self._recover(lost)  # one of those that were there: then once more
+            self._recover(lost)  # an existing learner was lost: recover, then try again
 
     def shutdown(self) -> None:
         """End the actors; calling it again does nothing."""
@@ -243,7 +243,7 @@ class RemoteLearners(RecoveringLearners):
 
     @contextmanager
     def _count_change(self) -> Iterator[None]:
-        """Change `version` afterwards, also after an error, since it may have come late; then standbys may follow."""
+        """Change `version` afterwards, even after an error, which may have come late; then update standbys."""
         try:
             yield
         finally:
@@ -284,7 +284,7 @@ class RemoteLearners(RecoveringLearners):
                 return self._values_after_recovery(replies, number)
 
     def _commit(self, number: int, method: str, replies: Replies) -> list[Any]:
-        """The values of all learners; or the error of one, after the change is undone on those that applied it."""
+        """Return the values of all learners; or undo the change on those that applied it, and raise the error."""
         if any(reply.failure for reply in replies.values()):
             self._take_back(number, replies)
             raise_failures(replies)
@@ -301,18 +301,18 @@ class RemoteLearners(RecoveringLearners):
         return [replies[rank].value for rank in sorted(replies)]
 
     def _take_back(self, number: int, replies: Replies) -> None:
-        """Undo a change, of which one learner or more did not get done, on those that applied it."""
+        """Undo a change that some learners did not finish, on those that applied it."""
         if not _are_equal(replies):
             self._sync_from(next(rank for rank, reply in replies.items() if reply.committed < number))
 
     def _values_after_recovery(self, replies: Replies, number: int) -> list[Any]:
-        """The values of a change that only some learners answered; the others have their state now."""
+        """The values of a change that only some learners answered; the others now have their state."""
         good = {rank: reply for rank, reply in replies.items() if reply.committed == number}
         first = good[min(good)]
         return [good.get(rank, first).value for rank in self._workers.ranks]
 
     def _run_connectors(self, args: Any, timeout_s: float) -> Any:
-        """Reference to `(batch,)`, which learner 0 makes of episodes."""
+        """Reference to `(batch,)`, which learner 0 makes from episodes."""
         replies, lost, batch = self._workers.run_connectors(args, timeout_s)
         self._recover(lost)
         raise_failures(replies)

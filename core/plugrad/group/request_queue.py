@@ -1,4 +1,4 @@
-"""The order of a group's calls: they run one after the other, in the order in which they were made."""
+"""The queue of a group's calls: they run one after the other, in the order of the calls."""
 
 from collections import deque
 from collections.abc import Callable
@@ -29,20 +29,20 @@ class RequestQueue:
 
         Args:
             work: the function.
-            next_in_line: run it before submitted updates that have not begun; else after all earlier calls.
+            next_in_line: True runs it before submitted updates that have not begun; False, after all earlier calls.
 
         Returns:
-            What it returns.
+            The function's result.
 
         Raises:
             LearnerGroupDeadError: the queue is closed.
-            Exception: what it raises.
+            Exception: what the function raises.
         """
         self._check_open()
         return work()
 
     def submit(self, update: Update) -> UpdateFuture:
-        """Run an update; its outcome, also an error, is that of the future.
+        """Run an update; its results or its error become the outcome of the future.
 
         Raises:
             LearnerGroupDeadError: the queue is closed.
@@ -72,11 +72,11 @@ class RequestQueue:
 
 
 class BackgroundRequestQueue(RequestQueue):
-    """Runs calls in one thread, in order, while the caller of `submit` goes on.
+    """Runs calls in a background thread, in order; `submit` does not wait.
 
     Args:
         limit: how many submitted updates may be in flight.
-        on_full: what happens to a further one: "block", "raise", "drop_oldest" or "drop_newest".
+        on_full: what happens beyond the limit: "block", "raise", "drop_oldest" or "drop_newest".
     """
 
     def __init__(self, limit: int, on_full: str) -> None:
@@ -149,7 +149,7 @@ class BackgroundRequestQueue(RequestQueue):
         answer: Future[Results] = Future()
         _run_into(answer, update)
         with self._changed:
-            if not future.done:  # else closed meanwhile
+            if not future.done:  # done if the queue was closed meanwhile
                 self._counters.set_outcome(future, answer.exception() or answer.result())
 
     def _is_full(self) -> bool:

@@ -1,7 +1,7 @@
-"""`Standbys`: learners that wait, built and compiled, to take the place of one that is lost.
+"""`Standbys`: learners that are built and compiled, ready to replace one that is lost.
 
-Nothing here waits for them. An actor runs its calls in the order in which they were made: a standby is sent all that it
-has to do, and its answers are looked at when the group has changed.
+Nothing here waits for them. An actor runs its calls in order: a standby is sent everything that it has to do, and its
+answers are read when the group has changed.
 """
 
 import logging
@@ -19,23 +19,23 @@ from plugrad.workers.answers import LostActor
 from plugrad.workers.restarts import RestartLimit
 
 FOLLOW_SHARE = 0.02
-"""Part of its time that a learner may spend on copies of its state for the standbys."""
+"""The fraction of its time that a learner may spend on copies of its state for the standbys."""
 MAX_SHAPES = 8
-"""So many shapes of batches, the latest, are compiled by a new standby."""
+"""How many of the latest batch shapes a new standby compiles."""
 log = logging.getLogger("plugrad")
 
 
 @dataclass(eq=False)
 class Standby:
-    """One learner that waits.
+    """One standby learner.
 
     Args:
         actor: its actor.
         built: Ray's reference to the reply of its `build`.
 
     Attributes:
-        calls: references to the answers that it owes, the oldest first.
-        rehearsed: keys of the updates that it was sent to compile.
+        calls: references to its outstanding answers, oldest first.
+        rehearsed: keys of the updates that it was told to compile.
     """
 
     actor: Actor
@@ -45,17 +45,17 @@ class Standby:
 
 
 class Standbys:
-    """The standbys of a group; none if `number` is 0. Threads may call all methods.
+    """The standbys of a group; none if `number` is 0. All methods are thread-safe.
 
-    A standby builds a learner, and compiles each shape of update that the group has run by running one itself. It
-    follows the group's state: one learner copies its own for all standbys, again and again, as long as that takes at
-    most a fiftieth of its time.
+    A standby builds a learner, and compiles each shape of update that the group has run by running such an update. It
+    follows the group's state: one learner repeatedly copies its state for all standbys, using at most a fiftieth of
+    its time.
 
     Args:
-        calls: how actors are called.
-        number: how many wait.
-        start: starts an actor that builds a learner: `(actor, reference to the reply)`.
-        restarts: how many may be started in place of others that were lost.
+        calls: calls actors.
+        number: how many standbys.
+        start: starts an actor that builds a learner, and returns `(actor, reference to the reply)`.
+        restarts: limits how many may be started to replace lost ones.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Standbys:
         self._fits = True
 
     def count_ready(self) -> int:
-        """How many have built and compiled everything; starts those that are missing."""
-        with self._lock, suppress(LearnerGroupDeadError):  # Ray itself is gone: the next call says so
+        """How many have built and compiled everything; also starts missing ones."""
+        with self._lock, suppress(LearnerGroupDeadError):  # Ray itself is gone: the next call reports it
             self._look()
             return sum(self._fits and not each.calls for each in self._waiting)
         return 0
 
     def take(self) -> Standby | None:
-        """Take the one that has the least left to do; None: there is none."""
+        """Take the standby that has the least left to do; None if there is none."""
         with self._lock:
             alive = [each for each in self._waiting if not each.actor.has_exited]
             if not alive:
@@ -93,13 +93,13 @@ class Standbys:
             return standby
 
     def remember(self, key: Any, args: Any, settings: Mapping[str, Any], size: int) -> None:
-        """Remember an update of the group, to be compiled by each standby.
+        """Remember an update of the group, for each standby to compile.
 
         Args:
             key: equal for updates that run the same program.
             args: Ray's reference to `(batch,)`.
-            settings: its other arguments.
-            size: number of learners that have shares of the batch.
+            settings: the other arguments of the update.
+            size: number of learners that share the batch.
         """
         with self._lock:
             if not self._number or (size == self._size and key in self._updates):
@@ -112,10 +112,10 @@ class Standbys:
                 del self._updates[next(iter(self._updates))]
 
     def forget(self, other_modules: bool = False) -> None:
-        """Forget the updates: the learners' programs are made anew.
+        """Forget the remembered updates, because the learners' programs were discarded.
 
         Args:
-            other_modules: whether the learners have other modules now, so that a standby needs their state first.
+            other_modules: whether the learners' modules changed, so that a standby first needs their state.
         """
         with self._lock:
             self._updates.clear()
@@ -125,10 +125,10 @@ class Standbys:
                 self._state, self._fits, self._follows_at = None, False, 0.0
 
     def follow(self, learner: Actor) -> None:
-        """Go on with everything that is left to do.
+        """Continue with everything that is left to do.
 
         Args:
-            learner: has the group's state, and has answered all that it was called for.
+            learner: a learner with the group's state and no outstanding answers.
         """
         if not self._number:
             return
@@ -139,14 +139,14 @@ class Standbys:
                 self._state = tuple(learner.call("copy_sync_state", num_returns=2))
 
     def close(self) -> list[Actor]:
-        """Have none from now on; returns the actors, to be killed."""
+        """Stop having standbys; returns the actors, which the caller must kill."""
         with self._lock:
             actors = [each.actor for each in self._waiting]
             self._waiting, self._number, self._missing = [], 0, 0
             return actors
 
     def _look(self) -> None:
-        """Read the answers that are there, start what is missing, and give all what they have to do."""
+        """Read available answers, start missing standbys, and send all of them their work."""
         for each in list(self._waiting):
             problem = self._read_answers(each)
             if problem is not None:
@@ -163,7 +163,7 @@ class Standbys:
             self._rehearse(each)
 
     def _read_answers(self, standby: Standby) -> str | None:
-        """Why it is lost, or None."""
+        """Why a standby is lost, or None."""
         if standby.actor.has_exited:
             return "its process has ended"
         while standby.calls and self._calls.wait(standby.calls[:1], 0.0):
@@ -190,7 +190,7 @@ class Standbys:
         self._state = None
         reply = self._calls.get(-1, answer)
         if not isinstance(reply, Reply) or reply.failure is not None:
-            return  # that learner is lost: another one is asked the next time
+            return  # that learner is lost: another one is asked next time
         self._follows_at = monotonic() + reply.value / FOLLOW_SHARE
         self._fits = True
         for each in self._waiting:

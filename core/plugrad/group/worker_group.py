@@ -1,4 +1,4 @@
-"""`WorkerGroup`: the actors of a group's learners by rank, which are called, connected, synced and replaced.
+"""`WorkerGroup`: the actors of a group's learners by rank: calling, connecting, syncing and replacing them.
 
 It reports lost actors; `remote_learners` decides what to do about them.
 """
@@ -24,7 +24,7 @@ from plugrad.workers.ray_start import num_cpus_to_reserve
 from plugrad.workers.restarts import RestartLimit
 
 GRACE_S = 1.0
-"""The driver waits so much longer than the learners wait for each other, since they know which one is missing."""
+"""How much longer the driver waits than the learners wait for each other: they know which one is missing."""
 SHUTDOWN_S = 3.0
 log = logging.getLogger("plugrad")
 
@@ -33,14 +33,14 @@ class WorkerGroup:
     """Actors of class `LearnerActor` by rank.
 
     Args:
-        ray: the module.
-        config: what the learners are built from; replaced when modules are added or removed.
+        ray: the module `ray`.
+        config: the learners' config; replaced when modules are added or removed.
 
     Attributes:
-        is_connected: whether all are in one collective, in which nothing has failed yet.
-        collective: name of the present one; None while there is none, and for one learner.
-        digest: of the state that all had when they were last equal.
-        standbys: learners that wait to be started as one of them.
+        is_connected: whether all are in one collective that has not failed.
+        collective: name of the current collective; None if there is none, and for a single learner.
+        digest: digest of the state when all were last equal.
+        standbys: learners that can replace one of these.
     """
 
     def __init__(self, ray: Any, config: Config) -> None:
@@ -50,7 +50,7 @@ class WorkerGroup:
         self.collective: str | None = None
         self.digest = ""
         self._epoch = 0
-        self._joined: tuple[str | None, str] = (None, "")  # the present collective: its name and its key
+        self._joined: tuple[str | None, str] = (None, "")  # the current collective: its name and its key
         self._calls = RayCalls(ray)
         self._actors: dict[int, Actor] = {}
         self.standbys = Standbys(
@@ -110,12 +110,12 @@ class WorkerGroup:
             method: its name.
             args: a tuple of positional arguments, or Ray's reference to it.
             kwargs: named arguments.
-            number: of the change, if it is one.
+            number: number of the change, if it is one.
             ranks: which learners; None: all.
             timeout_s: seconds that learners wait for each other; None: `config.timeout_s`.
 
         Returns:
-            As `call`.
+            See `call`.
 
         Raises:
             LearnerGroupDeadError: Ray itself is gone.
@@ -140,7 +140,7 @@ class WorkerGroup:
         """Make the learners stop waiting for each other; does not wait.
 
         Args:
-            reason: of their error.
+            reason: the reason of their error.
             without: a rank to leave out.
         """
         self.is_connected = False
@@ -162,7 +162,7 @@ class WorkerGroup:
     def _split(self, found: Mapping[int, Any]) -> tuple[Replies, list[LostActor]]:
         replies: Replies = {}
         for rank, answer in found.items():
-            if isinstance(answer, Exception):  # Ray could not even call it
+            if isinstance(answer, Exception):  # Ray could not call it
                 self.is_connected = False
                 replies[rank] = Reply(rank, -1, self.digest, None, make_failure(answer, rank, None))
             elif isinstance(answer, Reply):
@@ -173,9 +173,9 @@ class WorkerGroup:
     # --- starting and ending ------------------------------------------------------------------------------------
 
     def start(self, ranks: Iterable[int]) -> list[LostActor]:
-        """Start learners of these ranks, standbys first; returns those that were lost.
+        """Start learners with these ranks, using standbys first; returns those that were lost.
 
-        The first ones of a group have its state from the beginning, later ones need `sync_from`.
+        The first learners of a group have its state from the beginning; later ones need `sync_from`.
 
         Raises:
             Exception: what building a learner raised.
@@ -197,7 +197,7 @@ class WorkerGroup:
         for rank in locations.keys() - {each.rank for each in lost}:
             new[rank].location = locations[rank]
         refs = {rank: built for rank, (actor, built) in started.items() if actor.location is not None}
-        # without pings: while a framework is imported no other thread can answer
+        # without pings: no other thread can answer while a framework is imported
         replies, others = self._split(gather(self._calls, refs, timeout_s))
         raise_failures(replies)
         return lost + others
@@ -217,7 +217,7 @@ class WorkerGroup:
         return actor, actor.call("build", cloudpickle.dumps(config))
 
     def build_error(self, lost: LostActor) -> PlugradError:
-        """The error that says that a learner was lost while it was built."""
+        """The error for a learner that was lost while it was built."""
         if lost.died:
             return LearnerGroupDeadError(f"{lost} while it was built", rank=lost.rank)
         resources = self.ray.available_resources().items()
@@ -232,19 +232,19 @@ class WorkerGroup:
         )
 
     def follow(self) -> None:
-        """Keep the standbys near the group's state, without waiting."""
+        """Bring the standbys closer to the group's state, without waiting."""
         if self.synced:
             self.standbys.follow(self._actors[self.synced[-1]])
 
     def remove_worker(self, lost: LostActor) -> None:
         """Remove an actor from the group and kill it."""
         self._unsynced.discard(lost.rank)
-        if actor := self._actors.pop(lost.rank, None):  # none is left in a group that is being shut down
+        if actor := self._actors.pop(lost.rank, None):  # missing in a group that is being shut down
             actor.kill()
         self.is_connected = False
 
     def dismiss(self, ranks: Iterable[int]) -> None:
-        """Shut learners down that the group does not need, and end their processes."""
+        """Shut down learners that the group does not need, and end their processes."""
         if ranks := [rank for rank in ranks if rank in self._actors]:
             self.call_learners("shutdown", (), {}, ranks=ranks, timeout_s=SHUTDOWN_S)
             self._unsynced -= set(ranks)
@@ -256,12 +256,12 @@ class WorkerGroup:
         self._actors = {rank: self._actors[former] for rank, former in enumerate(order)}
 
     def shutdown(self) -> None:
-        """Shut all learners down and end their processes, whatever state they are in."""
+        """Shut down all learners and end their processes, whatever state they are in."""
         try:
             self.abort("the group is shut down")
             self.call_learners("shutdown", (), {}, timeout_s=SHUTDOWN_S)
         except LearnerGroupDeadError:
-            pass  # Ray itself is gone: there is nobody to call
+            pass  # Ray itself is gone
         finally:
             actors, self._actors = self._actors, {}
             kill_all([*actors.values(), *self.standbys.close()], SHUTDOWN_S)
@@ -274,7 +274,7 @@ class WorkerGroup:
 
         Raises:
             ConfigError: the collective that the config names cannot be used where the learners are.
-            Exception: none is lost, and they could not connect.
+            Exception: they could not connect although none was lost.
         """
         self._epoch += 1
         name, key = self._choose_collective(), token_hex(16)
@@ -312,7 +312,7 @@ class WorkerGroup:
             rank: actor.call("contact", name, Membership(rank, len(self), self._epoch, key, timeout_s))
             for rank, actor in self._actors.items()
         }
-        # as for building: the first collective may import a framework
+        # the timeout for building: the first collective may import a framework
         contacts, lost = self._split(self._gather(refs, self.config.build_timeout_s))
         if lost:
             return lost
@@ -327,14 +327,14 @@ class WorkerGroup:
         """Give the state of one learner to others; returns those that were lost meanwhile.
 
         Args:
-            source: rank of the one.
-            ranks: of the others, beside all that are new; None: all.
+            source: rank of the learner that gives its state.
+            ranks: ranks of the others; new learners are always added; None: all.
 
         Returns:
             The actors that were lost.
 
         Raises:
-            Exception: a learner could not give or take the state.
+            Exception: a learner could not give or load the state.
         """
         timeout_s = self.config.build_timeout_s
         reply, state = self._actors[source].call("copy_sync_state", num_returns=2)
@@ -354,9 +354,9 @@ def place_of(config: Config, num_learners: int, num_hosts: int) -> Place:
     """Where learners are, for the choice of a collective.
 
     Args:
-        config: of the group.
-        num_learners: how many there are.
-        num_hosts: on how many machines; they are taken to be like this one.
+        config: the group's config.
+        num_learners: the number of learners.
+        num_hosts: the number of machines, which are assumed to be like this one.
 
     Returns:
         The place.

@@ -1,6 +1,6 @@
-"""The contract between the core and its plugins: the author's first page.
+"""The contract between the core and its plugins: start here to write a plugin.
 
-Mark a function with `@hookimpl`, give it the name of a hook and as many of its arguments as you need:
+Mark a function with `@hookimpl`, and give it the name of a hook and those of its arguments that you need:
 
     from plugrad import hookimpl
 
@@ -9,10 +9,10 @@ Mark a function with `@hookimpl`, give it the name of a hook and as many of its 
         losses = yield
         return {module_id: loss * 2.0 for module_id, loss in losses.items()}
 
-Most hooks are declared by the Learner's method that asks them: `backend_spec` and `gradient_spec` have what a framework
-must answer, `algorithm_spec` what makes an algorithm, `learner_spec` methods with a default. A hook is named as its
-method, without leading underscore, and takes the learner first. `build_spec` has hooks that are no methods, and
-`listener_spec` what a listener can hear.
+Most hooks are declared by the Learner's method that calls them: `backend_spec` and `gradient_spec` have the hooks of a
+backend, `algorithm_spec` those of an algorithm, `learner_spec` those with a default in the core. A hook has the name of
+its method, without the leading underscore, and takes the learner first. `build_spec` has hooks that are not methods,
+and `listener_spec` the hooks of listeners.
 """
 
 from plugrad.hooks.markers import hookimpl, hookspec

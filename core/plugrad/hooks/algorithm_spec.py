@@ -1,4 +1,4 @@
-"""Hooks of an algorithm. The smallest algorithm has `get_config_class` of `AlgorithmBuildSpec` and a loss.
+"""Hooks of an algorithm. The smallest algorithm has a loss, and `get_config_class` of `AlgorithmBuildSpec`.
 
     [options.entry_points]
     plugrad.algorithms =
@@ -21,19 +21,19 @@ from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 
 class AlgorithmSpec(HookCaller, Protocol):
-    """Methods of the Learner that ask the algorithm, which may also answer those of `LearnerSpec`."""
+    """Methods of the Learner that call the algorithm, which may also answer those of `LearnerSpec`."""
 
     @learner_method
     def _build_network(self, *, module_id: ModuleID, config: Config, module_spec: RLModuleSpec) -> Network:
-        """Make the network of a module that names no `module_class`. Default: `plugrad.networks.ActorCritic`.
+        """Make the network of a module without a `module_class`. Default: `plugrad.networks.ActorCritic`.
 
-        Its `forward` is written over ops and so runs on every backend, and in numpy for acting.
-        `plugrad.networks.encoders` has hidden layers for a network of your own.
+        Its `forward` is written over ops, so it runs on every backend, and in numpy for acting.
+        `plugrad.networks.encoders` has hidden layers for your own network.
 
         Args:
-            module_id: of the module.
-            config: the module's.
-            module_spec: complete, with spaces.
+            module_id: the module's id.
+            config: the module's config.
+            module_spec: the complete spec, with spaces.
 
         Returns:
             A `plugrad.networks.Network`.
@@ -49,14 +49,14 @@ class AlgorithmSpec(HookCaller, Protocol):
     def _get_exploration_inputs(self, *, module_id: ModuleID, fwd_out: Mapping[str, Array]) -> Array:
         """The inputs of the action distribution that `compute_actions(explore=True)` samples from, in numpy.
 
-        Default: `fwd_out["action_dist_inputs"]`, the policy itself. An algorithm without a stochastic policy says here
-        how it explores. `action_logp` and `action_dist_inputs` among the columns of acting are those of this
+        Default: `fwd_out["action_dist_inputs"]`, the policy itself. An algorithm without a stochastic policy implements
+        exploration here. The columns `action_logp` and `action_dist_inputs` of `compute_actions` are those of this
         distribution.
 
         Args:
-            module_id: who acts.
-            fwd_out: the module's outputs, `{column: array [B, ...]}`, and `action_mask` [B, choices] where actions are
-                forbidden. What this hook returns is masked, too.
+            module_id: the module that acts.
+            fwd_out: the module's outputs, `{column: array [B, ...]}`, and `action_mask` [B, choices] if actions are
+                masked. The returned inputs are masked, too.
 
         Returns:
             Inputs [B, inputs].
@@ -80,13 +80,13 @@ class AlgorithmSpec(HookCaller, Protocol):
     ) -> Tensor:
         """Compute the loss of one module on one minibatch. Traced.
 
-        Report values with `learner.register_metric(module_id, name, tensor)`. Branch on which columns there are, and on
-        shapes, as you like. Random numbers are columns (`get_noise_columns`). A loss trains an actor and not the critic
-        that values its actions if the critic computes with `stop_gradient` of its weights.
+        Report values with `learner.register_metric(module_id, name, tensor)`. You may branch on which columns there
+        are, and on shapes. Random numbers are columns (`get_noise_columns`). To train an actor but not the critic that
+        evaluates its actions, let the critic compute with `stop_gradient` of its weights.
 
         Args:
-            module_id: of the module.
-            config: the module's; scheduled fields and coefficients in it are scalar tensors.
+            module_id: the module's id.
+            config: the module's config; its scheduled fields and coefficients are scalar tensors.
             batch: `{column: tensor [B, ...]}`.
             fwd_out: what `forward_train` returned, `{column: tensor [B, ...]}`.
 
@@ -108,8 +108,8 @@ class AlgorithmSpec(HookCaller, Protocol):
         """Register the optimizers of one module. Default: one, from `config.optimizer`, over all its parameters.
 
         Args:
-            module_id: of the module.
-            config: the module's, which the Learner's method takes by default.
+            module_id: the module's id.
+            config: the module's config; the Learner's method uses it by default.
 
         Example:
             @hookimpl
@@ -126,19 +126,19 @@ class AlgorithmSpec(HookCaller, Protocol):
     def get_target_parameters(self, module_id: ModuleID, config: Config | None = None) -> Collection[str]:
         """Name the parameters that the module's target network, `learner.targets[module_id]`, copies. Default: none.
 
-        Asked once per module, at build and when it is added. The copy is part of the state and of what a failed update
-        puts back. A loss reads `learner.targets[module_id].forward({"obs": batch["new_obs"]})`, also in a compiled
-        program, and no gradient flows through it. The settings `target_update`, `tau` and `target_network_update_freq`
-        of an `OffPolicyConfig` say how it moves: after gradient steps inside the program, or after updates. Where a
-        config has no such settings, `after_gradient_based_update` moves it: `update(tau=0.005)`, or a copy now and
-        then: `update(every=500, now=timesteps)`.
+        Called once per module, at build and when the module is added. The copy is part of the state, and a failed
+        update restores it. A loss calls `learner.targets[module_id].forward({"obs": batch["new_obs"]})`, also in a
+        compiled program; no gradient flows through it. The settings `target_update`, `tau` and
+        `target_network_update_freq` of an `OffPolicyConfig` say how the copy is updated: after gradient steps inside
+        the program, or after updates. Without such settings, update it in `after_gradient_based_update`: with
+        `update(tau=0.005)`, or with a copy every 500 timesteps: `update(every=500, now=timesteps)`.
 
         Args:
-            module_id: of the module.
-            config: the module's, which the Learner's method takes by default.
+            module_id: the module's id.
+            config: the module's config; the Learner's method uses it by default.
 
         Returns:
-            Names in `module.get_state()`; none of them: the module has no target network.
+            Names in `module.get_state()`; if empty, the module has no target network.
 
         Example:
             @hookimpl
@@ -154,15 +154,15 @@ class AlgorithmSpec(HookCaller, Protocol):
     ) -> Mapping[str, tuple[int, ...]]:
         """Name the columns of random numbers that the loss of a module reads. Default: none.
 
-        Asked once per module, at build and when it is added. For each row of each minibatch the learner draws standard
-        normals, float32, and adds them to the minibatch. They come from its stream `(module_id, "noise")`, in numpy:
-        equal seeds give equal numbers on every backend, in every update mode and for any number of learners. A failed
-        update takes the draw back. A row that is used in two epochs gets new numbers. Sequences [B, T, ...] get numbers
-        for each of their steps.
+        Called once per module, at build and when the module is added. For each row of each minibatch the learner draws
+        standard normal numbers, float32, and adds them to the minibatch. It draws them in numpy from its stream
+        `(module_id, "noise")`: equal seeds give equal numbers on every backend, in every update mode and for any number
+        of learners. A failed update undoes the draw. A row that is used in two epochs gets new numbers. Sequences
+        [B, T, ...] get numbers for each of their steps.
 
         Args:
-            module_id: of the module.
-            config: the module's, which the Learner's method takes by default.
+            module_id: the module's id.
+            config: the module's config; the Learner's method uses it by default.
 
         Returns:
             `{column: shape per row}`; `{"noise": (2,)}` gives the loss `batch["noise"]` [B, 2].
@@ -186,15 +186,15 @@ class AlgorithmSpec(HookCaller, Protocol):
     ) -> Mapping[ParamRef, Tensor]:
         """Change one module's gradients before they are applied. Traced.
 
-        Default: clip by `config.grad_clip` and report the norm; wrap it to add to it.
+        Default: clip by `config.grad_clip` and report the norm; wrap the hook to do more.
 
         Args:
-            module_id: of the module; `ALL_MODULES` for optimizers that modules share.
-            config: the module's as in a loss, which the Learner's method takes by default.
+            module_id: the module's id; `ALL_MODULES` for optimizers that modules share.
+            config: the module's config as in a loss; the Learner's method uses it by default.
             module_gradients_dict: `{parameter ref: gradient}`.
 
         Returns:
-            The gradients to apply, by the same keys.
+            The gradients to apply, with the same keys.
 
         Example:
             @hookimpl
@@ -211,10 +211,10 @@ class AlgorithmSpec(HookCaller, Protocol):
 
     @learner_method
     def before_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Do something once per update, before the first minibatch and outside the program. Default: nothing.
+        """Run once per update, before the first minibatch and outside the program. Default: nothing.
 
         Args:
-            timesteps: what `update` was given; empty if nothing.
+            timesteps: the argument of `update`; empty if it was None.
 
         Example:
             @hookimpl(wrapper=True)
@@ -225,13 +225,14 @@ class AlgorithmSpec(HookCaller, Protocol):
 
     @learner_method
     def after_gradient_based_update(self, *, timesteps: Mapping[str, int]) -> None:
-        """Do something once per update, after the last minibatch and outside the program.
+        """Run once per update, after the last minibatch and outside the program.
 
-        Default: move the schedules to `timesteps`; wrap it, or call `super()`, to add to it. `learner.metrics` has the
-        means of this update. An exception here still undoes the update.
+        Default: move the schedules to `timesteps`, and update target networks with `target_update="update"`. Wrap the
+        hook, or call `super()`, to do more. `learner.metrics` has the means of this update. An exception here still
+        undoes the update.
 
         Args:
-            timesteps: what `update` was given; empty if nothing.
+            timesteps: the argument of `update`; empty if it was None.
 
         Example:
             @hookimpl(wrapper=True)

@@ -1,7 +1,7 @@
-"""The author's line that an error is about: the innermost one of a file that is an author's.
+"""Find the author's line for an error: the innermost line in a file that is not a library's.
 
 A learner's libraries are plugrad and its backend, with the framework that the backend's distribution requires and the
-packages that `BackendInfo` names. An algorithm or a model is an author's, wherever it is installed.
+packages that `BackendInfo` names. Algorithms and models are author's code, wherever they are installed.
 """
 
 import os
@@ -14,15 +14,15 @@ from plugrad.hooks.entry_points import entries, needed
 from plugrad.hooks.manager import Plugin
 
 Line = tuple[str, int]
-"""File and number of a line."""
+"""A file and a line number."""
 
 
 def author_line(lines: Iterable[Line], is_authors: Callable[[str], bool]) -> Line | None:
     """Find the line of an author.
 
     Args:
-        lines: innermost first, such as those of `plugrad.hooks.backend_helpers.calling_lines()`.
-        is_authors: whether a file is an author's, such as `in_no_library` gives it.
+        lines: innermost first, such as from `plugrad.hooks.backend_helpers.calling_lines()`.
+        is_authors: tells whether a file is an author's, such as the function from `in_no_library`.
 
     Returns:
         The first line of such a file, or None.
@@ -31,11 +31,11 @@ def author_line(lines: Iterable[Line], is_authors: Callable[[str], bool]) -> Lin
 
 
 def in_no_library(plugins: Iterable[Plugin], info: BackendInfo) -> Callable[[str], bool]:
-    """What tells whether a file is in none of a learner's libraries.
+    """Make a function that tells whether a file is outside a learner's libraries.
 
     Args:
-        plugins: the learner's; one of them is its backend.
-        info: what the backend says of itself.
+        plugins: the learner's plugins; one of them is its backend.
+        info: the backend's description.
 
     Returns:
         A function of the file's name.
@@ -55,7 +55,7 @@ def _package(plugin: Plugin) -> str:
 
 
 def _required(backend: str) -> set[str]:
-    """The packages of the distributions that it needs, if they are named alike."""
+    """The packages of the distributions that it needs, if they have the same names."""
     owners = [owner for entry, owner in entries("backend") if entry.name == backend]
     return {name.replace("-", "_") for owner in owners for name in needed(owner, backend)[0]}
 

@@ -1,4 +1,4 @@
-"""Parts of answers that backends have in common."""
+"""Code that several backends share."""
 
 import os
 import sys
@@ -29,17 +29,17 @@ def default_dtype(value: Any) -> str:
 
 
 def program_folder(framework: str) -> Path:
-    """Make the folder of the user's cache where compiled programs are kept, one for each kind of processor.
+    """Make the folder for compiled programs in the user's cache, one for each kind of processor.
 
     Args:
-        framework: names the folder: `~/.cache/plugrad/<framework>/<processor>`; `XDG_CACHE_HOME` moves it.
+        framework: the name in `~/.cache/plugrad/<framework>/<processor>`; `XDG_CACHE_HOME` replaces `~/.cache`.
 
     Returns:
         The folder.
 
     Raises:
         OSError: it cannot be made.
-        RuntimeError: the user has no home.
+        RuntimeError: the user has no home directory.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache, "plugrad", framework, _processor())
@@ -48,14 +48,14 @@ def program_folder(framework: str) -> Path:
 
 
 def _processor() -> str:
-    """A name for machines with the same processor: what is compiled for one may end the process on another."""
+    """A name for machines with the same processor: code compiled for one may crash on another."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     return f"{zlib.crc32(repr([each for each in lines[:40] if each.startswith('flags')]).encode()):x}"
 
 
 def where_installed(package: str, requirement: str) -> Condition:
-    """The condition of a capability that a backend has where a package is installed.
+    """The condition of a capability that a backend has only if a package is installed.
 
     Args:
         package: the name to import.
@@ -70,14 +70,14 @@ def where_installed(package: str, requirement: str) -> Condition:
 
 
 def converted(tree: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert what is in a tree of mappings, lists and tuples.
+    """Convert the leaves of a tree of mappings, lists and tuples.
 
     Args:
-        tree: such as a batch or what a module returned.
-        convert: of one leaf.
+        tree: such as a batch or the outputs of a module.
+        convert: converts one leaf.
 
     Returns:
-        The same with dicts and lists.
+        The converted tree, of dicts and lists.
     """
     if isinstance(tree, Mapping):
         return {key: converted(value, convert) for key, value in tree.items()}
@@ -90,9 +90,9 @@ class EagerLoop(Program):
     """A loop in Python over eager steps.
 
     Args:
-        step: the core's.
-        take: `take(column, rows)` gives rows of a column.
-        reason: as in `Program`.
+        step: the core's step.
+        take: `take(column, rows)` returns rows of a column.
+        reason: see `Program`.
     """
 
     def __init__(self, step: Step, take: Callable[[Tensor, Tensor], Tensor], reason: str) -> None:
@@ -109,10 +109,10 @@ class EagerLoop(Program):
 
 
 def find_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
-    """The answer to `get_param_ref` of a backend whose modules have `named_weights() -> {name: parameter}`.
+    """Answer `get_param_ref` for a backend whose modules have `named_weights() -> {name: parameter}`.
 
     Args:
-        learner: whose modules are searched.
+        learner: the learner whose modules are searched.
         param: one of their parameters, the same object.
 
     Returns:
@@ -131,18 +131,18 @@ def find_param_ref(learner: LearnerProtocol, param: Any) -> ParamRef:
 def functional_call_by_ref(
     learner: LearnerProtocol, refs: Sequence[ParamRef], params: Sequence[Any]
 ) -> FunctionalCall:
-    """`RLModule.functional_call` of all modules at once, by names of parameters across modules.
+    """`RLModule.functional_call` of all modules at once, with parameter names across modules.
 
     Args:
-        learner: whose trainable modules have `named_weights() -> {name: parameter}`.
-        refs: names of the parameters that are replaced.
-        params: the parameters themselves; one that modules share is replaced in each of them.
+        learner: a learner whose trainable modules have `named_weights() -> {name: parameter}`.
+        refs: names of the parameters to replace.
+        params: the parameters themselves; a parameter that modules share is replaced in each of them.
 
     Returns:
         `functional_call({param ref: tensor})`, a context manager.
     """
     known = {id(param): ref for param, ref in zip(params, refs, strict=True)}
-    places: dict[ModuleID, dict[str, ParamRef]] = {}  # of the modules that have any: others may be removed
+    places: dict[ModuleID, dict[str, ParamRef]] = {}  # only of modules that have any: others may be removed
     for module_id in learner.trainable_module_ids:
         for name, own in _named_weights(learner, module_id):
             if id(own) in known:
@@ -166,12 +166,12 @@ def _named_weights(learner: LearnerProtocol, module_id: ModuleID) -> Iterable[tu
 
 
 def check_params(params: Sequence[Any], param_class: type[Any], words: str) -> None:
-    """Check what `register_optimizer` was given as `params`.
+    """Check the argument `params` of `register_optimizer`.
 
     Args:
-        params: must be a list with an element.
+        params: must be a non-empty list of parameters.
         param_class: the framework's class of parameters.
-        words: what the elements must be, for the error.
+        words: a description of the elements, for the error.
 
     Raises:
         OptimizerError: it is anything else.
@@ -203,7 +203,7 @@ def check_float32(refs: Sequence[ParamRef], params: Sequence[Any]) -> None:
 
 
 def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
-    """Make the error for losses that no trained parameter has a part in: an update would train nothing.
+    """Make the error for losses that depend on no trained parameter: an update would train nothing.
 
     Args:
         losses: `{module_id: loss}`.
@@ -222,14 +222,14 @@ def no_gradient_error(losses: Mapping[ModuleID, Tensor]) -> LossError:
 
 
 def check_is_optimizer(optimizer: Any, framework_class: str | None = None) -> None:
-    """Check that an optimizer is one of plugrad's, after the backend found that it is none of the framework's.
+    """Check that an optimizer is plugrad's, after the backend found that it is not the framework's.
 
     Args:
         optimizer: what was registered.
-        framework_class: the framework's own class, for the error; None: the backend takes none.
+        framework_class: the framework's optimizer class, for the error; None: the backend does not take any.
 
     Raises:
-        OptimizerError: it is none.
+        OptimizerError: it is not.
     """
     if not isinstance(optimizer, Optimizer):
         others = f" and no {framework_class}" if framework_class else ""
@@ -237,12 +237,12 @@ def check_is_optimizer(optimizer: Any, framework_class: str | None = None) -> No
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, "no message" if it has none."""
+    """The first line of an error's message, or "no message"."""
     return (str(error).strip() or "no message").splitlines()[0]
 
 
 def calling_lines() -> list[tuple[str, int]]:
-    """`(file, line)` of the frames around the caller's, innermost first; the caller's own is left out."""
+    """`(file, line)` of the frames around the caller's, innermost first, without the caller's own frame."""
     lines: list[tuple[str, int]] = []
     frame = sys._getframe(1).f_back
     while frame is not None:

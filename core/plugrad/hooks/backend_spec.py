@@ -1,14 +1,14 @@
 """Hooks of a backend: tensors, variables, modules and the program of an update.
 
 A backend is an object or a module with functions of these names, and of those in `BackendBuildSpec` and `GradientSpec`,
-each marked `@plugrad.hookimpl`. An entry point names it:
+each marked `@plugrad.hookimpl`. An entry point declares it:
 
     [options.entry_points]
     plugrad.backends =
         mine = plugrad_mine:backend
 
 Every hook takes the learner first and may leave out arguments that it does not need. Hooks marked *traced* run as
-plain Python once, while a program is traced, and then never again until the next trace.
+Python only while a program is traced, and not again until the next trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,22 +49,23 @@ __all__ = [
 
 
 class BackendSpec(HookCaller, Protocol):
-    """Methods of the Learner that ask the backend; those of its gradients and optimizers are in `GradientSpec`."""
+    """Methods of the Learner that call the backend; those for gradients and optimizers are in `GradientSpec`."""
 
     @learner_method
     def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
         """Make a variable of the framework on the learner's device.
 
-        Learning rates, coefficients, slots of optimizers: everything that changes between updates without a new trace.
+        Variables hold everything that changes between updates without a new trace: learning rates, coefficients, slots
+        of optimizers.
 
         Args:
             value: a number or an array; the variable keeps its shape.
             dtype: such as "float32"; None: float32 for floats, int32 for ints.
-            trainable: whether gradients may be taken by it.
+            trainable: whether gradients may be taken with respect to it.
 
         Returns:
             The variable, with `read`, `assign`, `snapshot` and `numpy` as `plugrad.ops.Variable` describes them.
-            `assign` also takes what `snapshot` gave.
+            `assign` also takes what `snapshot` returned.
 
         Example:
             @hookimpl
@@ -82,15 +83,15 @@ class BackendSpec(HookCaller, Protocol):
         network: Network,
         weights: Mapping[str, Array],
     ) -> RLModule:
-        """Make the framework's module around a network, for a spec that names no `module_class`.
+        """Make the framework's module around a network, for a spec without a `module_class`.
 
         The module holds the weights; `network` computes with them, over this backend's ops.
 
         Args:
-            module_id: of the module.
-            module_spec: complete, with spaces.
+            module_id: the module's id.
+            module_spec: the complete spec, with spaces.
             network: see `build_network`.
-            weights: `{parameter name: float32 array}`, drawn from the seed and equal on every backend, in the
+            weights: `{parameter name: float32 array}`, drawn from the seed and equal on every backend, with the
                 network's order and shapes.
 
         Returns:
@@ -107,19 +108,19 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _wrap_module(self, *, module_id: ModuleID, module: Any, module_spec: RLModuleSpec) -> RLModule:
-        """Make an `RLModule` of a user's model of the framework, such as one given as `Learner(module=...)`.
+        """Make an `RLModule` from a user's model of the framework, such as `Learner(module=...)`.
 
         Args:
-            module_id: of the module.
-            module: is called with the observations [B, ...] and returns the action distribution's inputs [B, inputs],
-                `(inputs, values [B])`, or `{column: tensor}`.
-            module_spec: complete, with spaces.
+            module_id: the module's id.
+            module: a model that is called with the observations [B, ...] and returns the action distribution's inputs
+                [B, inputs], `(inputs, values [B])`, or `{column: tensor}`.
+            module_spec: the complete spec, with spaces.
 
         Returns:
             The module around the model.
 
         Raises:
-            ConfigError: it is no model of this framework.
+            ConfigError: it is not a model of this framework.
 
         Example:
             @hookimpl
@@ -130,10 +131,10 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _is_module_compatible_with_learner(self, module: RLModule) -> bool:
-        """Whether the backend can train a module. Others live beside the trained ones, without an optimizer.
+        """Whether the backend can train a module. Other modules are kept, without an optimizer.
 
         Args:
-            module: one of its modules.
+            module: one of the learner's modules.
 
         Returns:
             True if it can be trained.
@@ -150,7 +151,7 @@ class BackendSpec(HookCaller, Protocol):
         """List a module's trainable parameters.
 
         Args:
-            module: one that the backend can train.
+            module: a module that the backend can train.
 
         Returns:
             The framework's own objects, in the module's order.
@@ -164,17 +165,17 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _get_buffers(self, module: RLModule) -> Mapping[str, Variable]:
-        """List what a module keeps beside its trained parameters: statistics, counters, seeds, frozen parameters.
+        """List what a module keeps besides its trained parameters: statistics, counters, seeds, frozen parameters.
 
-        Asked when modules are built. Default: none. An update that fails puts them back, and `compile_update` finds
-        them among its `variables`. Learners of a group make them equal after each update: floats become the mean over
-        the learners, weighted by rows; all else becomes that of learner 0.
+        Called when modules are built. Default: none. A failed update restores them, and `compile_update` gets them
+        among its `variables`. Learners of a group make them equal after each update: floats become the mean over the
+        learners, weighted by rows; all others become those of learner 0.
 
         Args:
             module: one that the backend can train.
 
         Returns:
-            `{name in module.get_state(): variable}`. `read` gives what the module computes with, in programs too.
+            `{name in module.get_state(): variable}`. `read` returns what the module computes with, also in programs.
 
         Example:
             @hookimpl
@@ -191,7 +192,7 @@ class BackendSpec(HookCaller, Protocol):
             batch: a (nested) dict of arrays or tensors. float64 becomes float32; int64 may become int32.
 
         Returns:
-            The same with tensors. As in all that hooks give, keys may come in another order.
+            The same with tensors. Keys may be in another order, as in the results of all hooks.
 
         Example:
             @hookimpl
@@ -202,15 +203,15 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _convert_to_numpy(self, tensors: Any) -> Any:
-        """Convert tensors to numpy copies. It is the only way back.
+        """Convert tensors to numpy copies.
 
-        Not asked while a loss is differentiated or a program traced: tensors may have no values there.
+        Not called while a loss is differentiated or a program is traced: tensors may have no values there.
 
         Args:
             tensors: a tensor, or a (nested) dict, list or tuple of tensors.
 
         Returns:
-            The same with arrays. Keys may come in another order, and a tuple as a list.
+            The same with arrays. Keys may be in another order, and a tuple may become a list.
 
         Example:
             @hookimpl
@@ -222,16 +223,16 @@ class BackendSpec(HookCaller, Protocol):
     @learner_method
     @since(2)
     def _snapshot_variables(self, variables: Sequence[Variable]) -> Sequence[Any]:
-        """Take the present values of variables, which the learner assigns if an update fails.
+        """Copy the current values of variables, which the learner assigns if an update fails.
 
-        Asked at the beginning of each update, for all variables of the learner. Default: what `snapshot()` of each
-        returns. A framework that reads many variables at once in less time than one after another answers it.
+        Called at the beginning of each update, for all variables of the learner. Default: `snapshot()` of each. Answer
+        this hook if the framework can read many variables at once faster than one after another.
 
         Args:
-            variables: of this backend.
+            variables: variables of this backend.
 
         Returns:
-            One value for each, in this order, that nothing changes later and `assign` takes.
+            One value for each, in this order. `assign` must take it, and nothing may change it later.
 
         Example:
             @hookimpl
@@ -244,20 +245,19 @@ class BackendSpec(HookCaller, Protocol):
     def _export_onnx(
         self, *, module: RLModule, forward: Forward, columns: Mapping[str, Tensor], opset: int
     ) -> bytes:
-        """Write a forward pass of a user's module as an ONNX model, by the framework's exporter.
+        """Write a forward pass of a user's module as an ONNX model, with the framework's exporter.
 
-        `Policy.export_onnx` asks, and puts the model into one that takes observations and gives actions. Networks of
-        plugrad need no exporter. Default: an error.
+        `Policy.export_onnx` calls this, and embeds the model in one that takes observations and returns actions.
+        plugrad's networks need no exporter. Default: an error.
 
         Args:
-            module: one that the backend can train.
-            forward: its forward pass, of columns and to columns.
+            module: a module that the backend can train.
+            forward: its forward pass, from columns to columns.
             columns: an example, `{column: tensor [2, ...]}`; an array of a state is `state_in/<name>`.
             opset: the version of ONNX's operators that the model must have.
 
         Returns:
-            A serialised `onnx.ModelProto`. Its inputs and outputs have the names of the columns, and take any number of
-            rows.
+            A serialised `onnx.ModelProto`. Its inputs and outputs have the names of the columns and any number of rows.
 
         Example:
             @hookimpl
@@ -268,21 +268,21 @@ class BackendSpec(HookCaller, Protocol):
 
     @learner_method
     def _compile_update(self, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-        """Make the fastest program that the framework can of the core's step on a minibatch.
+        """Make the fastest program that the framework can from the core's step on a minibatch.
 
         Args:
             step: `step(minibatch) -> {metric: float32 scalar}` with `minibatch = {module_id: mapping of columns}`, such
-                as `plugrad.batch.Rows`. It reads and assigns `variables`, and nothing else changes. Each call takes a
-                gradient step, or traces one; all calls give metrics of the same names.
-            variables: all of the learner's that a step reads or assigns, each once: flat parameters, slots, learning
-                rates, coefficients, target networks, buffers. Weights that no optimizer steps are not among them: when
-                they are set, the core asks for a new program.
+                as `plugrad.batch.Rows`. It reads and assigns `variables`, and changes nothing else. Each call takes a
+                gradient step, or traces one; all calls return metrics with the same names.
+            variables: all variables of the learner that a step reads or assigns, each once: flat parameters, slots,
+                learning rates, coefficients, target networks, buffers. Weights that no optimizer steps are not among
+                them: when they are set, the core asks for a new program.
             mode: what the user asked for: `"none"`, `"forward_train"`, `"complete_update"` or `"auto"`. With `"none"` a
-                framework that has eager autograd steps eagerly, so that a loss may ask for values, as by `float(loss)`.
+                framework that has eager autograd steps eagerly, so that a loss may read values, as in `float(loss)`.
 
         Returns:
-            The program; it says in `mode` and `reason` what really runs and why. Whatever it was asked for, it computes
-            what `"none"` computes.
+            The program; its `mode` and `reason` say what actually runs and why. In every mode it computes the same as
+            with `"none"`.
 
         Example:
             class Loop(Program):
@@ -305,14 +305,15 @@ class BackendSpec(HookCaller, Protocol):
     @learner_method
     @since(2)
     def _batch_program(self, program: Program) -> BatchedProgram:
-        """Make one program of the programs of many learners, of which this is the first.
+        """Combine the programs of many learners, of which this is the first, into one.
 
-        Asked of backends with `Capability.BATCHED_LEARNERS`, with `compile="auto"` or `"complete_update"`. The learners
-        have equal settings but for seed, learning rates and coefficients, which are variables of their programs; no
-        learner of a group and no optimizer of the framework is among them. Default: the programs run one after another.
+        Called for backends with `Capability.BATCHED_LEARNERS`, with `compile="auto"` or `"complete_update"`. The
+        learners have equal settings except for seed, learning rates and coefficients, which are variables of their
+        programs. They are not learners of a group, and have no optimizers of the framework. Default: the programs run
+        one after another.
 
         Args:
-            program: of `compile_update`, for this learner.
+            program: this learner's program, from `compile_update`.
 
         Returns:
             The batched program, for any number of learners.

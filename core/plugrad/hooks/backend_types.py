@@ -1,4 +1,4 @@
-"""What a backend gives the core: who it is, the programs of its updates, the operations that it saw."""
+"""What a backend gives the core: its description, the programs of updates, recorded operations."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,13 +16,13 @@ log = logging.getLogger("plugrad")
 
 
 class Capability(StrEnum):
-    """Declared in `BackendInfo.capabilities`; `plugrad.testing.backend_suite` proves each that is.
+    """Declared in `BackendInfo.capabilities`; `plugrad.testing.backend_suite` tests each declared one.
 
     A member equals its string: `"xla" in info.capabilities`. `Capability(name)` takes either, and the name in lower
-    case. Behind the string stands the version of the contract that brought it, if that is not 1.
+    case. The number after the string is the version of the contract that added it, if that is not 1.
 
     Attributes:
-        since: that version.
+        since: the version of the contract that added it.
 
     Raises:
         PluginError: a capability is unknown; the message names the closest.
@@ -31,47 +31,46 @@ class Capability(StrEnum):
     since: int
 
     def __new__(cls, text: str, since: int = 1) -> Self:
-        """A member: its string, and the version of the contract that brought it."""
+        """A member: its string, and the version of the contract that added it."""
         member = str.__new__(cls, text)
         member._value_, member.since = text, since
         return member
 
     BATCHED_LEARNERS = "batched_learners", 2
-    """`batch_program` makes one program of the updates of many learners that differ in seed, learning rates and
-    coefficients alone. Each computes what it computes alone, within rounding."""
+    """`batch_program` combines the updates of many learners that differ only in seed, learning rates and coefficients
+    into one program. Each computes the same as it would alone, within rounding."""
 
     CHANGED_LOSSES = "changed_losses", 2
-    """`compute_gradients` differentiates what a caller made of the losses that `compute_losses` returned, such as
-    `{module_id: 2 * loss}`. Without it that is a `LossError`, which says to change the loss where it is computed."""
+    """`compute_gradients` also differentiates losses that a caller changed after `compute_losses`, such as
+    `{module_id: 2 * loss}`. Without it this is a `LossError`, which says to change the loss where it is computed."""
 
     COMPLETE_UPDATE = "complete_update"
-    """`compile="complete_update"` makes one program of an update, or of each of its steps: every op, gradient and step
-    gives in it what it gives eagerly."""
+    """`compile="complete_update"` compiles an update, or each of its steps, as one program: every op, gradient and step
+    gives the same result as eagerly."""
 
     EXACT_KINKS = "exact_kinks"
-    """Gradients at kinks and ties (of `abs`, `relu`, `maximum`, `clip`, ...) are those that `plugrad.ops` says."""
+    """Gradients at kinks and ties (of `abs`, `relu`, `maximum`, `clip`, ...) are as `plugrad.ops` defines them."""
 
     FLOAT64 = "float64", 2
-    """Ops keep float64, `asarray` and `cast` give it, and gradients may be taken in it. Training is float32 everywhere:
-    a backend without it computes in float32 throughout."""
+    """Ops keep float64, `asarray` and `cast` can make it, and gradients may be taken in it. Training uses float32
+    everywhere; a backend without this capability computes in float32 throughout."""
 
     FUSED_STEP = "fused_step"
-    """The backend steps optimizers in an `apply_gradients` of its own, to the same numbers as the core's."""
+    """The backend steps optimizers in its own `apply_gradients`, with the same results as the core's."""
 
     FRAMEWORK_OPTIMIZERS = "native_optimizers"
-    """`register_optimizer` takes the framework's own optimizers: `wrap_optimizer` makes a
-    `plugrad.optimizers.Optimizer` of one, and their learning rate can be read and set without a new trace."""
+    """`register_optimizer` takes the framework's own optimizers: `wrap_optimizer` wraps one as a
+    `plugrad.optimizers.Optimizer`, and its learning rate can be read and set without a new trace."""
 
     ONNX = "onnx"
     """`export_onnx` writes models that `wrap_module` takes, and modules of the backend, as ONNX models."""
 
     USER_MODULES = "user_modules"
-    """`wrap_module` takes models of the framework that are no `RLModule`. What they keep beside parameters is in
-    `get_buffers`: saved, restored and undone with them. They are trained and act in the modes of their layers."""
+    """`wrap_module` takes models of the framework that are not `RLModule`s. What they keep besides parameters is in
+    `get_buffers`, and is saved, restored and undone with them. Their layers train and act in the right mode."""
 
     XLA = "xla"
-    """`compile="auto"` and `"complete_update"` compile by XLA; `learner.update_mode` says so, and says when XLA
-    refuses."""
+    """`compile="auto"` and `"complete_update"` compile with XLA; `learner.update_mode` says so, or that XLA refused."""
 
     @classmethod
     def _missing_(cls, value: object) -> "Capability":
@@ -83,26 +82,26 @@ class Capability(StrEnum):
 
 
 Condition = Callable[[Ops, Config], bool | str]
-"""`condition(ops, config)`: True where a capability is to be had, else why not: `has_compiler() or "no compiler"`."""
+"""`condition(ops, config)`: True if a capability is available, else why not: `has_compiler() or "no compiler"`."""
 
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """What a backend says of itself.
+    """The description of a backend.
 
     Args:
         name: the entry point's name.
         version: version of the framework.
         devices: devices that it sees, such as `("cpu", "cuda:0")`.
-        capabilities: what it can do beyond the required hooks: members of `Capability`, or their strings. A mapping
-            `{capability: condition}` says that some are not to be had on every device or with every config; a
-            condition is True or a `Condition`.
-        packages: what belongs to the framework beside the distributions that the backend requires, such as
-            `("keras",)`. Where an error names a line, it is none of theirs.
+        capabilities: what it can do beyond the required hooks: members of `Capability`, or their strings. In a mapping
+            `{capability: condition}` the condition is True, or a `Condition` if the capability is not available on
+            every device or with every config.
+        packages: packages that belong to the framework in addition to the distributions that the backend requires, such
+            as `("keras",)`. Errors never point to lines in them.
         contract_version: the `plugrad.CONTRACT_VERSION` that it was written for.
 
     Attributes:
-        conditions: those of `capabilities` that are no plain True.
+        conditions: those of `capabilities` that are not simply True.
 
     Raises:
         PluginError: a capability is unknown, or plugrad does not have that version of the contract.
@@ -145,8 +144,8 @@ class BackendInfo:
 
         Args:
             capability: a member, or its string.
-            ops: of the learner.
-            config: of the learner.
+            ops: the learner's ops.
+            config: the learner's config.
 
         Returns:
             The reason in words; "" if it has it.
@@ -168,13 +167,13 @@ Step = Callable[[ModuleBatches], dict[str, Tensor]]
 
 
 class Operation(NamedTuple):
-    """An operation on tensors, as `watch_operations` saw it.
+    """An operation on tensors, as recorded by `watch_operations`.
 
     Args:
-        name: as the framework calls it.
-        inputs: shapes of the tensors that went in; None where a traced program does not know a size.
-        outputs: shapes of those that came out.
-        lines: where in Python it was asked for, `(file, line)`, innermost first.
+        name: the framework's name for it.
+        inputs: shapes of the input tensors; None where a traced program does not know a size.
+        outputs: shapes of the output tensors.
+        lines: the Python lines that called it, `(file, line)`, innermost first.
     """
 
     name: str
@@ -187,17 +186,16 @@ class Program:
     """An update, ready to run. A backend derives from it.
 
     Args:
-        mode: `"none"`, `"forward_train"` or `"complete_update"`: what really runs.
-        reason: why this mode and no other, in words for `learner.update_mode`.
-        static_shapes: whether new shapes mean a new compilation; the core then pads rows to powers of two.
-        static_minibatches: whether a new size of the minibatches does; the core then keeps those of sequences, whose
-            number follows from the data, at powers of two.
+        mode: `"none"`, `"forward_train"` or `"complete_update"`: what actually runs.
+        reason: why this mode, in words for `learner.update_mode`.
+        static_shapes: whether new shapes need a new compilation; the core then pads rows to powers of two.
+        static_minibatches: whether a new minibatch size needs one; the core then pads minibatches of sequences, whose
+            size depends on the data, to powers of two.
 
     Attributes:
-        together: how it ran last as a part of a `BatchedProgram`, in words; the core's.
-        takes_arrays: whether `run` converts columns and indices itself, in less time than `convert_batch_type` takes.
-            It then gets numpy arrays, unless a class or a plugin changes what that hook answers. Only with
-            `static_shapes`.
+        together: how it last ran as a part of a `BatchedProgram`, in words; set by the core.
+        takes_arrays: whether `run` converts columns and indices itself, faster than `convert_batch_type`. It then gets
+            numpy arrays, unless a class or a plugin changes the result of that hook. Only with `static_shapes`.
     """
 
     together: str = ""
@@ -212,34 +210,34 @@ class Program:
         self.static_minibatches = static_minibatches or static_shapes
 
     def fall_back(self, mode: str, reason: str) -> None:
-        """Say what runs from now on, and log it as a warning.
+        """Set what runs from now on, and log it as a warning.
 
         Args:
             mode: as in the constructor.
-            reason: why not the mode of before.
+            reason: why the previous mode cannot be used.
         """
         self.mode, self.reason = mode, reason
         log.warning("update mode %s: %s", mode, reason)
 
     def begin_update(self) -> None:
-        """Get ready for an update, before its minibatches are made; may change all that the constructor takes.
+        """Prepare for an update, before its minibatches are made; may change everything that the constructor sets.
 
-        Default: nothing. A program that is compiled only after a while decides here, by numbers that are saved with the
-        learner, such as `learner.counters`: then a run that was stopped and resumed changes over where a straight one
-        does.
+        Default: nothing. A program that is compiled only after some time decides this here, from numbers that are saved
+        with the learner, such as `learner.counters`. Then a resumed run switches at the same step as an uninterrupted
+        one.
         """
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Tensor]:
-        """Run `num_steps` minibatches; may change `mode` and `reason`, if it has to fall back.
+        """Run `num_steps` minibatches; may change `mode` and `reason` if it has to fall back.
 
         Args:
-            columns: `{module_id: {column: tensor [rows, ...]}}`, of `convert_batch_type`. Ids that begin with a line
-                feed are the core's own: they are columns and indices like others.
-            indices: `{module_id: int32 tensor [num_steps, minibatch size]}`, of `convert_batch_type`: the rows of each
-                minibatch. With `static_shapes` columns and indices may have more rows than count; what they are filled
-                with are numbers of rows, too.
+            columns: `{module_id: {column: tensor [rows, ...]}}`, from `convert_batch_type`. Ids that begin with a line
+                feed are the core's own; treat their columns and indices like the others.
+            indices: `{module_id: int32 tensor [num_steps, minibatch size]}`, from `convert_batch_type`: the rows of
+                each minibatch. With `static_shapes` columns and indices may have padding rows; padding indices are
+                valid row numbers.
             num_steps: how many minibatches, a Python int.
 
         Returns:
@@ -252,9 +250,9 @@ class ProgramCall(NamedTuple):
     """One learner's part in a run of a `BatchedProgram`.
 
     Args:
-        program: the learner's own.
-        columns: as `Program.run` takes them.
-        indices: as `Program.run` takes them.
+        program: the learner's program.
+        columns: see `Program.run`.
+        indices: see `Program.run`.
     """
 
     program: Program
@@ -263,22 +261,21 @@ class ProgramCall(NamedTuple):
 
 
 class BatchedProgram:
-    """The programs of many learners as one. This one runs them one after another; a backend derives from it.
+    """The programs of many learners as one. This class runs them one after another; a backend derives from it.
 
     Attributes:
-        reason: what really runs and why, in words for `learner.update_mode`.
+        reason: what actually runs and why, in words for `learner.update_mode`.
     """
 
     reason: str = "the learners one after another"
 
     def run(self, calls: Sequence[ProgramCall], num_steps: int) -> Sequence[Mapping[str, Tensor]]:
-        """Run as many minibatches of each learner.
+        """Run the same number of minibatches of each learner.
 
         Args:
-            calls: of programs that `compile_update` made of equal steps; all columns and indices have equal shapes. To
-                fill a batch of one size, the last call may be there several times: its program changes its learner
-                once.
-            num_steps: minibatches of each.
+            calls: calls of programs that `compile_update` made from equal steps; columns and indices have equal shapes.
+                To pad a batch to a fixed size, the last call may be repeated: its program changes its learner once.
+            num_steps: minibatches of each learner.
 
         Returns:
             What `Program.run` returns, for each call.

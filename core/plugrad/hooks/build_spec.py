@@ -1,4 +1,4 @@
-"""Hooks that are no methods of the Learner: they are asked while something is built, so nothing can wrap them."""
+"""Hooks that are not methods of the Learner: they are called while something is built, so nothing can wrap them."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,12 +16,12 @@ class BackendBuildSpec:
 
     @hookspec(firstresult=True)
     def backend_info(self) -> BackendInfo:
-        """Who the backend is: name, version of the framework, devices and capabilities.
+        """Describe the backend: name, version of the framework, devices and capabilities.
 
-        Asked when a learner is built, before anything else. `plugrad doctor` reads metadata only.
+        Called when a learner is built, before anything else. `plugrad doctor` only reads metadata.
 
         Returns:
-            The description. Its first device is what `device="auto"` chooses.
+            The description. `device="auto"` chooses its first device.
 
         Example:
             @hookimpl
@@ -32,10 +32,10 @@ class BackendBuildSpec:
 
     @hookspec(firstresult=True)
     def ops(self, learner: LearnerProtocol) -> Ops:
-        """The tensor functions of the framework, over which losses and networks are written. Asked once, at build.
+        """The tensor functions of the framework, over which losses and networks are written. Called once, at build.
 
         Args:
-            learner: the learner that is being built; it has `config` and `device`.
+            learner: the learner that is being built; it already has `config` and `device`.
 
         Returns:
             An object or module with the functions of `plugrad.ops.Ops`.
@@ -49,18 +49,17 @@ class BackendBuildSpec:
 
     @hookspec(firstresult=True)
     def watch_operations(self, learner: LearnerProtocol) -> AbstractContextManager[list[Operation]] | None:
-        """Note the operations of a block of tensor code. Traced.
+        """Record the operations in a block of tensor code. Traced.
 
         Called around the first losses of each program, to find tensors that broadcast where one number per row was
-        meant. Default: the core computes the first losses once more beforehand, with tensors in wrappers. It notes
-        operators, methods of tensors and `learner.ops`, and not what functions of the framework itself make of each
-        other's results.
+        meant. Default: before that, the core computes the first losses once with wrapped tensors. This records
+        operators, methods of tensors and `learner.ops`, but not calls between the framework's own functions.
 
         Args:
             learner: the learner, in a step.
 
         Returns:
-            A context manager that yields a list, which is complete when the block is over. None: the default.
+            A context manager that yields a list, which is complete at the end of the block. None: the default.
 
         Example:
             @hookimpl
@@ -75,7 +74,7 @@ class AlgorithmBuildSpec:
 
     @hookspec(firstresult=True)
     def get_config_class(self) -> type[Any]:
-        """The algorithm's `AlgorithmConfig` subclass. Asked when the algorithm is looked up by name.
+        """The algorithm's `AlgorithmConfig` subclass. Called when the algorithm is looked up by name.
 
         Returns:
             The class.
@@ -89,12 +88,12 @@ class AlgorithmBuildSpec:
 
     @hookspec(firstresult=True)
     def get_default_rl_module_spec(self, config: Config) -> RLModuleSpec:
-        """The module to build when the user gave none. Asked when modules are built.
+        """The spec to use if the user gave none. Called when modules are built.
 
         Default: the network of `build_network`, with `config.model_config` over `config.default_model_config`.
 
         Args:
-            config: the module's.
+            config: the module's config.
 
         Returns:
             A spec; the config fills in the spaces.
@@ -108,12 +107,12 @@ class AlgorithmBuildSpec:
 
     @hookspec(firstresult=True)
     def get_learner_connectors(self, config: Config) -> list[Any]:
-        """The pieces that make episodes into columns, after the user's and the default ones. Default: none.
+        """Connector pieces that run after the user's and the default ones. Default: none.
 
-        Asked once, at build.
+        Called once, at build.
 
         Args:
-            config: the learner's.
+            config: the learner's config.
 
         Returns:
             Pieces `piece(*, learner, batch, episodes) -> batch`, in numpy.
@@ -127,15 +126,15 @@ class AlgorithmBuildSpec:
 
     @hookspec(firstresult=True)
     def get_training_class(self) -> type[Any]:
-        """What one `Algorithm.train()` does. Asked once, when an Algorithm is built; a learner alone never asks.
+        """The class that decides what `Algorithm.train()` does. Called once, when an Algorithm is built.
 
-        Default: `OnPolicyTraining`, which samples a batch and updates once. The class is made with the Algorithm, whose
-        `sample()`, `update()`, `env_runner`, `learner_group` and `config` it uses. However it changes the learners,
-        through `update()` or by the `learner_group` itself, the next `sample()` acts with the new weights. It need not
-        wait: `request_samples()` and `collect_samples()` let env runner processes go on during an update, and
-        `update(async_update=True)` lets remote learners go on. `plugrad.training.AsynchronousTraining` does both. What
-        a training keeps from one iteration to the next, such as a replay buffer, goes through its `get_state` and
-        `set_state` into the Algorithm's checkpoints.
+        Default: `OnPolicyTraining`, which samples a batch and updates once. The class is instantiated with the
+        Algorithm, and uses its `sample()`, `update()`, `env_runner`, `learner_group` and `config`. After a change of
+        the learners, through `update()` or `learner_group`, the next `sample()` acts with the new weights. It need not
+        wait: `request_samples()` and `collect_samples()` let env runner processes continue during an update, and
+        `update(async_update=True)` lets remote learners continue. `plugrad.training.AsynchronousTraining` does both.
+        What a training keeps between iterations, such as a replay buffer, is saved in the Algorithm's checkpoints
+        through its `get_state` and `set_state`.
 
         Returns:
             A subclass of `plugrad.training.Training`.

@@ -1,12 +1,12 @@
-"""How a Learner method and the hook of its name are one thing.
+"""How a Learner method and the hook with its name work together.
 
-- If a plugin wraps a hook, the learner gets an instance attribute of that name, which `learner.compute_losses(...)`
-  finds. It runs the chain of wrappers.
-- At the end of the chain stands the method as the class has it: the override of a subclass if there is one.
-- `super()` looks at classes only, so it never finds the instance attribute: it goes down to `Learner`'s own method, and
-  that calls the provider.
+- If a plugin wraps a hook, the learner gets an instance attribute with that name, so that
+  `learner.compute_losses(...)` runs the chain of wrappers.
+- At the end of the chain is the method of the learner's class, which may be a subclass's override.
+- `super()` only looks at classes, so it never finds the instance attribute. It reaches `Learner`'s own method, which
+  calls the provider.
 
-A hook that nobody wraps has no such attribute: its call costs one method call.
+A hook without wrappers has no such attribute: calling it costs one method call.
 """
 
 import inspect
@@ -23,10 +23,9 @@ from plugrad.hooks.markers import hookimpl
 
 
 def hook_methods(cls: type[Any]) -> dict[str, str]:
-    """`{method name: hook name}`: every method of `cls` that has a hook, which is its name without leading underscore.
+    """`{method name: hook name}` for every method of `cls` that is a hook; its name has no leading underscore.
 
-    `update` is the exception: the hook `update` is one gradient step, the method `_update`; the public `update()`
-    has listeners at its edges.
+    The hook `update` is the method `_update`, one gradient step; around the public `update()` there are listener hooks.
     """
     hooks = specifications()
     methods = {name for base in cls.__mro__ for name, value in vars(base).items() if callable(value)}
@@ -35,7 +34,7 @@ def hook_methods(cls: type[Any]) -> dict[str, str]:
 
 
 def base_implementations(learner: LearnerProtocol, base: type[Any]) -> dict[str, Callable[..., Any]]:
-    """The implementations that wrappers are wrapped around: they call the methods of the learner's class.
+    """The implementations inside the wrappers: they call the methods of the learner's class.
 
     Args:
         learner: the learner.
@@ -60,7 +59,7 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
     spec = specifications()[hook]
     arguments = list(inspect.signature(spec).parameters)[2:]
 
-    @wraps(spec)  # pluggy reads the arguments' names from what is wrapped
+    @wraps(spec)  # pluggy reads the arguments' names from the wrapped function
     def call(learner: LearnerProtocol, *values: Any) -> Any:
         named = dict(zip(arguments, values, strict=True))
         extra = named.pop("kwargs", {})
@@ -70,7 +69,7 @@ def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> 
 
 
 def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
-    """As the class has it; an override is shown where PLUGRAD_TRACE asks for it."""
+    """The method of the class; an override is traced if PLUGRAD_TRACE is set."""
     function: Callable[..., Any] = getattr(cls, method)
     if not tracing.is_asked_for() or function is getattr(base, method):
         return function
@@ -83,7 +82,7 @@ def install_wrappers(learner: LearnerProtocol, base: type[Any], manager: HookMan
     Args:
         learner: the learner.
         base: the class whose methods are hooks.
-        manager: has the plugins.
+        manager: the manager of its plugins.
 
     Raises:
         PluginError: a plugin wraps a hook that cannot be wrapped.
@@ -107,7 +106,7 @@ def _with_wrappers(
     @adaptable
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs.keys() != names:  # else there is nothing to bind
+        if args or kwargs.keys() != names:  # otherwise there is nothing to bind
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
             kwargs = {name: value for name, value in bound.arguments.items() if name != "self"}

@@ -1,4 +1,4 @@
-"""What installed distributions say of themselves: entry points and extras. Nothing of theirs is imported."""
+"""Metadata of installed distributions: entry points and extras. Nothing is imported."""
 
 import re
 import sys
@@ -16,25 +16,25 @@ GROUPS = {
 
 
 def entries(kind: str) -> tuple[tuple[EntryPoint, Distribution], ...]:
-    """Every entry point of a kind, with who brings it."""
-    # A new site directory must be seen, so the cache is keyed by the search path.
+    """Every entry point of a kind, with its distribution."""
+    # New site directories must be seen, so the cache is keyed by the search path.
     return _scan(GROUPS[kind], tuple(sys.path))
 
 
 def extra_of(entry: EntryPoint) -> str:
-    """The extra that a plugin needs: the one in `module:Class [torch]` of its entry point, or one of its own name."""
+    """The extra that a plugin needs: the one in its entry point `module:Class [torch]`, or one with its own name."""
     named = re.search(r"\[\s*([\w-]+)", entry.value)  # `EntryPoint.extras` fails where the rest is malformed
     return named[1] if named else entry.name
 
 
 @cache
 def _scan(group: str, path: tuple[str, ...]) -> tuple[tuple[EntryPoint, Distribution], ...]:
-    # Of distributions of one name the first on the path counts. importlib finds names of files here: to parse the
+    # If distributions have the same name, the first on the path counts. importlib finds file names here: parsing the
     # metadata of all distributions takes longer than the rest of `plugrad --help`.
     return tuple((entry, entry.dist) for entry in entry_points(group=group) if entry.dist is not None)
 
 
-# Kept, for every save asks for both, and to parse metadata takes longer than to write a small checkpoint.
+# Cached: every save needs both, and parsing metadata takes longer than writing a small checkpoint.
 @cache
 def name_and_version(owner: Distribution) -> tuple[str, str]:
     """The name and the version of a distribution."""
@@ -43,18 +43,18 @@ def name_and_version(owner: Distribution) -> tuple[str, str]:
 
 @cache
 def needed(owner: Distribution, plugin: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distributions that a plugin needs beside plugrad, and what installs them.
+    """The distributions that a plugin needs besides plugrad, and how to install them.
 
-    They are those of its owner's extra of the plugin's name; without such an extra the owner's dependencies, except
-    those that plugrad has itself.
+    They are listed in the owner's extra with the plugin's name; without such an extra they are the owner's dependencies
+    that plugrad does not have itself.
 
     Args:
-        owner: the distribution that brings the plugin.
+        owner: the plugin's distribution.
         plugin: the entry point's name.
 
     Returns:
-        Their names, and what to give to `pip install`: `("plugrad[tf2]", "plugrad[tf2-cpu]")` with the variants
-        `<plugin>-...` of the extra.
+        Their names, and the alternatives for `pip install`, such as `("plugrad[tf2]", "plugrad[tf2-cpu]")`: the extra
+        and its variants `<plugin>-...`.
     """
     if of_extra := _requirements(owner, plugin):
         extras = owner.metadata.get_all("Provides-Extra") or []
@@ -66,7 +66,7 @@ def needed(owner: Distribution, plugin: str) -> tuple[tuple[str, ...], tuple[str
 
 
 def _requirements(owner: Distribution, extra: str | None = None) -> tuple[str, ...]:
-    """What an extra requires, or what is required without any condition."""
+    """The requirements of an extra, or the unconditional ones."""
     lines = [each.partition(";") for each in owner.requires or ()]
     marked = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra or "")}['"]""")
     wanted = [line for line, _, marker in lines if (marked.search(marker) if extra else not marker)]
@@ -78,7 +78,7 @@ def _normalised(name: str) -> str:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a distribution has this name, or a module: tensorflow may come from another distribution."""
+    """Whether a distribution or a module has this name: tensorflow may come from another distribution."""
     try:
         distribution(name)
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Errors that say which plugin raised them.
+"""Notes on errors: which plugin raised them.
 
-A wrapper or a listener is somebody's code around the user's own, so an error that it raises gets a note with its name
-and the hook. An error from below that only passes through a wrapper gets none.
+Wrappers and listeners may be third-party code around the user's own, so an error that one raises gets a note with its
+name and the hook. An error that only passes through a wrapper gets no note.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,7 +17,7 @@ _ONCE = "a wrapper must yield once: `return (yield)`"
 def with_error_note(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool
 ) -> Callable[..., Any]:
-    """Wrap a plugin's function, so that each error that it raises itself gets a note.
+    """Wrap a plugin's function, so that errors that it raises itself get a note.
 
     Args:
         who: the plugin's name in the note.

@@ -1,4 +1,4 @@
-"""Hooks of a backend: parameters by name, gradients and optimizers."""
+"""Hooks of a backend: names of parameters, gradients and optimizers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -11,20 +11,20 @@ from plugrad.types import ModuleID, ParamRef, Tensor
 
 
 class GradientSpec(HookCaller, Protocol):
-    """Methods of the Learner that ask the backend for gradients and optimizers; the others are in `BackendSpec`."""
+    """Methods of the Learner that call the backend for gradients and optimizers; the others are in `BackendSpec`."""
 
     @learner_method
     def get_param_ref(self, param: Any) -> ParamRef:
-        """Name a parameter of this learner, as gradients and states do.
+        """The name of a parameter in gradients and states.
 
         Args:
-            param: one of `get_parameters`.
+            param: a parameter from `get_parameters`.
 
         Returns:
             `<module id>/<parameter name>`.
 
         Raises:
-            OptimizerError: it belongs to no module of this learner.
+            OptimizerError: it does not belong to a module of this learner.
 
         Example:
             @hookimpl
@@ -35,15 +35,15 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def _flatten_parameters(self, params: Sequence[Any]) -> FlatVariable:
-        """Put one flat float32 variable behind some parameters, which stay the module's ordinary parameters.
+        """Make one flat float32 variable that holds some parameters, which remain the module's ordinary parameters.
 
-        Asked once for each registered optimizer.
+        Called once for each registered optimizer.
 
         Args:
-            params: of `get_parameters`.
+            params: parameters from `get_parameters`.
 
         Returns:
-            A vector with the parameters' values in the order of `params`.
+            The variable; its vector has the parameters' values in the order of `params`.
 
         Example:
             @hookimpl
@@ -58,18 +58,18 @@ class GradientSpec(HookCaller, Protocol):
     ) -> tuple[dict[ModuleID, Tensor], Any, Gradients]:
         """Call `loss_fn` under the framework's autograd, then `learner.compute_gradients`. Traced.
 
-        A functional backend makes a pure function of `loss_fn`. Beside its result it leaves metrics behind, which
-        `learner.metrics.step()` gives, and new values in `learner.buffers`: both have to leave that function, too.
+        A functional backend makes a pure function of `loss_fn`. That function must also return the metrics, which
+        `learner.metrics.step()` yields, and the new values of `learner.buffers`.
 
         Args:
-            variables: the flat parameters to differentiate by, one for each optimizer that steps now.
-            loss_fn: `() -> (losses, aux)`; while it runs, modules must compute with what the backend differentiates by.
-                `losses` is `{module_id: scalar}`. `aux` is a nested dict, list or tuple of tensors and of None, numbers
-                and strings. It may be called more than once.
+            variables: the flat parameters to differentiate with respect to, one per optimizer that steps now.
+            loss_fn: `() -> (losses, aux)`; while it runs, modules must compute with the tensors that the backend
+                differentiates with respect to. `losses` is `{module_id: scalar}`. `aux` is a nested dict, list or tuple
+                of tensors, None, numbers and strings. It may be called more than once.
 
         Returns:
-            `(losses, aux, gradients)` with what `compute_gradients` returned. The tensors are those of the caller:
-            outside of `loss_fn` they have values, or are of the program that is traced.
+            `(losses, aux, gradients)` with the result of `compute_gradients`. The tensors must be valid for the caller,
+            outside of `loss_fn`: with values, or part of the program that is traced.
 
         Example:
             @hookimpl
@@ -82,18 +82,18 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def compute_gradients(self, loss_per_module: dict[ModuleID, Tensor], **kwargs: Any) -> Gradients:
-        """Differentiate the sum of the losses by every registered parameter. Traced.
+        """Differentiate the sum of the losses with respect to every registered parameter. Traced.
 
-        Where the backend declares `Capability.CHANGED_LOSSES`, an override may give `super()` what it made of the
-        losses, such as `2 * loss`. A functional backend knows gradients of the losses themselves only, and raises an
-        error that says so. Losses that are changed in `compute_losses` are portable.
+        If the backend declares `Capability.CHANGED_LOSSES`, an override may pass changed losses, such as `2 * loss`, to
+        `super()`. A functional backend only has gradients of the original losses, and raises an error that says so.
+        Changing losses in `compute_losses` works on every backend.
 
         Args:
             loss_per_module: `{module_id: scalar}`.
-            **kwargs: what `differentiate` passes along to the method, or a user, such as tf2's `gradient_tape`.
+            **kwargs: further arguments that `differentiate` or a user passes, such as tf2's `gradient_tape`.
 
         Returns:
-            `{parameter ref: gradient}`, shapes as of the parameters.
+            `{parameter ref: gradient}`, in the shapes of the parameters.
 
         Raises:
             LossError: the backend has no gradients of these losses.
@@ -107,13 +107,13 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def _reduce_gradients(self, gradients: Gradients) -> Gradients:
-        """Add up the gradients of all learners of a group; a learner alone returns them as they are. Traced.
+        """Sum the gradients over all learners of a group; a single learner returns them unchanged. Traced.
 
-        Every learner has weighted its losses by its part of the rows, so that the sum is the gradient of the whole
-        batch. Default: through numpy, for backends that do not trace.
+        Every learner has weighted its losses by its share of the rows, so the sum is the gradient of the whole batch.
+        Default: through numpy, for backends that do not trace.
 
         Args:
-            gradients: its own, `{parameter ref: gradient}`.
+            gradients: this learner's, `{parameter ref: gradient}`.
 
         Returns:
             The sums, `{parameter ref: gradient}`.
@@ -129,9 +129,9 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def _get_clip_function(self) -> Clip:
-        """The function that clips one optimizer's gradients. Asked once per step. Traced.
+        """The function that clips one optimizer's gradients. Called once per step. Traced.
 
-        Default: the core's formula over `learner.ops`; another may be faster.
+        Default: the core's formula over `learner.ops`; a backend may have a faster one.
 
         Returns:
             See `plugrad.gradients.Clip`.
@@ -145,14 +145,14 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
-        """Refuse what cannot be stepped. Asked for each optimizer before it is registered.
+        """Refuse an optimizer or parameters that cannot be used. Called before each optimizer is registered.
 
         Args:
-            optimizer: what the user registers.
-            params: that it is to step.
+            optimizer: the optimizer that the user registers.
+            params: the parameters that it should step.
 
         Raises:
-            OptimizerError: it is no optimizer that this backend knows, or these are no parameters.
+            OptimizerError: this backend does not know the optimizer, or these are not parameters.
 
         Example:
             @hookimpl
@@ -166,15 +166,16 @@ class GradientSpec(HookCaller, Protocol):
     def _wrap_optimizer(self, optimizer: Any) -> Optimizer:
         """Give an optimizer of the framework the methods of `plugrad.optimizers.Optimizer`.
 
-        For backends with `Capability.FRAMEWORK_OPTIMIZERS`. Asked once per registered optimizer, after
-        `check_registered_optimizer`. Default: what it is given. `learner.get_optimizer()` stays the user's own object.
+        For backends with `Capability.FRAMEWORK_OPTIMIZERS`. Called once per registered optimizer, after
+        `check_registered_optimizer`. Default: the optimizer itself. `learner.get_optimizer()` still returns the user's
+        own object.
 
         Args:
-            optimizer: of `plugrad.optimizers` or of the framework.
+            optimizer: an optimizer of `plugrad.optimizers` or of the framework.
 
         Returns:
-            An object with `bind`, `step`, `parameters`, `variables` (what an undo puts back) and `get_slots`,
-            `slots_like`, `set_slots` (what a state has of it).
+            An object with `bind`, `step`, `parameters`, `variables` (restored by an undo) and `get_slots`,
+            `slots_like`, `set_slots` (for the state).
 
         Example:
             @hookimpl
@@ -188,7 +189,7 @@ class GradientSpec(HookCaller, Protocol):
         """Read the learning rate of an optimizer.
 
         Args:
-            optimizer: a registered one.
+            optimizer: a registered optimizer.
 
         Returns:
             The rate, as a float.
@@ -202,12 +203,12 @@ class GradientSpec(HookCaller, Protocol):
 
     @learner_method
     def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
-        """Set the learning rate of an optimizer. Schedules do so after each update.
+        """Set the learning rate of an optimizer. Schedules call this after each update.
 
         It must not cause a new trace, so the rate is a variable.
 
         Args:
-            optimizer: a registered one.
+            optimizer: a registered optimizer.
             lr: the rate.
 
         Example:

@@ -1,4 +1,4 @@
-"""What the Learner's methods that are hooks need of it."""
+"""What hook methods need from the Learner."""
 
 from typing import Any, Protocol
 
@@ -8,7 +8,7 @@ from plugrad.types import ModuleID
 
 
 class HookCaller(Protocol):
-    """A learner that asks its plugins."""
+    """A learner that calls its plugins."""
 
     config: Config
     """The settings; `config.get_config_for_module(module_id)` gives those of one module."""
@@ -18,5 +18,5 @@ class HookCaller(Protocol):
         raise NotImplementedError
 
     def _provide(self, hook: str, **arguments: Any) -> Any:
-        """The answer of the plugin that answers this hook: no wrapper, no override."""
+        """The result of the hook's provider, without wrappers and overrides."""
         raise NotImplementedError

@@ -32,17 +32,17 @@ from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, ParamRef, Tensor
 
 
 class TargetNetworkProtocol(Protocol):
-    """A target network; `plugrad.learner.target_networks.TargetNetwork` says what each method does."""
+    """A target network; see `plugrad.learner.target_networks.TargetNetwork`."""
 
     @property
     def variable(self) -> Variable:
         """The copied parameters, one flat vector."""
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the module's `forward_train` makes of `{column: [B, ...]}` with the copied parameters. Traced."""
+        """Run the module's `forward_train` on `{column: [B, ...]}` with the copied parameters. Traced."""
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
-        """Move to tau * parameters + (1 - tau) * target, if it is due. See `TargetNetwork.update`."""
+        """Set the target to tau * parameters + (1 - tau) * target, if it is due. See `TargetNetwork.update`."""
 
     def get_state(self) -> dict[str, Array]:
         """Copies of the values by parameter name."""
@@ -53,13 +53,13 @@ class RegisteredOptimizer:
     """One optimizer of a learner.
 
     Args:
-        module_id: under which it was registered; `ALL_MODULES` for one shared by modules.
+        module_id: the id under which it was registered; `ALL_MODULES` if modules share it.
         name: short name, unique within the module.
         optimizer: the object that was registered: of `plugrad.optimizers`, or the framework's own.
-        optimizer_adapter: the same with the face of `plugrad.optimizers.Optimizer`, whatever it is.
+        optimizer_adapter: the same with the interface of `plugrad.optimizers.Optimizer`.
         refs: names of its parameters.
-        modules: ids of the modules that have any of them; a parameter that modules share is named by the first.
-        schedule: of its learning rate; None leaves the learning rate to the user.
+        modules: ids of the modules that have any of them; a parameter that modules share is named after the first.
+        schedule: the schedule of its learning rate; None leaves the learning rate to the user.
     """
 
     module_id: ModuleID
@@ -77,7 +77,7 @@ class RegisteredOptimizer:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of its flat parameters."""
+        """The layout of its flat parameters."""
         return self.parameters.layout
 
     @property
@@ -87,7 +87,7 @@ class RegisteredOptimizer:
 
 
 class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Protocol):
-    """A built learner. Its methods that are hooks are those of `AlgorithmSpec`, `LearnerSpec`, and so on."""
+    """A built learner. Its hook methods are those of `AlgorithmSpec`, `LearnerSpec`, and so on."""
 
     # --- what it has ----------------------------------------------------------------------------------------
 
@@ -101,15 +101,15 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def device(self) -> str:
-        """Where variables and batches are, as the framework names it."""
+        """The device of variables and batches, as the framework names it."""
 
     @property
     def seed(self) -> int:
-        """Of all random streams."""
+        """The seed of all random streams."""
 
     @property
     def metrics(self) -> Metrics:
-        """What the present or last update reported."""
+        """The metrics of the current or last update."""
 
     @property
     def registered_optimizers(self) -> Mapping[str, RegisteredOptimizer]:
@@ -121,7 +121,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def buffers(self) -> Mapping[ModuleID, Mapping[str, Variable]]:
-        """What modules keep beside trained parameters, by module id and name."""
+        """What modules keep besides trained parameters, by module id and name."""
 
     @property
     def coefficients(self) -> Mapping[ModuleID, Coefficients]:
@@ -133,15 +133,15 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def connectors(self) -> Sequence[Callable[..., Any]]:
-        """The pieces that make episodes into a batch."""
+        """The pieces that turn episodes into a batch."""
 
     @property
     def collective(self) -> Collective | None:
-        """The other learners of a group; None: it is alone."""
+        """The connection to the other learners of a group; None: it is alone."""
 
     @property
     def weights(self) -> Mapping[ModuleID, Tensor] | None:
-        """This learner's parts [1] of the present minibatch's rows, while a step of a group runs."""
+        """This learner's share [1] of the current minibatch's rows of each module, while a step of a group runs."""
 
     @property
     def weights_version(self) -> int:
@@ -149,11 +149,11 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def update_mode(self) -> str:
-        """How the last update ran, and why so."""
+        """How the last update ran, and why."""
 
     @property
     def trainable_module_ids(self) -> list[ModuleID]:
-        """Modules that the backend can train; others live beside them without an optimizer."""
+        """Modules that the backend can train; others have no optimizer."""
 
     @property
     def layouts(self) -> list[Layout]:
@@ -161,7 +161,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the present step must leave everything as it is if it is not finite."""
+        """Whether the current step must change nothing if it is not finite."""
 
     # --- losses and metrics ---------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         """Whether the backend has a capability, on this device and with this config."""
 
     def stream(self, *names: str) -> np.random.Generator:
-        """This learner's own random generator of these names; part of its state."""
+        """This learner's random generator with these names; part of its state."""
 
     # --- acting ---------------------------------------------------------------------------------------------
 
@@ -225,9 +225,9 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         """Compute state values.
 
         Args:
-            obs: observations [B, ...]; of a stateful module sequences [B, T, ...].
+            obs: observations [B, ...]; for a stateful module sequences [B, T, ...].
             module_id: the module.
-            state: the recurrent state before the sequences, `{name: [B, ...]}`; None: that of the start of an episode.
+            state: the recurrent state before the sequences, `{name: [B, ...]}`; None: that at the start of an episode.
 
         Returns:
             float32 [B] or [B, T].
@@ -243,11 +243,11 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
             module_id: the module.
 
         Returns:
-            float32 [B + E]: those of each episode's observations, the last one included.
+            float32 [B + E]: the values of each episode's observations, including the last one.
         """
 
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
-        """Make `{module_id: {column: array [B, ...]}}` of episodes, without an update."""
+        """Make `{module_id: {column: array [B, ...]}}` from episodes, without an update."""
 
     # --- state ----------------------------------------------------------------------------------------------
 
@@ -260,10 +260,10 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         """The whole state, or some parts of it; see `plugrad.Learner.get_state`."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what is in `state`, exactly, or nothing."""
+        """Load what is in `state` exactly, or raise and change nothing."""
 
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
         """`{module_id: {name: numpy copy}}` of parameters and buffers."""
 
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load weights of `get_weights`."""
+        """Load weights from `get_weights`."""

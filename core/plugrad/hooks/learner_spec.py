@@ -24,13 +24,13 @@ from plugrad.types import (
 
 
 class LearnerSpec(HookCaller, Protocol):
-    """Methods of the Learner that the core answers, if no plugin does."""
+    """Methods of the Learner that the core answers if no plugin does."""
 
     @learner_method
     def _update(self, batch: ModuleBatches) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
         """Take one gradient step on one minibatch: forward, losses, gradients, apply. Traced.
 
-        Its method is `Learner._update`, not the public `update()`.
+        The method is `Learner._update`, not the public `update()`.
 
         Args:
             batch: `{module_id: {column: tensor [B, ...]}}`.
@@ -49,7 +49,7 @@ class LearnerSpec(HookCaller, Protocol):
     def compute_losses(self, *, fwd_out: ModuleBatches, batch: ModuleBatches) -> dict[ModuleID, Tensor]:
         """Compute the losses of all modules on one minibatch. Default: `compute_loss_for_module` of each. Traced.
 
-        The place for a term that any algorithm shall get, and for joint losses of several modules.
+        Use it to add a term to the loss of any algorithm, and for joint losses of several modules.
 
         Args:
             fwd_out: what each module's `forward_train` returned, `{module_id: {column: tensor [B, ...]}}`.
@@ -76,7 +76,7 @@ class LearnerSpec(HookCaller, Protocol):
             gradients_dict: `{parameter ref: gradient}`.
 
         Returns:
-            The gradients to apply. What is left out counts as zero; an optimizer of which all is left out does not
+            The gradients to apply. Missing ones count as zero; an optimizer whose gradients are all missing does not
             step; a name that no optimizer steps is an `UnknownParameterError`.
 
         Example:
@@ -89,14 +89,14 @@ class LearnerSpec(HookCaller, Protocol):
 
     @learner_method
     def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """Step the optimizers of which there are gradients. A backend may answer with a fused step. Traced.
+        """Step the optimizers that have gradients. A backend may answer with a fused step. Traced.
 
-        What a wrapper assigns here, such as `learner.targets[module_id].update(tau=0.005)`, it assigns in every
-        gradient step, in compiled programs, too.
+        Assignments in a wrapper, such as `learner.targets[module_id].update(tau=0.005)`, run in every gradient step,
+        also in compiled programs.
 
         Args:
-            gradients_dict: `{parameter ref: gradient}`. A parameter that is left out, or None, counts as zero beside
-                others of its optimizer; an optimizer without any is not stepped.
+            gradients_dict: `{parameter ref: gradient}`. A missing or None gradient counts as zero if other parameters
+                of its optimizer have gradients; an optimizer without any gradient is not stepped.
 
         Raises:
             UnknownParameterError: a key is not the name of a parameter that an optimizer steps.
@@ -110,13 +110,13 @@ class LearnerSpec(HookCaller, Protocol):
 
     @learner_method
     def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
-        """Whether a module is trained in this update. Asked once per update and module.
+        """Whether a module is trained in this update. Called once per update and module.
 
         Default: what `config.policies_to_train` says.
 
         Args:
-            module_id: of the module.
-            multi_agent_batch: the batch as `update` was given it; None if it was given episodes.
+            module_id: the module's id.
+            multi_agent_batch: the batch that `update` was given; None if it was given episodes.
 
         Returns:
             True if it is trained.
@@ -134,7 +134,7 @@ class LearnerSpec(HookCaller, Protocol):
 
     @learner_method
     def configure_optimizers(self) -> None:
-        """Register the optimizers of all modules. Asked once, at build.
+        """Register the optimizers of all modules. Called once, at build.
 
         Default: `configure_optimizers_for_module` for every module that the backend can train.
 
@@ -159,20 +159,20 @@ class LearnerSpec(HookCaller, Protocol):
         """Let an optimizer step some parameters.
 
         Args:
-            module_id: whose it is; `ALL_MODULES` for one that modules share.
+            module_id: the module's id; `ALL_MODULES` for an optimizer that modules share.
             optimizer_name: unique within the module.
-            optimizer: of `plugrad.optimizers`, or the framework's own where the backend declares
+            optimizer: an optimizer of `plugrad.optimizers`, or the framework's own if the backend declares
                 `Capability.FRAMEWORK_OPTIMIZERS`: a `torch.optim.Optimizer` over exactly `params`, a Keras optimizer
-                not yet built, `optax.inject_hyperparams(optax.adam)(learning_rate=0.001)` or another of optax whose
-                rate can be set.
+                not yet built, `optax.inject_hyperparams(optax.adam)(learning_rate=0.001)` or another optax optimizer
+                whose rate can be set.
             params: a list of the framework's parameters, from `get_parameters`.
             lr_or_lr_schedule: a float, `[[timestep, value], ...]`, or None if you set it yourself.
-            every: step only in each `every`-th gradient step (a delayed policy); the gradients of the others are not
-                used. A step that `nonfinite="skip"` leaves out is not counted.
+            every: step only in every n-th gradient step (a delayed policy); gradients of the other steps are not used.
+                A step that `nonfinite="skip"` skips is not counted.
 
         Raises:
-            OptimizerError: the name is taken, `params` is no list of parameters, one of them has an optimizer, or
-                `every` is no whole number from 1 up.
+            OptimizerError: the name is taken, `params` is not a list of parameters, one of them already has an
+                optimizer, or `every` is not a whole number above 0.
 
         Example:
             @hookimpl(wrapper=True)
@@ -194,17 +194,17 @@ class LearnerSpec(HookCaller, Protocol):
     def get_optimizer(
         self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
     ) -> Any:
-        """The optimizer that was registered under a name.
+        """Find a registered optimizer by name.
 
         Args:
-            module_id: of the module.
-            optimizer_name: within the module, or whole: `<module id>_<optimizer name>`.
+            module_id: the module's id.
+            optimizer_name: the name within the module, or the full name `<module id>_<optimizer name>`.
 
         Returns:
             The object that was registered.
 
         Raises:
-            OptimizerError: there is none; it is a KeyError too.
+            OptimizerError: there is no such optimizer; the error is also a KeyError.
 
         Example:
             @hookimpl(wrapper=True)
@@ -218,7 +218,7 @@ class LearnerSpec(HookCaller, Protocol):
         """List the optimizers of a module.
 
         Args:
-            module_id: of the module; `ALL_MODULES`: every optimizer.
+            module_id: the module's id; `ALL_MODULES`: every optimizer.
 
         Returns:
             `[(name within the module, optimizer)]`.
@@ -238,10 +238,10 @@ class LearnerSpec(HookCaller, Protocol):
 
         Args:
             param_dict: `{parameter ref: gradient}`.
-            optimizer: a registered one.
+            optimizer: a registered optimizer.
 
         Returns:
-            Those of its parameters.
+            The entries of its parameters.
 
         Example:
             @hookimpl(wrapper=True)

@@ -16,11 +16,11 @@ from plugrad.types import ModuleID
 
 
 class ListenerSpec:
-    """Hook specifications of a listener; it may also wrap any other hook with `@hookimpl(wrapper=True)`."""
+    """Hook specifications of a listener; a listener may also wrap learner hooks with `@hookimpl(wrapper=True)`."""
 
     @hookspec
     def learner_built(self, learner: LearnerProtocol) -> None:
-        """A learner has its modules and optimizers.
+        """Called when a learner has its modules and optimizers.
 
         Args:
             learner: the learner.
@@ -33,11 +33,11 @@ class ListenerSpec:
 
     @hookspec
     def update_begun(self, learner: LearnerProtocol, timesteps: Mapping[str, int] | None) -> None:
-        """`update()` was called with a good batch; nothing has changed yet.
+        """Called when `update()` has checked its batch; nothing has changed yet.
 
         Args:
             learner: the learner.
-            timesteps: what `update` was given.
+            timesteps: the argument of `update`.
 
         Example:
             @hookimpl
@@ -47,7 +47,7 @@ class ListenerSpec:
 
     @hookspec
     def update_ended(self, learner: LearnerProtocol, results: Mapping[str, Mapping[str, Any]]) -> None:
-        """`update()` is about to return these results.
+        """Called when `update()` is about to return these results.
 
         Args:
             learner: the learner.
@@ -61,11 +61,11 @@ class ListenerSpec:
 
     @hookspec
     def module_added(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
-        """`add_module()` is done.
+        """Called after `add_module()`.
 
         Args:
             learner: the learner.
-            module_id: the new one.
+            module_id: the id of the new module.
 
         Example:
             @hookimpl
@@ -75,11 +75,11 @@ class ListenerSpec:
 
     @hookspec
     def module_removed(self, learner: LearnerProtocol, module_id: ModuleID) -> None:
-        """`remove_module()` is done.
+        """Called after `remove_module()`.
 
         Args:
             learner: the learner.
-            module_id: the one that is gone.
+            module_id: the id of the removed module.
 
         Example:
             @hookimpl
@@ -89,7 +89,7 @@ class ListenerSpec:
 
     @hookspec
     def iteration_ended(self, algorithm: Any, results: Mapping[str, Any]) -> None:
-        """`Algorithm.train()` is about to return these results.
+        """Called when `Algorithm.train()` is about to return these results.
 
         Args:
             algorithm: the Algorithm; `algorithm.ask_to_stop(reason)` ends `plugrad train` after this iteration.
@@ -104,7 +104,7 @@ class ListenerSpec:
 
     @hookspec
     def algorithm_stopped(self, algorithm: Any) -> None:
-        """`Algorithm.stop()` was called for the first time; environments and learners are still there.
+        """Called at the first `Algorithm.stop()`, while environments and learners still exist.
 
         Args:
             algorithm: the Algorithm.
@@ -117,11 +117,11 @@ class ListenerSpec:
 
     @hookspec
     def checkpoint_saved(self, learner: LearnerProtocol, path: str) -> None:
-        """A checkpoint is complete on disk.
+        """Called when a checkpoint is complete on disk.
 
         Args:
             learner: the learner.
-            path: of its directory.
+            path: its directory.
 
         Example:
             @hookimpl
@@ -131,11 +131,11 @@ class ListenerSpec:
 
     @hookspec
     def checkpoint_restored(self, learner: LearnerProtocol, path: str) -> None:
-        """The learner has exactly the state of a checkpoint.
+        """Called when the state of a checkpoint was restored.
 
         Args:
             learner: the learner.
-            path: as it was given.
+            path: the path that was given.
 
         Example:
             @hookimpl

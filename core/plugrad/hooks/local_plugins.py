@@ -1,7 +1,7 @@
-"""Plugins that are in no distribution yet: a file `my_algo.py`, or `"package.module:Name"`.
+"""Plugins outside of a distribution: a file `my_algo.py`, or `"package.module:Name"`.
 
-What such a plugin is follows from its hooks. It is loaded by who types its name and by nobody else; an algorithm or a
-backend then has a short name, its file's, as if it were installed, and that is all that a checkpoint says of it.
+The kind of such a plugin follows from its hooks. It is loaded only if a user names it. An algorithm or a backend then
+has a short name, that of its file, as if it were installed; a checkpoint has only this name.
 """
 
 import sys
@@ -23,16 +23,16 @@ def short_name(text: str) -> str:
 
 
 def whole_name(text: str) -> str:
-    """The file's whole path, so that another process finds it too; a module's name as it is."""
+    """The file's absolute path, so that another process also finds it; a module's name unchanged."""
     return str(Path(text).resolve()) if text.endswith(".py") else text
 
 
 def load_local_plugin(named: str | type) -> Plugin:
-    """The plugin in a file, or the object of this name; of a class, an instance made without arguments.
+    """The plugin in a file, or the object with this name; for a class, an instance made without arguments.
 
     Raises:
-        PluginError: it fails to load, or its hooks do not fit.
-        ConfigError: the text names nothing that can be imported.
+        PluginError: it fails to load, or its hooks do not match their specifications.
+        ConfigError: the text does not name anything that can be imported.
     """
     text = named if isinstance(named, str) else f"{named.__module__}:{named.__qualname__}"
     found = _from_file(Path(text)) if text.endswith(".py") else _imported(named)
@@ -42,18 +42,18 @@ def load_local_plugin(named: str | type) -> Plugin:
 
 
 def _from_file(path: Path) -> Any:
-    """The module; its name is the file's whole path, which no other module can have."""
+    """The module; its name is the file's absolute path, which no other module can have."""
     name = str(path.resolve())
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise PluginError(f"plugin file {str(path)!r} is not there")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look for the module that they are defined in
+    sys.modules[name] = module  # dataclasses look there for the module that defines them
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also sys.exit(): the command must not end as if all were done
+    except BaseException as error:  # also sys.exit(): the command must not end as if it had succeeded
         del sys.modules[name]
         raise PluginError(f"plugin file {str(path)!r} fails to load: {_words(error)}") from error
     return module

@@ -1,7 +1,7 @@
-"""One learner's plugins: who answers which hook, and what wraps the answer.
+"""One learner's plugins: which plugin answers each hook, and which ones wrap it.
 
-Providers stand in tiers: core default < backend < algorithm < the learner's class. For each `firstresult` hook one
-provider is chosen here, at build; wrappers go around the learner's method, listeners are called beside it.
+Providers have tiers: core default < backend < algorithm < the learner's class. For each `firstresult` hook one provider
+is chosen here, at build. Wrappers go around the learner's method; listeners are called in addition.
 """
 
 import inspect
@@ -30,16 +30,16 @@ BACKEND_SPECIFICATIONS = (BackendBuildSpec, BackendSpec, GradientSpec)
 SPECIFICATIONS = (*BACKEND_SPECIFICATIONS, AlgorithmBuildSpec, AlgorithmSpec, LearnerSpec, ListenerSpec)
 _OPTIONS = f"{PROJECT}_impl"
 RENAMED: Mapping[str, str] = {"adopt_module": "wrap_module", "adopt_optimizer": "wrap_optimizer"}
-"""`{older hook name: name of today}`: plugins that answer the older one are asked, with a warning."""
+"""`{older hook name: current name}`: plugins that answer the older one still work, with a warning."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin with its name and place.
+    """A plugin with its tier and name.
 
     Args:
         tier: "core", "backend", "algorithm" or "listener".
-        name: what errors call it.
+        name: its name in errors.
         implementation: object or module with functions marked `@hookimpl`.
     """
 
@@ -63,17 +63,17 @@ def specifications(classes: tuple[type[Any], ...] = SPECIFICATIONS) -> Mapping[s
 
 
 def has_one_answer(specification: Callable[..., Any]) -> bool:
-    """Whether one plugin answers the hook; else all that implement it are called."""
+    """Whether one plugin answers the hook; otherwise all that implement it are called."""
     return bool(getattr(specification, f"{PROJECT}_spec")["firstresult"])
 
 
 def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
-    """`{hook name: function}` of a plugin, after checking that each can be called as the contract says.
+    """`{hook name: function}` of a plugin, after checking that each can be called as specified.
 
     Raises:
-        PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or
-            keyword-only and variadic arguments, which pluggy would register and then call wrongly; for a generator
-            that is not marked as a wrapper, which would never run, and a wrapper that is none.
+        PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or keyword-only
+            and variadic arguments, which pluggy would register and then call wrongly; for a generator that is not
+            marked as a wrapper, which would never run; and for a wrapper that is not a generator.
     """
     found: dict[str, Callable[..., Any]] = {}
     for name in dir(plugin.implementation):
@@ -90,7 +90,7 @@ def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
 
 
 def is_wrapper(function: Callable[..., Any]) -> bool:
-    """Whether an implementation goes around the answer, by `@hookimpl(wrapper=True)`."""
+    """Whether an implementation is a wrapper, marked with `@hookimpl(wrapper=True)`."""
     return bool(getattr(function, _OPTIONS)["wrapper"])
 
 
@@ -130,12 +130,12 @@ class HookManager:
 
     Args:
         plugins: all of them, in tier order; later ones wrap earlier ones.
-        base_implementations: `{hook name: function}`, the end of the chain of each wrapped hook (the learner's
-            method, so that a subclass's override is wrapped too).
+        base_implementations: `{hook name: function}`, the end of the chain of each wrapped hook: the learner's method,
+            so that a subclass's override is wrapped, too.
 
     Raises:
         PluginError: a plugin does not fit the specifications.
-        PluginConflictError: two plugins answer where one is meant.
+        PluginConflictError: two plugins answer a hook that takes one answer.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class HookManager:
             else:
                 self._provide(plugin, name, function)
         self._plugins.append(plugin)
-        # Two listeners of one class have one name; pluggy wants one each.
+        # Two listeners of one class have the same name; pluggy needs different names.
         self._pluggy.register(_named(str(plugin), beside), name=f"{plugin}, number {len(self._plugins)}")
 
     def _functions_of(self, plugin: Plugin) -> dict[str, Callable[..., Any]]:
@@ -196,7 +196,7 @@ class HookManager:
         return name in self._providers
 
     def provide(self, name: str, **arguments: Any) -> Any:
-        """Call the provider of a hook: no wrapper, no override.
+        """Call the provider of a hook, without wrappers and overrides.
 
         Args:
             name: the hook.
@@ -215,14 +215,14 @@ class HookManager:
         return function(*[arguments[argument] for argument in wanted])
 
     def is_wrapped(self, name: str) -> bool:
-        """Whether a call of this hook has to run the whole chain."""
+        """Whether a call of this hook must run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
 
     def check_wrappable(self, wrappable: Iterable[str]) -> None:
-        """Refuse wrappers that nothing would ever run.
+        """Refuse wrappers that would never run.
 
         Raises:
-            PluginError: a plugin wraps a hook that has one answer and is no method of a Learner.
+            PluginError: a plugin wraps a hook that has one answer and is not a method of the Learner.
         """
         known = set(wrappable)
         for name, spec in specifications().items():
@@ -242,7 +242,7 @@ class HookManager:
             **arguments: all arguments of the hook.
 
         Returns:
-            What the outermost wrapper returns; of a listener hook a list of what listeners returned.
+            What the outermost wrapper returns; for a listener hook, a list of what listeners returned.
         """
         caller = self._implemented.get(name)
         return [] if caller is None else caller(**arguments)
@@ -253,7 +253,7 @@ class HookManager:
 
 
 def _named(name: str, functions: Mapping[str, Callable[..., Any]]) -> ModuleType:
-    """A plugin object of some functions; a module, because pluggy tells plugins apart by equality."""
+    """A plugin object with some functions; a module, because pluggy tells plugins apart by equality."""
     module = ModuleType(name)
     vars(module).update(functions)
     return module

@@ -1,4 +1,4 @@
-"""The marks of the contract: `hookimpl` for everybody's plugins, `hookspec` and `learner_method` for hooks."""
+"""Decorators: `hookimpl` for plugins, `hookspec` and `learner_method` for hook declarations."""
 
 import inspect
 from collections.abc import Callable
@@ -18,17 +18,17 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def learner_method(method: Method) -> Method:
-    """Declare a hook by the Learner's method that asks it. The hook is named as the method, without leading underscore.
+    """Declare a hook by the Learner method that calls it. The hook has its name, without the leading underscore.
 
-    `@since(2)` stands below it, if a later version of the contract brought the hook. An implementation takes the
-    learner first, then the method's arguments; `**kwargs` as one dict.
+    If a later version of the contract added the hook, put `@since(2)` below this decorator. An implementation takes the
+    learner first, then the method's arguments, with `**kwargs` as one dict.
     """
     vars(method)["specification"] = _specification(method)
     return method
 
 
 def _specification(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A function `(self, learner, ...)` that `hookspec` marks, without defaults and bare stars."""
+    """A function `(self, learner, ...)` for `hookspec`, without defaults and bare stars."""
     own, *arguments = inspect.signature(method).parameters
     names = (own, "learner", *arguments)
     # pluggy reads the names of arguments from a function's code.

@@ -1,4 +1,4 @@
-"""What metadata says about installed plugins. Nothing of them is imported, nor is numpy."""
+"""Metadata of installed plugins. Neither plugins nor numpy are imported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from plugrad.hooks.entry_points import GROUPS, entries, extra_of, is_installed, 
 
 @dataclass(frozen=True)
 class PluginRecord:
-    """What metadata says about a plugin; nothing of it was imported.
+    """The metadata of a plugin, which is not imported.
 
     Args:
         name: the entry point's name.
         kind: "backend", "algorithm", "plugin" (listeners, loggers, commands) or "collective".
-        distribution: who brings it.
-        version: of the distribution.
+        distribution: the distribution that has it.
+        version: the version of the distribution.
         value: the entry point, `package:object`.
-        requires: the distribution that it needs beside plugrad, such as "tensorflow", or None: of its owner's extra of
-            the same name (or of the one that the entry point names, `module:Name [extra]`), else of its owner's
-            dependencies; of several one that is missing.
-        installed: whether all of them, or modules of their names, can be found.
-        install: what `pip install` gets, if something is missing, the first or another: `("plugrad[tf2]",
+        requires: the distribution that it needs besides plugrad, such as "tensorflow", or None. It comes from its
+            owner's extra with the same name (or the extra that the entry point names, `module:Name [extra]`), else from
+            its owner's dependencies; if there are several, a missing one.
+        installed: whether all of them, or modules with their names, can be found.
+        install: the alternatives for `pip install` if something is missing, such as `("plugrad[tf2]",
             "plugrad[tf2-cpu]")`.
     """
 
@@ -37,15 +37,15 @@ class PluginRecord:
 
     @property
     def command(self) -> str:
-        """What to type to install what it needs, one or another: `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`."""
+        """The command that installs what it needs: `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`."""
         return install_command(self.install)
 
 
 def install_command(names: Sequence[str]) -> str:
-    """What to type to install one of several distributions.
+    """The command that installs one of several distributions.
 
     Args:
-        names: what `pip install` gets, the first or another; at least one.
+        names: the alternatives for `pip install`, at least one.
 
     Returns:
         Such as `pip install "plugrad[tf2]" (or plugrad[tf2-cpu])`.
@@ -55,13 +55,13 @@ def install_command(names: Sequence[str]) -> str:
 
 
 def list_plugins() -> list[PluginRecord]:
-    """All installed plugins, by kind and name. Reads metadata only."""
+    """All installed plugins, sorted by kind and name. Only reads metadata."""
     records = [record_of(kind, entry, owner) for kind in GROUPS for entry, owner in entries(kind)]
     return sorted(records, key=lambda record: (list(GROUPS).index(record.kind), record.name))
 
 
 def obstacle(record: PluginRecord) -> PlugradError | None:
-    """What keeps a plugin from being loaded, as far as metadata says: a missing framework, or another of its name."""
+    """What metadata says against loading a plugin: its framework is missing, or another plugin has its name."""
     owners = [owner for entry, owner in entries(record.kind) if entry.name == record.name]
     if len(owners) > 1:
         who = " and ".join(f"{owner.name} {owner.version}" for owner in owners)
@@ -72,12 +72,12 @@ def obstacle(record: PluginRecord) -> PlugradError | None:
 
 
 def record_of(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord:
-    """What metadata says about one entry point.
+    """Make the record of one entry point.
 
     Args:
-        kind: of the plugin, a key of `GROUPS`.
+        kind: the plugin's kind, a key of `GROUPS`.
         entry: its entry point.
-        owner: the distribution that brings it.
+        owner: its distribution.
 
     Returns:
         The record.
@@ -91,7 +91,7 @@ def record_of(kind: str, entry: EntryPoint, owner: Distribution) -> PluginRecord
 
 
 def missing_framework(record: PluginRecord) -> MissingFrameworkError:
-    """The error for a plugin whose framework is not installed, with what to type."""
+    """The error for a plugin whose framework is not installed, with the command that installs it."""
     return MissingFrameworkError(
         f"{record.kind} {record.name!r} needs {record.requires}: {record.command}", requires=record.requires
     )

@@ -1,7 +1,7 @@
 """Finding plugins by name: entry points, read as metadata, loaded one at a time and only when named.
 
 Importing plugrad, listing plugins and printing help load no plugin. A plugin that fails to load is reported with its
-distribution and does not disturb the others.
+distribution, and does not affect the others.
 """
 
 import os
@@ -30,7 +30,7 @@ from plugrad.importing.names import is_local_plugin
 
 PLUGINS_VARIABLE = "PLUGRAD_PLUGINS"
 _USED: dict[tuple[str, str], Plugin] = {}
-"""By tier and name, what `use_plugin` brought."""
+"""Plugins from `use_plugin`, by tier and name."""
 _NOT_FOUND = {
     "backend": BackendNotFoundError,
     "algorithm": AlgorithmNotFoundError,
@@ -40,14 +40,14 @@ _NOT_FOUND = {
 
 
 def use_plugin(text: str) -> Plugin:
-    """Load a plugin that is in no distribution; for the rest of the process it is known as if it were installed.
+    """Load a plugin outside of a distribution; for the rest of the process it can be used as if it were installed.
 
     Args:
-        text: a file `my_algo.py`, by which an algorithm or a backend then is `my_algo`; or `"package.module:Name"`,
-            by which it is `module`.
+        text: a file `my_algo.py`, which gives an algorithm or a backend the name `my_algo`; or `"package.module:Name"`,
+            which gives it the name `module`.
 
     Raises:
-        PluginError: it fails to load or its hooks do not fit.
+        PluginError: it fails to load, or its hooks do not match their specifications.
         PluginConflictError: an installed plugin has that name.
     """
     plugin = load_local_plugin(text)
@@ -61,22 +61,22 @@ def use_plugin(text: str) -> Plugin:
 
 
 def load_backend(name: str) -> Plugin:
-    """The backend with this name, loaded.
+    """Load the backend with this name.
 
     Raises:
-        BackendNotFoundError: no such backend, with the closest name.
-        MissingFrameworkError: it is installed and its framework is not.
-        PluginError: it fails to import or its hooks do not fit.
+        BackendNotFoundError: there is no such backend; the message names the closest one.
+        MissingFrameworkError: it is installed, but its framework is not.
+        PluginError: it fails to import, or its hooks do not match their specifications.
     """
     return _load("backend", name)
 
 
 def load_algorithm(name: str) -> Plugin:
-    """The algorithm with this name, loaded.
+    """Load the algorithm with this name.
 
     Raises:
-        AlgorithmNotFoundError: no such algorithm, with the closest name.
-        PluginError: it fails to import or its hooks do not fit.
+        AlgorithmNotFoundError: there is no such algorithm; the message names the closest one.
+        PluginError: it fails to import, or its hooks do not match their specifications.
     """
     plugin = _load("algorithm", name)
     if "get_config_class" not in implementations(plugin):
@@ -87,14 +87,14 @@ def load_algorithm(name: str) -> Plugin:
 
 
 def check_installed(kind: str, name: str) -> None:
-    """Check that there is a plugin of a name, by metadata only: nothing is imported.
+    """Check that there is a plugin with this name, using only metadata: nothing is imported.
 
     Args:
         kind: "backend", "algorithm" or "plugin".
         name: the plugin's short name.
 
     Raises:
-        BackendNotFoundError, AlgorithmNotFoundError, PluginError: there is none, as when it is loaded.
+        BackendNotFoundError, AlgorithmNotFoundError, PluginError: there is none; the same error as on loading.
     """
     if (kind, name) not in _USED:
         _find(kind, name)
@@ -104,7 +104,9 @@ def get_algorithm(name: str) -> type[Any]:
     """The config class of an algorithm: `get_algorithm("ppo")` is `PPOConfig`.
 
     Raises:
-        PluginError: it is another package's: such a config would be that algorithm's, and so would the loss.
+        AlgorithmNotFoundError: there is no such algorithm.
+        PluginError: it cannot be loaded, or its config class is another package's, whose algorithm (and loss) the
+            config would get.
     """
     plugin = load_algorithm(name)
     config_class: type[Any] = plugin.implementation.get_config_class()
@@ -117,10 +119,10 @@ def get_algorithm(name: str) -> type[Any]:
 
 
 def algorithm_of(config_class: type[Any]) -> Plugin | None:
-    """The algorithm whose config class this is, or that it derives from; None for a plain `AlgorithmConfig`.
+    """The algorithm of a config class or of its base class; None for a plain `AlgorithmConfig`.
 
-    Loads only algorithms that live in the same top-level package as one of the class's bases. One that `use_plugin`
-    brought goes before.
+    Loads only algorithms in the same top-level package as one of the class's bases. Algorithms from `use_plugin` come
+    first.
     """
     used = [name for tier, name in _USED if tier == "algorithm"]
     for name in (*used, *algorithms_beside(config_class)):
@@ -131,27 +133,27 @@ def algorithm_of(config_class: type[Any]) -> Plugin | None:
 
 
 def algorithms_beside(cls: type[Any]) -> Iterator[str]:
-    """Names of the algorithms in the same top-level package as a class or one of its bases, the nearest first."""
+    """Names of the algorithms in the same top-level package as a class or one of its bases, nearest first."""
     for each in cls.__mro__:
         package = each.__module__.split(".")[0]
         for entry, _ in entries("algorithm"):
-            # `entry.module` would raise for a malformed entry point of a stranger.
+            # `entry.module` would raise for a malformed third-party entry point.
             if re.split(r"[.:]", entry.value)[0] == package:
                 yield entry.name
 
 
 def owner_of(plugin: Plugin) -> tuple[str, str] | None:
-    """Distribution and version of a plugin that came by an entry point; None for an object or a file of the user's."""
+    """Distribution and version of a plugin with an entry point; None for a user's object or file."""
     kind = "plugin" if plugin.tier == "listener" else plugin.tier
     owners = [owner for entry, owner in entries(kind) if entry.name == plugin.name]
     return name_and_version(owners[0]) if owners else None
 
 
 def load_listeners(names: tuple[str | type, ...]) -> list[Plugin]:
-    """The listeners that these names and the variable PLUGRAD_PLUGINS ask for.
+    """Load the listeners that these names and the environment variable PLUGRAD_PLUGINS ask for.
 
-    A name may also be a file `mine.py`, `"package.module:Name"`, or a class. A listener asked for by name must load;
-    with `PLUGRAD_PLUGINS=all` a broken one is a warning.
+    A name may also be a file `mine.py`, `"package.module:Name"`, or a class. A listener that is named must load; with
+    `PLUGRAD_PLUGINS=all` a broken one only gives a warning.
     """
     asked = os.environ.get(PLUGINS_VARIABLE, "").strip()
     listeners = [load_listener(name) for name in names]
@@ -162,32 +164,32 @@ def load_listeners(names: tuple[str | type, ...]) -> list[Plugin]:
 
 
 def load_listener(name: str | type) -> Plugin:
-    """The listener with this name or of this class, loaded.
+    """Load the listener with this name or of this class.
 
     Raises:
-        MissingFrameworkError: it is installed and the package that it needs is not.
-        PluginError: no such listener, it fails to import or its hooks do not fit.
+        MissingFrameworkError: it is installed, but the package that it needs is not.
+        PluginError: there is no such listener, it fails to import, or its hooks do not match their specifications.
     """
     return _load("plugin", name) if isinstance(name, str) else _listener(load_local_plugin(name))
 
 
 def load_command(name: str) -> Any:
-    """What the plugin of this name is: a click command, if it is one to be called as `plugrad NAME`.
+    """Load the plugin with this name; it is a click command if it can be called as `plugrad NAME`.
 
     Raises:
-        PluginError: no such plugin, or it fails to import.
+        PluginError: there is no such plugin, or it fails to import.
     """
     entry, owner = _find("plugin", name)
     return _import(entry, record_of("plugin", entry, owner))
 
 
 def load_collective(name: str) -> type[Collective]:
-    """The collective with this name, loaded.
+    """Load the collective with this name.
 
     Raises:
-        ConfigError: no such collective, with the closest name.
-        MissingFrameworkError: it is installed and what it `requires` is not.
-        PluginError: it fails to import, or is no complete subclass of `Collective`.
+        ConfigError: there is no such collective; the message names the closest one.
+        MissingFrameworkError: it is installed, but what it `requires` is not.
+        PluginError: it fails to import, or is not a complete subclass of `Collective`.
     """
     entry, owner = _find("collective", name)
     record = record_of("collective", entry, owner)
@@ -209,7 +211,7 @@ def load_collective(name: str) -> type[Collective]:
 
 
 class _IsCommandError(PluginError):
-    """A command was asked to listen."""
+    """A command was used as a listener."""
 
 
 def _is_command(implementation: Any) -> bool:
@@ -269,7 +271,7 @@ def _import(entry: EntryPoint, record: PluginRecord) -> Any:
         return entry.load()
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and record.requires == error.name:
-            raise missing_framework(record) from error  # its metadata is here and its files are not
+            raise missing_framework(record) from error  # its metadata exists, but its files do not
         raise PluginError(
             f"{record.kind} {record.name!r} of {record.distribution} {record.version} fails to load "
             f"({record.value}): {type(error).__name__}: {error}"

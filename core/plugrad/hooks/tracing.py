@@ -1,8 +1,8 @@
-"""`PLUGRAD_TRACE=1`: every call of a hook as a line on stderr, with whom it went to and the time it took.
+"""`PLUGRAD_TRACE=1`: every hook call as a line on stderr, with the plugin that answered and the time it took.
 
-Calls within a call are indented, and the outer one ends with a line of its own. A learner looks for the variable once,
-when it is built; without it nothing is added to any call. pluggy's own tracing would show chains of wrappers alone: a
-hook that nobody wraps is asked without pluggy.
+Nested calls are indented, and the outer call ends with its own line. A learner reads the variable once, when it is
+built; without it calls have no overhead. pluggy's own tracing would only show chains of wrappers: a hook without
+wrappers is called without pluggy.
 """
 
 import os
@@ -22,7 +22,7 @@ _STEP = "update"
 
 
 class _Calls(threading.local):
-    """Of one thread: the hooks that are being called, the line of one that may be the last, steps of this update."""
+    """Per thread: the hooks that are being called, a line that may be the last one, steps of this update."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
@@ -38,14 +38,14 @@ _calls = _Calls()
 
 
 def is_asked_for() -> bool:
-    """Whether the variable is set, to anything but 0."""
+    """Whether the variable is set to anything but 0."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def traced(
     who: str, hook: str, function: Callable[..., Any], *, is_wrapper: bool = False
 ) -> Callable[..., Any]:
-    """Wrap a function, so that its calls are printed. See `error_notes.with_error_note` for arguments and result."""
+    """Wrap a function so that its calls are printed. See `error_notes.with_error_note` for arguments and result."""
 
     def answer(*arguments: Any, **named: Any) -> Any:
         with _shown(hook, who):
@@ -73,7 +73,7 @@ def _shown(hook: str, who: str) -> Iterator[None]:
     finally:
         took = f"{1e3 * (perf_counter() - start):.2f} ms{raised}"
         _calls.open.pop()
-        if _calls.waiting is None:  # something was called within
+        if _calls.waiting is None:  # there was a nested call
             line = f"{_calls.indent}{hook} took"
         _calls.waiting = None
         _say(f"{line}  {took}")
@@ -100,5 +100,5 @@ def update_begun() -> None:
 
 @hookimpl
 def update_ended(learner: LearnerProtocol) -> None:
-    """Say how the update ran, since of a compiled one the hooks within a step are seen only while it is traced."""
+    """Print how the update ran: in a compiled one, the hooks in a step are only seen while it is traced."""
     _say(f"-- updated by {learner.update_mode}; steps that Python ran: {_calls.steps}")

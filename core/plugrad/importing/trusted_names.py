@@ -51,7 +51,7 @@ def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
 
     Args:
         name: `"package.module:Name"`; for an environment also a Gymnasium id, with or without a module.
-        kinds: the bases of which the class must have one: `ENVIRONMENT`, `WRAPPER`, `LEARNER`, `MODULE` or `NOTHING`.
+        kinds: the class must have one of these bases: `ENVIRONMENT`, `WRAPPER`, `LEARNER`, `MODULE` or `NOTHING`.
 
     Returns:
         The reason, as the end of a sentence, or None.

@@ -1,14 +1,14 @@
 """The Learner and its parts, one file each.
 
 - `learner`: the class Learner. `internals`: the Learner as the other files see it.
-- Once per build: `build` (modules, device, connectors), `module_classes` (of users), `default_hooks` and
+- Once per build: `build` (modules, device, connectors), `module_classes` (users' classes), `default_hooks` and
   `optimizer_registry` (the core's answers to hooks), `target_networks`, `buffers`, `expected_weights`. `modules` adds
   and removes modules later.
-- Once per update: `update`, and for it `connectors`, `minibatches`, `data_parallel` (of groups), `nonfinite`.
+- Once per update: `update`, which uses `connectors`, `minibatches`, `data_parallel` (in groups) and `nonfinite`.
 - Once per minibatch, or once when it is traced: `step`, `shape_check`; `metrics` collects what is reported.
-- State: `components` (the list of what it consists of), `state` (as nested dicts), `snapshot` (undo and digest),
+- State: `components` (its parts), `state` (as nested dicts), `snapshot` (undo and digest),
   `checkpointing` (on disk).
-- `acting`: actions and policies of a learner; `load_policy`: policies of a checkpoint.
+- `acting`: actions and policies of a learner; `load_policy`: policies from a checkpoint.
 """
 
 from plugrad.deprecation import loaded

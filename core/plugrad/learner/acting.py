@@ -1,8 +1,8 @@
-"""Acting: from rows of observations to the columns of a training batch, and the policies made of that.
+"""Acting: from rows of observations to the columns of a training batch; and policies.
 
-A module over a built-in network without convolutions computes actions in numpy, with a copy of its weights: for small
-networks that is several times cheaper than a call of the framework, and equal on every backend. A module that the
-backend cannot train computes in numpy anyway. Other modules act through their own forward pass.
+A module with a built-in network without convolutions computes actions in numpy, with a copy of its weights. For small
+networks this is several times faster than a framework call, and it gives the same result on every backend. A module
+that the backend cannot train computes in numpy anyway. Other modules act through their own forward pass.
 """
 
 import warnings
@@ -55,19 +55,19 @@ class Actor:
         state: State | None,
         action_mask: Array | None = None,
     ) -> dict[str, Any]:
-        """Columns of a batch of observations; rows as `obs`.
+        """Compute the acting columns for a batch of observations, one row each.
 
         Args:
             obs: rows of the module's observation space, [B, ...].
             module_id: the module that acts.
-            explore: whether to sample; else the mode of the distribution.
+            explore: True samples from the distribution; False takes its mode.
             rng: draws the samples.
-            state: of a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
-            action_mask: the actions that are allowed, [B, choices]; None: all.
+            state: for a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
+            action_mask: the allowed actions, [B, choices]; None: all.
 
         Returns:
-            ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; of a stateful module
-            also STATE_OUT. A module that gives ACTIONS itself has the columns that it gives.
+            ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; for a stateful module
+            also STATE_OUT. For a module that returns ACTIONS itself, the columns that it returned.
         """
         outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
         if Columns.ACTIONS not in outputs:
@@ -92,7 +92,7 @@ class Actor:
         state: State | None,
         action_mask: Array | None = None,
     ) -> tuple[Array, State | None]:
-        """The columns ACTIONS and STATE_OUT of `compute_actions` alone, for less; None for a module without a state."""
+        """Only ACTIONS and STATE_OUT of `compute_actions`, computed faster; STATE_OUT is None without a state."""
         outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
         if Columns.ACTIONS in outputs:
             return outputs[Columns.ACTIONS], after
@@ -109,7 +109,7 @@ class Actor:
         state: State | None,
         action_mask: Array | None,
     ) -> tuple[dict[str, Any], State | None]:
-        """What the module gives for each row, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
+        """The module's outputs, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
         module = self._learner.module[module_id]
         before = _state(self._initial_state(module), module_id, state, len(obs))
         batch = {Columns.OBS: obs[:, None], Columns.STATE_IN: before} if before else {Columns.OBS: obs}
@@ -135,7 +135,7 @@ class Actor:
 
     def _distribution(self, module_id: ModuleID, inputs: Array, explore: bool) -> Distribution:
         module = self._learner.module[module_id]
-        if module.network is None:  # a user's own module may answer differently each time
+        if module.network is None:  # a user's own module may return another class each time
             return action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
         key = module, explore
         if key not in self._distributions:
@@ -146,12 +146,12 @@ class Actor:
         """State values of observations.
 
         Args:
-            obs: [B, ...]; of a stateful module [B, T, ...].
-            module_id: the module that has a value function.
-            state: in which sequences begin, `{name: [B, ...]}`; None: the state at the start of an episode.
+            obs: [B, ...]; for a stateful module [B, T, ...].
+            module_id: a module with a value function.
+            state: the state before the first step, `{name: [B, ...]}`; None: the state at the start of an episode.
 
         Returns:
-            float32 [B]; of a stateful module [B, T].
+            float32 [B]; for a stateful module [B, T].
         """
         module = self._learner.module[module_id]
         before = _state(self._initial_state(module), module_id, state, len(obs))
@@ -201,7 +201,7 @@ class Actor:
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
         version = self._learner.weights_version, module._num_loads
         if self._weights.get(module_id, (None,))[0] != version:
-            # The order in memory decides the last bit of a product: one order for weights from anywhere.
+            # The memory order affects the last bit of a product, so all weights get the same order.
             weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}
             self._weights[module_id] = version, weights
         return self._weights[module_id][1]
@@ -212,7 +212,7 @@ def _acts_in_numpy(module: Any) -> bool:
 
 
 def _state(initial: State, module_id: ModuleID, state: State | None, rows: int) -> dict[str, Array]:
-    """The state given, checked, or the initial one for each row; empty for a module without a state."""
+    """The given state, checked; or the initial state for each row; empty for a module without a state."""
     if state is None and not initial:
         return {}
     if state is None:
@@ -241,12 +241,12 @@ def make_policy(
     env_observation_space: gym.Space[Any] | None = None,
     normalizer: ObservationNormalizer | None = None,
 ) -> Policy:
-    """The policy of one module, with the weights that it has whenever `predict` is called.
+    """The policy of one module; `predict` uses the weights at the time of the call.
 
     Args:
-        present: gives the learner to act with now.
-        module_id: whose policy; `DEFAULT_MODULE_ID` also means the only module.
-        env_observation_space: of one observation of the environment, where the module reads those of the environment.
+        present: returns the current learner.
+        module_id: the module; `DEFAULT_MODULE_ID` also finds a single module that has another id.
+        env_observation_space: the environment's observation space, if the module reads the environment's observations.
         normalizer: normalises these observations.
 
     Returns:
@@ -274,7 +274,7 @@ def make_policy(
         else module.observation_space,
         normalizer if reads_env else None,
     )
-    # A stream of its own: predicting changes nothing that training draws.
+    # Its own stream: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
     def act(
@@ -304,7 +304,7 @@ def _reads(module: Any, space: gym.Space[Any], config: Any) -> bool:
 
 
 def only_module_id(modules: Mapping[ModuleID, Any], module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
-    """The id of the module that is meant: the only one where the default id is given and there is no such module.
+    """Resolve a module id: the default id also finds a single module that has another id.
 
     Args:
         modules: by id.
@@ -333,7 +333,7 @@ def env_module_id(modules: MultiRLModule) -> ModuleID:
 
 
 def warn_without_statistics(config: Any) -> None:
-    """Warn, where observations are normalised, that a learner's policy has no statistics and takes normalised ones."""
+    """With `normalize_observations`, warn that a learner's policy has no statistics and takes normalised input."""
     if config.normalize_observations:
         warnings.warn(
             "normalize_observations=True: the statistics are the env runners', and a learner has none, so this policy "

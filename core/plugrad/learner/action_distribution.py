@@ -1,4 +1,4 @@
-"""The class of the distributions that a module's actions are drawn from."""
+"""The class of a module's action distributions."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ def action_distribution_class(module: Any, ops: Ops, *, explore: bool) -> type[D
     """The class of a module's action distributions.
 
     Args:
-        module: that acts.
+        module: the module that acts.
         ops: the tensor functions that the class computes with.
-        explore: whether actions explore.
+        explore: True for the class for exploring, False for the one for inference.
 
     Returns:
         The class.

@@ -1,7 +1,7 @@
-"""Buffers: what modules keep beside trained parameters, such as statistics of BatchNorm and frozen parameters.
+"""Buffers: what modules keep besides trained parameters, such as statistics of BatchNorm and frozen parameters.
 
-A backend names them (the hook `get_buffers`). They are state as parameters are: undone after an error, carried by
-programs, made equal on all learners of a group. Built-in networks have none.
+A backend names them (the hook `get_buffers`). They are treated as parameters are: undone after an error, passed through
+programs, kept equal on all learners of a group. Built-in networks have none.
 """
 
 import warnings
@@ -18,7 +18,7 @@ from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, Tensor
 
 Buffers = dict[ModuleID, dict[str, Variable]]
-"""`{module_id: {name: variable}}`; only modules that have some."""
+"""`{module_id: {name: variable}}`; only modules that have buffers."""
 
 
 def find_buffers(learner: LearnerInternals) -> Buffers:
@@ -31,11 +31,11 @@ def find_buffers(learner: LearnerInternals) -> Buffers:
 
 
 def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
-    """The variables of buffers, in an order that does not depend on how modules came.
+    """The variables of buffers, in an order that does not depend on the order of the modules.
 
     Args:
         buffers: of all modules.
-        module_ids: only of these; None: of all.
+        module_ids: only of these modules; None: of all.
 
     Returns:
         One variable per buffer.
@@ -61,7 +61,7 @@ def copy_buffers(
         module_ids: of this minibatch.
 
     Returns:
-        `[(variable, copy)]`; empty if the step counts in any case.
+        `[(variable, copy)]`; empty if the step is never skipped.
     """
     if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
@@ -69,11 +69,11 @@ def copy_buffers(
 
 
 def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
-    """Put copies of buffers back if the step is not finite. Traced.
+    """Restore buffers from their copies if the step is not finite. Traced.
 
     Args:
         learner: in a step.
-        before: of `copy_buffers`.
+        before: from `copy_buffers`.
     """
     for variable, old in before:
         variable.assign(learner.guard(variable.read(), old))
@@ -81,7 +81,7 @@ def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, 
 
 @contextmanager
 def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
-    """Put all buffers back afterwards: for a forward pass that must not count. Traced."""
+    """Restore all buffers afterwards: for a forward pass that must have no effect. Traced."""
     before = [(each, each.snapshot()) for each in buffer_variables(learner.buffers)]
     try:
         yield
@@ -96,8 +96,8 @@ def buffers_unchanged(learner: LearnerInternals) -> Iterator[None]:
 def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
     """Make the buffers of all learners of a group equal, after a program.
 
-    Floats become the mean over the learners, weighted by the rows of the module that each of them trained on. All else
-    (counters, seeds, masks) becomes that of learner 0.
+    Floats become the mean over the learners, weighted by the number of the module's rows that each trained on. All
+    other buffers (counters, seeds, masks) become those of learner 0.
 
     Args:
         learner: alone, or one of a group.
@@ -123,7 +123,7 @@ def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
 def _contribution(value: Array, weight: float, is_first: bool) -> Array:
     """What one learner adds to a sum, in float64: its value times its weight, or the bytes of learner 0's value."""
     if value.dtype.kind == "f":
-        # A learner without rows says nothing, whatever it computed with the row that it was given.
+        # A learner without rows contributes nothing, whatever it computed with the filler row that it got.
         return weight * value.astype(np.float64).ravel() if weight else np.zeros(value.size)
     taken = np.frombuffer(value.tobytes(), np.uint8).astype(np.float64)
     return taken if is_first else np.zeros_like(taken)
@@ -139,14 +139,14 @@ def _mean(total: Array, weights: float, like: Array) -> Array:
 
 
 def fill_missing_buffers(learner: LearnerInternals, weights: Any) -> Any:
-    """Fill in buffers that saved weights lack, with their present values; a warning names them.
+    """Fill in buffers that saved weights lack with their current values; a warning names them.
 
     Args:
         learner: the learner that has the buffers.
-        weights: `{module_id: {name: array}}` as they were given: nothing of it is checked here.
+        weights: `{module_id: {name: array}}` as given by the user; not checked here.
 
     Returns:
-        The same with all buffers.
+        The weights with all buffers.
     """
     if not isinstance(weights, Mapping) or not learner.buffers:
         return weights

@@ -1,4 +1,4 @@
-"""What a learner is built of: specs of modules with their spaces, modules (users' own ones too), device, connectors."""
+"""Building a learner: specs of modules with their spaces, modules (including users' own), device, connectors."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -37,10 +37,10 @@ Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
 
 
 def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> None:
-    """Log settings of modules that the learner does not have: they are added later, or misspelled.
+    """Log settings for modules that the learner does not have: these are added later, or misspelled.
 
     Args:
-        config: of the learner.
+        config: the learner's.
         modules: ids of the learner's modules.
     """
     named = {
@@ -59,7 +59,7 @@ def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> No
 
 
 def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManager) -> None:
-    """Refuse a learner with a hook that nobody answers. An override in the learner's class is an answer.
+    """Refuse a learner with a hook that has no answer. An override in the learner's class counts as an answer.
 
     Args:
         learner: before it is built.
@@ -67,7 +67,7 @@ def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManag
         hooks: of its plugins.
 
     Raises:
-        PluginError: names the hook and who should answer it.
+        PluginError: a hook has no answer; names the hook and who should answer it.
     """
     overridden = {
         hook for name, hook in hook_methods(base).items() if _is_overridden(type(learner), base, name)
@@ -96,8 +96,8 @@ def choose_device(config: Config, info: BackendInfo) -> str:
     """The device that `config.device` means.
 
     Args:
-        config: of the learner; `"auto"` is the first device that the backend names.
-        info: of the backend.
+        config: the learner's; `"auto"` is the first device that the backend names.
+        info: the backend's.
 
     Returns:
         The backend's name of the device.
@@ -122,7 +122,7 @@ def make_connectors(learner: LearnerInternals) -> list[Piece]:
 def make_modules(
     learner: LearnerInternals, spec: RLModuleSpec | MultiRLModuleSpec | None, module: Any
 ) -> MultiRLModule:
-    """A learner's modules: finished ones, else those of a spec, else of the config's spec, else of the algorithm's.
+    """A learner's modules: finished ones; else from the given spec, the config's spec, or the algorithm's.
 
     Args:
         learner: before it has modules.
@@ -130,7 +130,7 @@ def make_modules(
         module: as given to the learner, or None.
 
     Returns:
-        The modules, from now on the learner's.
+        The modules, which now belong to the learner.
 
     Raises:
         ConfigError: a module cannot be built, or there would be none.
@@ -194,7 +194,7 @@ def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpe
         A spec with a model_config and, where the config has them, spaces.
 
     Raises:
-        ConfigError: something else is given where a spec is meant.
+        ConfigError: `given` is not a spec.
     """
     if not isinstance(given, RLModuleSpec | None):
         raise ConfigError(
@@ -213,18 +213,18 @@ def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpe
 
 
 def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
-    """Build one module: of the user's class, or the backend's around the algorithm's network with seeded weights.
+    """Build one module: of the user's class, or the backend's module around the algorithm's network.
 
     Args:
         learner: whose backend and algorithm build it.
-        module_id: names the random stream of its initial weights.
+        module_id: its id, which also names the random stream of its initial weights.
         spec: complete.
 
     Returns:
         The module.
 
     Raises:
-        ConfigError: the spec has no spaces or settings that cannot work.
+        ConfigError: the spec has no spaces, or settings that cannot work.
     """
     spec.check_spaces(module_id)
     if spec.module_class is not None:
@@ -242,7 +242,7 @@ def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleS
 
 
 def check_expected_weights(config: Config) -> None:
-    """Compare the networks of a config with the weights that are expected, if any are, and build nothing.
+    """Compare the networks of a config with the expected weights, if there are any, without building them.
 
     Args:
         config: with spaces.
@@ -274,7 +274,7 @@ def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) 
         The config, changed if need be.
 
     Raises:
-        ConfigError: neither the arguments nor the config say what to act in.
+        ConfigError: neither the arguments nor the config have spaces or an environment.
     """
     if spaces is not None:
         return _with_specs(config, spaces)
@@ -291,7 +291,7 @@ def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) 
 
 
 def _has_spaces(config: Config) -> bool:
-    """Whether the config has spaces, or each of its modules, none of which acts in an environment with one agent."""
+    """Whether the config, or each of its modules, has spaces; and no module acts in a single-agent environment."""
     if config.observation_space is not None:
         return True
     named = specs_of(config)

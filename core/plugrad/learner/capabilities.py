@@ -1,4 +1,4 @@
-"""What the backend can do elsewhere and cannot do here: capabilities with a condition."""
+"""Capabilities with a condition: whether the backend has them on this device and with this config."""
 
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Capability
@@ -6,12 +6,12 @@ from plugrad.learner.internals import LearnerInternals
 
 
 def why_not_here(learner: LearnerInternals, capability: Capability) -> str:
-    """Why a capability that the backend declares is not to be had on this device or with this config.
+    """Why a capability that the backend declares is not available on this device or with this config.
 
-    A backend that does not declare it answers for itself: it may be older than the capability.
+    If the backend does not declare the capability, there is no reason: it may be older than the capability.
 
     Args:
-        learner: with ops.
+        learner: a learner with ops.
         capability: the capability.
 
     Returns:
@@ -22,15 +22,15 @@ def why_not_here(learner: LearnerInternals, capability: Capability) -> str:
 
 
 def check_here(learner: LearnerInternals, capability: Capability, what: str) -> None:
-    """Refuse what needs a capability that is not to be had here.
+    """Refuse something that needs a capability which is not available here.
 
     Args:
-        learner: with ops.
-        capability: what is needed.
-        what: what needs it, the beginning of the message.
+        learner: a learner with ops.
+        capability: the capability that is needed.
+        what: what needs it; the message begins with this.
 
     Raises:
-        ConfigError: says why.
+        ConfigError: the capability is not available; says why.
     """
     if reason := why_not_here(learner, capability):
         raise ConfigError(f"{what}: {reason}")

@@ -1,4 +1,4 @@
-"""A learner's state on disk: saving and loading, which plugins wrote it, which hyperparameters are used after it."""
+"""A learner's state on disk: saving and loading, plugins that wrote it, hyperparameters after a restore."""
 
 import logging
 import re
@@ -33,17 +33,17 @@ ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
 
 ENV_OBSERVATION_SPACES: Final = "env_observation_spaces"
-"""As `ENV_OBSERVATION_SPACE`, of an environment with many agents: `{module_id: space}`."""
+"""The same for an environment with many agents: `{module_id: space}`."""
 
 StrPath = str | PathLike[str]
 
 
 def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[str, Any]:
-    """The metadata of a checkpoint: enough to build its learner again, and which plugins wrote it.
+    """The metadata of a checkpoint: what is needed to rebuild its learner, and which plugins wrote it.
 
     Args:
-        learner: whose modules and plugins.
-        config: of whoever saves.
+        learner: the learner, for its modules and plugins.
+        config: the config of the learner or algorithm that is saved.
         kind: "learner" or "algorithm".
 
     Returns:
@@ -67,7 +67,7 @@ def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *
         path: a checkpoint directory.
         state: nested dicts of arrays and plain values.
         metadata: JSON data.
-        keep: how many saves stay.
+        keep: how many saves to keep.
 
     Returns:
         `path`.
@@ -76,14 +76,14 @@ def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *
 
 
 def load(path: StrPath, *, kind: str) -> Checkpoint:
-    """Read a checkpoint that `save` wrote. The learner of an algorithm's checkpoint may be asked for.
+    """Read a checkpoint that `save` wrote. `kind="learner"` also reads the learner in an algorithm's checkpoint.
 
     Args:
         path: a checkpoint directory or one of its saves.
         kind: "learner" or "algorithm".
 
     Returns:
-        The checkpoint, its state that of this kind.
+        The checkpoint, with the state of this kind.
 
     Raises:
         CheckpointError: it cannot be read, or holds something else.
@@ -118,7 +118,7 @@ def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
 
 
 def _is_complete(metadata: Mapping[str, Any]) -> bool:
-    """Whether metadata has what is read of it without asking."""
+    """Whether metadata has the entries that are read without a check."""
     plugins = metadata.get("plugins", [])
     return (
         isinstance(metadata.get("config"), dict)
@@ -134,7 +134,7 @@ def _is_plugin(each: Any) -> bool:
 
 @contextmanager
 def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
-    """Turn any error that is not plugrad's own into a `CheckpointError` that names the checkpoint."""
+    """Turn errors other than plugrad's into a `CheckpointError` that names the checkpoint."""
     try:
         yield
     except PlugradError:
@@ -145,22 +145,21 @@ def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = ()) -> Any:
-    """The config that a checkpoint was saved with, for another backend if one is named.
+    """The config that a checkpoint was saved with, optionally for another backend.
 
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
 
     Args:
-        checkpoint: of `load`.
-        backend: instead of the one that saved it.
-        given: settings that the caller does without, or has something of its own for; they may name code.
+        checkpoint: from `load`.
+        backend: a backend instead of the one that saved it.
+        given: settings that the caller does not need, or replaces; they may name code.
 
     Returns:
         The config, without listeners.
 
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
-        ConfigError: another setting names code to import, such as the class of a module; or the settings are larger
-            than a file's may be.
+        ConfigError: another setting names code to import, such as the class of a module; or the settings are too large.
     """
     data = checkpoint.metadata["config"]
     names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
@@ -182,7 +181,7 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
 def config_to_build(
     path: StrPath, *, kind: str, backend: str | None, given: Collection[str]
 ) -> Iterator[Any]:
-    """Read a checkpoint, for a block that builds a learner or an algorithm like the one that was saved.
+    """A block that builds a learner or an algorithm like the one that was saved in a checkpoint.
 
     Args:
         path: a checkpoint directory or one of its saves.
@@ -191,7 +190,7 @@ def config_to_build(
         given: as in `config_of`.
 
     Yields:
-        The config; what does not fit the checkpoint's weights is refused before it is built.
+        The config. Modules that do not fit the checkpoint's weights are refused before they are built.
 
     Raises:
         CheckpointError: it cannot be read, or holds something that does not fit.
@@ -215,13 +214,13 @@ def stored_bytes(state: Any) -> int:
 
 
 _NAME_AND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]* [A-Za-z0-9._+!-]+")
-"""A checkpoint is a stranger's file: what could be no distribution's name is not shown as one."""
+"""A checkpoint is an untrusted file: text that cannot be a distribution's name and version is not shown."""
 
 
 def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
-    """Kind, name, distribution and version of each plugin that is not the core's own, as plain data.
+    """Kind, name, distribution and version of each plugin outside the core, as plain data.
 
-    Distribution and version are None for a listener that is an object or a file of the user's.
+    Distribution and version are None for a listener that is a user's object or file.
     """
     return [
         {"kind": each.tier, "name": each.name, "distribution": owner, "version": version}
@@ -233,14 +232,14 @@ def plugin_manifest(plugins: Sequence[Plugin]) -> list[dict[str, str | None]]:
 
 @contextmanager
 def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Add to the error that a plugin is not installed which distribution it was of when the checkpoint was written.
+    """Add a hint to errors about plugins that are not installed: which distribution the checkpoint was written with.
 
     Args:
         path: of the checkpoint.
         metadata: of the checkpoint.
 
     Raises:
-        AlgorithmNotFoundError, BackendNotFoundError: as it came, with the hint.
+        AlgorithmNotFoundError, BackendNotFoundError: the original error, with the hint.
     """
     try:
         yield
@@ -254,14 +253,14 @@ def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[N
 
 
 def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
-    """Warn if a checkpoint was written with other plugins, or other versions, than those that are active.
+    """Warn if a checkpoint was written with other plugins or versions than the active ones.
 
-    Another backend is no difference: numbers do not depend on it.
+    A different backend gives no warning: results do not depend on it.
 
     Args:
         path: of the checkpoint.
         metadata: of the checkpoint.
-        plugins: those that are active.
+        plugins: the active ones.
     """
     then = {(each["kind"], each["name"]): each for each in metadata.get("plugins", ())}
     now = {(str(each["kind"]), str(each["name"])): each for each in plugin_manifest(plugins)}
@@ -297,8 +296,8 @@ def resolve_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[
     """The config that is used after a restore.
 
     Args:
-        config: of who restores.
-        whose: "checkpoint": with the settings of training that were saved; "config": as it is.
+        config: the config of the learner or algorithm that restores.
+        whose: "checkpoint": take the saved training settings; "config": keep `config` unchanged.
         saved: the config of the checkpoint as data.
 
     Returns:
@@ -316,7 +315,7 @@ def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str,
     """Log which hyperparameters are used after a restore, and how the two sets differ, if they do.
 
     Args:
-        config: of who restores.
+        config: the config of the learner or algorithm that restores.
         whose: "checkpoint" or "config".
         saved: the config of the checkpoint as data.
         path: of the checkpoint.
@@ -332,7 +331,7 @@ def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str,
 
 
 def _names(config: Any) -> list[str]:
-    # What names code is never taken from a checkpoint.
+    # Settings that name code are never taken from a checkpoint.
     fields = config.fields().items()
     return [
         name

@@ -1,7 +1,7 @@
-"""The components of a learner's state: how each is read, set, undone, hashed and removed with its module.
+"""The components of a learner's state: how each is read, set, undone, hashed, and removed with its module.
 
-`COMPONENTS` is the one list of them. `Learner.get_state` and `set_state`, snapshots, the digest and `remove_module` all
-read it: a new component is a subclass of `Component` with an entry there.
+`COMPONENTS` lists them all. `Learner.get_state` and `set_state`, snapshots, the digest and `remove_module` read this
+list. A new component is a subclass of `Component` with an entry there.
 """
 
 import json
@@ -26,7 +26,7 @@ class Component:
     Attributes:
         name: its key in `Learner.get_state()`.
         attributes: the learner's attributes that hold it. The first maps the names of its parts to the parts.
-        has_parts: whether `get_state("<name>/<part>")` may ask for one part.
+        has_parts: whether `get_state("<name>/<part>")` can return one part.
     """
 
     name: str
@@ -38,11 +38,11 @@ class Component:
         return list(getattr(learner, self.attributes[0])) if self.has_parts else []
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
-        """The present state.
+        """The current state.
 
         Args:
             learner: a built learner.
-            parts: of `parts`; ignored without parts.
+            parts: names from `parts()`; ignored without parts.
 
         Returns:
             `{part: nested dict of numpy copies and plain values}`; the whole component if it has no parts.
@@ -50,24 +50,24 @@ class Component:
         raise NotImplementedError
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-        """Take over a state, or the parts in it.
+        """Load a state, or the parts in it.
 
         Args:
             learner: a built learner.
-            state: as `get` gives it, checked before.
+            state: from `get`, already checked.
         """
         raise NotImplementedError
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        """What a state must look like to fit. Default: the present state.
+        """What a state must look like to fit. Default: the current state.
 
         Args:
             learner: a built learner.
             parts: those that the state must have.
-            state: the state, not checked yet.
+            state: the given state, not checked yet.
 
         Returns:
-            A state of the names, shapes and dtypes that are expected.
+            A state with the expected names, shapes and dtypes.
         """
         return self.get(learner, parts)
 
@@ -76,21 +76,21 @@ class Component:
         return []
 
     def values(self, learner: LearnerInternals) -> State:
-        """A copy of what updates change and no variable holds. Default: the whole, without parts."""
+        """A copy of what updates change outside of variables. Default: the whole component if it has no parts."""
         return {} if self.has_parts else self.get(learner, ())
 
     def restore(self, learner: LearnerInternals, values: State) -> None:
-        """Put back a copy.
+        """Restore a copy.
 
         Args:
             learner: a built learner.
-            values: of `values`.
+            values: from `values()`.
         """
         if not self.has_parts:
             self.set(learner, values)
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
-        """The bytes that the learner's digest is computed of; equal for equal learners."""
+        """The bytes from which the learner's digest is computed; equal for equal learners."""
         for variable in self.variables(learner):
             yield variable.numpy().tobytes()
         yield json.dumps(self.values(learner), sort_keys=True, default=repr).encode()
@@ -120,7 +120,7 @@ class _Modules(Component):
         before = {module_id: learner.module[module_id].get_state() for module_id in constant}
         learner.module.set_state(state)
         if any(_differ(before[module_id], learner.module[module_id].get_state()) for module_id in constant):
-            learner.forget_programs()  # such weights are no variables: a program may have them as constants
+            learner.forget_programs()  # such weights are not variables: a program may have them as constants
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         return buffer_variables(learner.buffers)
@@ -139,11 +139,11 @@ class _Modules(Component):
 
 
 def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
-    """Whether a module has trainable weights that no optimizer steps: a program may have them as constants.
+    """Whether a module has trainable weights that no optimizer steps; a program may have them as constants.
 
     Args:
-        learner: with optimizers.
-        module_id: of the module.
+        learner: a learner with optimizers.
+        module_id: the module's id.
 
     Returns:
         True if it has some.
@@ -170,7 +170,7 @@ class _Optimizers(Component):
         learner._set_optimizer_state(state)
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        """The slots of a framework's own optimizer come into being with its first step; `every` may have changed."""
+        """A framework's own optimizer makes its slots at its first step; and `every` may have changed."""
         template = self.get(learner, parts)
         for full_name, each in template.items():
             saved = state.get(full_name) if isinstance(state, Mapping) else None
@@ -204,14 +204,14 @@ class _Targets(Component):
             learner.targets[module_id].set_state(weights)
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        """How often they move may have changed."""
+        """How often targets are updated may have changed."""
         saved = state if isinstance(state, Mapping) else {}
         return {
             name: with_count_as_in(each, saved.get(name)) for name, each in self.get(learner, parts).items()
         }
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
-        # By name: equal learners may have got their modules in another order.
+        # By name: equal learners may have added their modules in a different order.
         return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
 
 
@@ -243,7 +243,7 @@ class _Coefficients(Component):
 
 
 class _Counters(Component):
-    """Lifetime counters, `{"<name>/<module id>": number}`. They come and go with training."""
+    """Lifetime counters, `{"<name>/<module id>": number}`. Which ones exist changes during training."""
 
     name = "counters"
     attributes = ("counters",)
@@ -306,12 +306,12 @@ COMPONENTS: dict[str, Component] = {
 
 
 def state_variables(learner: LearnerInternals) -> list[Variable]:
-    """Every variable of a learner: what a program may change, and what a snapshot copies."""
+    """Every variable of a learner: what programs may change and snapshots copy."""
     return [variable for each in COMPONENTS.values() for variable in each.variables(learner)]
 
 
 def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
-    """Random generators by name, of their states.
+    """Make random generators from their states.
 
     Args:
         states: `{name: state of a PCG64}`, as `rng.bit_generator.state` gives it.

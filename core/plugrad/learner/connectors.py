@@ -23,12 +23,12 @@ def add_columns_from_episodes(
 ) -> dict[ModuleID, dict[str, Array]]:
     """Add OBS, ACTIONS, REWARDS, TERMINATEDS, TRUNCATEDS and the recorded model outputs, rows in episode order.
 
-    A module that is not updated gets no columns if another one is: an opponent need not be able to compute values.
+    A module that is not updated gets no columns, if another one is updated: an opponent may have no value function.
 
     Args:
-        learner: says which modules are updated.
+        learner: decides which modules are updated.
         batch: columns so far, by module.
-        episodes: of the environment.
+        episodes: the episodes.
 
     Returns:
         A new batch, `{module_id: {column: array [B, ...]}}`.
@@ -46,14 +46,14 @@ def add_columns_from_episodes(
 
 
 def _is_updated(learner: LearnerProtocol, module_id: ModuleID) -> bool:
-    """Whether a module learns; an unknown one does, so that it is refused by name later."""
+    """Whether a module learns; True for an unknown one, which is refused by name later."""
     if module_id not in learner.module:
         return True
     return module_id in learner.trainable_module_ids and learner.should_module_be_updated(module_id)
 
 
 def _check_masks_are_everywhere(module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]) -> None:
-    """Other columns are left out where one episode has none; a mask that is left out would allow everything."""
+    """Other columns are dropped if one episode lacks them; a dropped mask would allow every action."""
     for column in MASKS:
         count = sum(column in episode.extra_model_outputs for episode in episodes)
         if count not in (0, len(episodes)):
@@ -85,9 +85,9 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
     """The learner connector pipeline of a config: the user's pieces, then the default ones.
 
     Args:
-        config: of the learner.
-        algorithm_pieces: of the hook `get_learner_connectors`.
-        spaces: observation and action space, which `config.learner_connector` is called with.
+        config: the learner's.
+        algorithm_pieces: from the hook `get_learner_connectors`.
+        spaces: observation and action space, the arguments of `config.learner_connector`.
 
     Returns:
         The pieces, in order.
@@ -116,10 +116,10 @@ def run_pipeline(
     """Run connector pieces one after the other.
 
     Args:
-        pieces: of `make_pipeline`.
-        learner: handed to each piece.
+        pieces: from `make_pipeline`.
+        learner: passed to each piece.
         batch: what the first piece gets.
-        episodes: handed to each piece.
+        episodes: passed to each piece.
 
     Returns:
         What the last piece returns.
@@ -143,9 +143,9 @@ def split_into_sequences(
     Modules without a state, and batches that have SEQ_LENS, stay as they are.
 
     Args:
-        learner: whose modules.
+        learner: the learner that has the modules.
         batch: rows, by module.
-        episodes: that the rows are of.
+        episodes: the episodes that the rows come from.
 
     Returns:
         A new batch.
@@ -185,14 +185,14 @@ def _sequences(
 def values_of_episodes(
     learner: LearnerProtocol, module_id: ModuleID, episodes: Sequence[SingleAgentEpisode]
 ) -> Array:
-    """State values of all observations of episodes, the last ones included.
+    """State values of all observations of episodes, including the last ones.
 
-    Those of a stateful module are computed on sequences of `max_seq_len` steps that begin with the recorded states. At
-    the end of an episode a sequence is one step longer: the last observation is seen in the state after the last step.
+    A stateful module computes them on sequences of `max_seq_len` steps that begin with the recorded states. At the end
+    of an episode a sequence is one step longer: the last observation is seen in the state after the last step.
 
     Args:
         learner: a built learner.
-        module_id: the module that has a value function.
+        module_id: a module with a value function.
         episodes: E episodes with B steps in all.
 
     Returns:
@@ -242,7 +242,7 @@ def _states_at_starts(
 def _recorded(
     module_id: ModuleID, episode: SingleAgentEpisode, name: str, step: int, initial: Array
 ) -> Array:
-    """The state in which a step was taken; without STATE_IN the one that the step before left behind."""
+    """The state in which a step was taken; without STATE_IN, STATE_OUT of the step before."""
     recorded = episode.extra_model_outputs
     for column, n in ((Columns.STATE_IN, step), (Columns.STATE_OUT, step - 1)):
         if f"{column}/{name}" in recorded:
@@ -258,7 +258,7 @@ def _recorded(
 
 
 def initial_state(module: Any) -> State:
-    """A module's state at the start of an episode as arrays, also if the module gives tensors."""
+    """A module's state at the start of an episode as numpy arrays, even if the module gives tensors."""
     return {name: np.asarray(value) for name, value in module.get_initial_state().items()}
 
 
@@ -266,7 +266,7 @@ def max_seq_len(module: Any) -> int:
     """`max_seq_len` of the module's `model_config`.
 
     Raises:
-        ConfigError: it is no whole number above 0.
+        ConfigError: it is not a whole number above 0.
     """
     length: int = module.model_config.get("max_seq_len", MODEL_CONFIG["max_seq_len"])
     MODEL_SETTINGS["max_seq_len"].check("max_seq_len", length)

@@ -1,7 +1,8 @@
-"""One update by several learners: each computes its share of the rows of every minibatch, and all sum what they found.
+"""One update by several learners: each computes its share of the rows of every minibatch, and the results are summed.
 
 Losses are weighted by the share of rows before they are differentiated. So gradients, losses and metrics of the whole
-are plain sums. The weights are known before the program runs and travel as columns. A learner alone skips all of this.
+minibatch are plain sums. The weights are known before the program runs and are passed as columns. A single learner
+skips all of this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,23 +22,23 @@ from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleBatches, ModuleID, Tensor
 
 WEIGHTS = f"{SEPARATOR}weights"
-"""Under this id a minibatch carries `{module_id: [1]}`, the weights of this learner; no module has it."""
+"""The id under which a minibatch has `{module_id: [1]}`, the weights of this learner; no module has this id."""
 
 PART_WEIGHTS = f"{SEPARATOR}part weights"
-"""Under this id a minibatch carries `{module_id: [accumulate]}`, the weights of its parts; no module has it."""
+"""The id under which a minibatch has `{module_id: [accumulate]}`, the weights of its parts; no module has this id."""
 
 
 def set_collective(learner: LearnerInternals, collective: Collective | None) -> None:
-    """Give a learner the collective that it is in now; its programs stay if they exchange gradients as before.
+    """Give a learner its collective; its programs are kept if they exchange gradients as before.
 
     Args:
         learner: a built learner.
-        collective: its end; None: it is alone.
+        collective: the collective; None: it is alone.
     """
     was_alone = learner.collective is None
     learner.collective = collective
     if was_alone != (collective is None):
-        learner.forget_programs()  # those of a learner alone exchange nothing
+        learner.forget_programs()  # programs of a single learner exchange nothing
 
 
 def shard(
@@ -46,15 +47,15 @@ def shard(
     """This learner's part of an update.
 
     Args:
-        collective: says which of how many learners this is.
+        collective: has the learner's rank and the number of learners.
         columns: the whole batch.
         order: rows of the whole minibatches, `{module_id: [num minibatches, minibatch size]}`.
-        accumulate: so many minibatches are interleaved in one of these; a share has equally many rows of each, but
-            for what is left over, which the last learner takes.
+        accumulate: how many minibatches are interleaved in each of these. A share has equally many rows of each; the
+            last learner takes the rest.
 
     Returns:
-        The columns with the weights beside them, and the rows of this learner's shares. A share without rows is one
-        row with weight 0 (of each minibatch): a mean over no rows is no number.
+        The columns with the weights added, and the rows of this learner's shares. A share without rows gets one row of
+        each minibatch with weight 0, because a mean over no rows is NaN.
     """
     own, counts, step_columns = dict(order), {}, {}
     for module_id, rows in only_modules(order).items():
@@ -80,7 +81,7 @@ def _share_of_minibatch(collective: Collective, width: int, accumulate: int) -> 
 
 
 def _weights(own: Array, whole: Array, size: int) -> Array:
-    """Parts of the whole; equal ones where nothing counts."""
+    """Shares of the whole; equal shares where nothing counts."""
     parts = np.divide(own, whole, out=np.full(len(own), 1.0 / size), where=whole > 0.0)
     return np.asarray(parts, np.float32)
 
@@ -91,7 +92,7 @@ def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> It
 
     Args:
         learner: in a step.
-        minibatch: of modules, and of weights.
+        minibatch: columns of modules, and weights.
 
     Yields:
         The minibatch of the modules alone.
@@ -100,7 +101,7 @@ def minibatch_weights(learner: LearnerInternals, minibatch: ModuleBatches) -> It
     learner.part_weights = minibatch.get(PART_WEIGHTS)
     try:
         yield only_modules(minibatch)
-    finally:  # in a traced program they are symbols that mean nothing afterwards
+    finally:  # in a traced program they are symbols that are invalid afterwards
         learner.weights = learner.part_weights = None
 
 
@@ -109,10 +110,10 @@ def scale_losses(learner: LearnerInternals, losses: dict[ModuleID, Tensor]) -> d
 
     Args:
         learner: in a step.
-        losses: of its own rows, `{module_id: scalar}`.
+        losses: losses of its own rows, `{module_id: scalar}`.
 
     Returns:
-        Each times the weight of its module.
+        Each loss times the weight of its module.
     """
     if learner.weights is None:
         return losses
@@ -127,7 +128,7 @@ def scale_metrics(
 ) -> dict[str, Tensor]:
     """This learner's part of each metric of a step. Traced.
 
-    Where the weights are equal in all steps, nothing is done here: the mean over the steps is scaled instead.
+    If the weights are equal in all steps, nothing is done here: the mean over the steps is scaled instead.
 
     Args:
         learner: in a step.
@@ -144,7 +145,7 @@ def scale_metrics(
 
 
 def _scale_by_module(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]) -> dict[str, Any]:
-    """Metrics times the weight of their module; the losses have it already."""
+    """Metrics times the weight of their module; losses are weighted already."""
     found = {}
     for name, value in metrics.items():
         module_id, key = name.split(SEPARATOR)
@@ -156,22 +157,22 @@ def _scale_by_module(metrics: Mapping[str, Any], weights: Mapping[ModuleID, Any]
 def mark_nonfinite(
     learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], gradients: Gradients
 ) -> Gradients:
-    """Make gradients not finite if a loss is not, so that all learners of a group learn of it. Traced.
+    """Make gradients non-finite if a loss is, so that all learners of a group notice it. Traced.
 
     Args:
         learner: in a step.
-        losses: this learner's own.
-        gradients: of them.
+        losses: this learner's losses.
+        gradients: their gradients.
 
     Returns:
-        The gradients, to be summed.
+        The gradients to sum.
     """
     if learner.weights is None or not losses:
         return gradients
     flats = as_flat(learner.ops, gradients)
     first, *others = losses.values()
     total = sum(others, first)
-    mark = total - total  # 0, or no number
+    mark = total - total  # 0, or NaN
     buffers = [(layout, flats.flat(layout)) for layout in flats.layouts]
     buffers[:1] = [(layout, flat + mark) for layout, flat in buffers[:1]]
     return FlatGradients(learner.ops, buffers)
@@ -192,9 +193,9 @@ def reduce_gradients(learner: LearnerInternals, gradients: Gradients) -> Gradien
 
 @contextmanager
 def exchange_errors(learner: LearnerInternals) -> Iterator[None]:
-    """Around a program: raise what ended the collective, where a framework raises an error of its own instead.
+    """Around a program: raise the collective's error if a framework raises another error in its place.
 
-    Compiled code cannot raise Python's errors: inductor's says only that a call failed.
+    Compiled code cannot raise Python exceptions: inductor's error only says that a call failed.
 
     Args:
         learner: alone, or one of a group.
@@ -214,12 +215,12 @@ def exchange_errors(learner: LearnerInternals) -> Iterator[None]:
 def all_reduce_metrics(
     learner: LearnerInternals, numbers: Mapping[str, Array], columns: Batch
 ) -> dict[str, Array]:
-    """Sum the metrics' means over all learners after a program, so that hooks and schedules read the same on all.
+    """Sum the metrics' means over all learners after a program, so that hooks and schedules see the same on all.
 
     Args:
         learner: alone, or one of a group.
         numbers: this learner's part of each metric.
-        columns: the batch that they are of, with the learner's weights.
+        columns: their batch, with the learner's weights.
 
     Returns:
         `{name: number}`.
@@ -234,20 +235,20 @@ def all_reduce_metrics(
 
 
 def barrier(learner: LearnerInternals) -> None:
-    """Wait for all learners at the end of an update. If one of them raised, it raises here on all."""
+    """Wait for all learners at the end of an update. If one of them raised, this raises on all."""
     if learner.collective is not None:
         learner.collective.barrier()
 
 
 def only_modules(columns: Mapping[ModuleID, Any]) -> dict[ModuleID, Any]:
-    """Columns or a minibatch without the weights that travel with them, whose ids begin with `SEPARATOR`."""
+    """Columns or a minibatch without the weights in it, whose ids begin with `SEPARATOR`."""
     return {module_id: each for module_id, each in columns.items() if not module_id.startswith(SEPARATOR)}
 
 
 def with_part_weights(
     columns: Batch, order: Mapping[ModuleID, Array], accumulate: int
 ) -> tuple[Batch, dict[ModuleID, Array]]:
-    """Columns and minibatches with the weights of the parts beside them, where parts count differently.
+    """Add the weights of the parts to columns and minibatches, where parts count differently.
 
     Args:
         columns: of all modules; `loss_mask` as numpy arrays.
@@ -255,7 +256,7 @@ def with_part_weights(
         accumulate: parts of each minibatch.
 
     Returns:
-        Both as they came if all parts have as many rows that count.
+        Both; unchanged if all parts have the same number of rows that count.
     """
     rows_of = only_modules(order)
     have_equal_sizes = all(rows.shape[1] % accumulate == 0 for rows in rows_of.values())
@@ -276,7 +277,7 @@ def _count_shown_of_parts(shown: Array, accumulate: int) -> Array:
 
 
 def _relative(shown: Array) -> Array:
-    """Rows that count in each part, [steps, parts], over the mean of the parts; 1 where nothing counts."""
+    """Rows that count in each part, [steps, parts], divided by the mean over the parts; 1 where nothing counts."""
     mean = shown.mean(1, keepdims=True)
     relative = np.divide(shown, mean, out=np.ones_like(shown), where=mean > 0.0)
     return np.asarray(relative, np.float32)

@@ -1,4 +1,4 @@
-"""The core's answers to the hooks of algorithms, except the loss."""
+"""The core's default answers to the hooks of algorithms, except the loss."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -41,19 +41,19 @@ def build_network(module_spec: RLModuleSpec) -> Network:
 
 @hookimpl
 def get_learner_connectors(config: Config) -> list[Any]:
-    """No pieces beside the default ones."""
+    """No further pieces."""
     return []
 
 
 @hookimpl
 def get_exploration_inputs(fwd_out: Mapping[str, Array]) -> Array:
-    """Those of the policy itself."""
+    """The policy's own inputs."""
     return fwd_out[Columns.ACTION_DIST_INPUTS]
 
 
 @hookimpl
 def get_training_class() -> type[Training]:
-    """On-policy: sample, update, forget."""
+    """On-policy training."""
     return OnPolicyTraining
 
 
@@ -73,7 +73,7 @@ def get_noise_columns(
 
 @hookimpl
 def should_module_be_updated(learner: LearnerInternals, module_id: ModuleID, multi_agent_batch: Any) -> bool:
-    """As `config.policies_to_train` says, where None is all. See `LearnerSpec.should_module_be_updated`."""
+    """As `config.policies_to_train` says; None means all. See `LearnerSpec.should_module_be_updated`."""
     trained = learner.config.policies_to_train
     return trained is None or module_id in trained
 
@@ -85,7 +85,7 @@ def before_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[s
 
 @hookimpl
 def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[str, int]) -> None:
-    """Move schedules to the timestep, if it is given, and target networks that move after updates.
+    """Move schedules to the timestep, if it is given, and update target networks that are updated after updates.
 
     See `AlgorithmSpec.after_gradient_based_update`.
     """
@@ -129,7 +129,7 @@ def get_buffers() -> Mapping[str, Variable]:
 
 @hookimpl
 def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
-    """An error: there is no exporter. See `BackendSpec.export_onnx`.
+    """Refuse: there is no exporter. See `BackendSpec.export_onnx`.
 
     Raises:
         ConfigError: always.
@@ -142,4 +142,4 @@ def export_onnx(learner: LearnerInternals, module: RLModule) -> bytes:
 
 @hookimpl
 def watch_operations() -> None:
-    """None: `plugrad.learner.shape_check` tries losses out itself. See `BackendBuildSpec.watch_operations`."""
+    """None: `plugrad.learner.shape_check` computes losses itself. See `BackendBuildSpec.watch_operations`."""

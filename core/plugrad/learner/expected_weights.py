@@ -1,4 +1,4 @@
-"""Which weights a saved learner must have, compared before anything is built."""
+"""The expected weights of a saved learner, compared before anything is built."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _EXPECTED: Final[ContextVar[Any]] = ContextVar("plugrad_expected_weights", defau
 
 @dataclass(frozen=True)
 class _Shape:
-    """An array that is not there yet."""
+    """The shape of an array that is not made yet."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -27,10 +27,10 @@ class _Shape:
 
 @contextmanager
 def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
-    """Build learners for a saved state: refuse settings whose weights do not fit before anything is built.
+    """A block that builds learners for a saved state: settings whose weights do not fit are refused before building.
 
     Args:
-        state: of `Learner.get_state`, with the component "rl_module"; other parts are not looked at.
+        state: from `Learner.get_state`, with the component "rl_module"; other components are ignored.
     """
     weights = state.get(COMPONENT_RL_MODULE) if isinstance(state, Mapping) else None
     token = _EXPECTED.set(weights if isinstance(weights, Mapping) else {})
@@ -41,15 +41,15 @@ def expect_weights(state: Mapping[str, Any]) -> Iterator[None]:
 
 
 def are_weights_expected() -> bool:
-    """Whether learners are built for a saved state now."""
+    """Whether the caller is in a block of `expect_weights`."""
     return _EXPECTED.get() is not None
 
 
 def check_module_ids(module_ids: Collection[ModuleID]) -> None:
-    """Refuse modules whose weights are not among those that are expected.
+    """Refuse modules that are not among the expected weights.
 
     Raises:
-        RestoreMismatchError: lists them.
+        RestoreMismatchError: there are some; lists them.
     """
     expected = _EXPECTED.get()
     if expected is not None:
@@ -58,17 +58,17 @@ def check_module_ids(module_ids: Collection[ModuleID]) -> None:
 
 
 def expected_weights(module_id: ModuleID, network: Network) -> dict[str, Array] | None:
-    """A copy of the weights that a module is to have, in the order of the network's parameters.
+    """A copy of a module's expected weights, in the order of the network's parameters.
 
     Args:
-        module_id: of the module.
-        network: that computes with them.
+        module_id: the module's id.
+        network: its network.
 
     Returns:
-        `{name: float32 array}`; None if none are expected, so that the module begins with weights of its own.
+        `{name: float32 array}`; None if no weights are expected: the module then draws its own.
 
     Raises:
-        RestoreMismatchError: the network has parameters of other names or shapes; lists all differences.
+        RestoreMismatchError: the network's parameters have other names or shapes; lists all differences.
     """
     expected = _EXPECTED.get()
     if expected is None:
@@ -80,7 +80,7 @@ def expected_weights(module_id: ModuleID, network: Network) -> dict[str, Array] 
 
 
 def _dtype(found: Any, name: str) -> Any:
-    """That of the saved weight if it is a float: backends may save another precision than float32."""
+    """The dtype of the saved weight if it is a float: backends may save another precision than float32."""
     dtype = getattr(found.get(name) if isinstance(found, Mapping) else None, "dtype", np.dtype(np.float32))
     return dtype if dtype.kind == "f" else np.dtype(np.float32)
 
@@ -89,16 +89,16 @@ _DENSE: Mapping[str, Any] = {"conv_filters": []}
 
 
 def keep_dense_encoders(config: Any, state: Mapping[str, Any]) -> Any:
-    """Write `conv_filters = []` into the config of a checkpoint whose modules of images have no convolutions.
+    """Set `conv_filters = []` in the config of a checkpoint whose image modules have no convolutions.
 
-    Versions before convolutions made dense layers for images, by the settings that make convolutions today.
+    Versions without convolutions made dense layers for images from settings that now make convolutions.
 
     Args:
         config: of the checkpoint.
-        state: of the checkpoint: a learner's, or an algorithm's with one in it.
+        state: of the checkpoint: a learner's, or an algorithm's that contains one.
 
     Returns:
-        The config, changed if need be.
+        The config, changed if necessary.
     """
     learner = state.get("learner", state)
     modules = learner.get("rl_module") if isinstance(learner, Mapping) else None

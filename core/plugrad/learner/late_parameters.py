@@ -1,4 +1,4 @@
-"""Parameters that a user's model makes or unfreezes after the learner was built: no optimizer would train them."""
+"""Parameters that a user's model adds or unfreezes after the learner was built: no optimizer would train them."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID])
 
     Args:
         learner: after the first run of a program.
-        ids: of the modules that it trained, and of step columns, which have no parameters.
+        ids: ids of the modules that it trained; ids of step columns are ignored.
 
     Raises:
         ConfigError: names the parameters that no optimizer has.
@@ -27,7 +27,7 @@ def check_no_late_parameters(learner: LearnerInternals, ids: Iterable[ModuleID])
         parameters = learner.get_parameters(module)
         if len(parameters) > learner.num_parameters[module_id]:
             trained = {ref for layout in learner.layouts for ref in layout.refs}
-            learner.forget_programs()  # the next update is a first one again
+            learner.forget_programs()  # the next update counts as the first one again
             late = [ref for ref in map(learner.get_param_ref, parameters) if ref not in trained]
             raise ConfigError(
                 f"module {module_id!r} ({module.class_name}) has parameters that it had not when the learner was "

@@ -1,9 +1,9 @@
-"""The Learner: trains the modules of one process. Its methods stand here, what they do in the files beside this one.
+"""The Learner: trains the modules of one process. Its methods are here; the work is done in the other files here.
 
     learner = PPOConfig().environment(spaces...).build_learner()
     results = learner.update(batch)
 
-A method that is also a hook comes from a base class, which is written from the hook's specification (`plugrad.hooks`).
+Methods that are also hooks come from base classes, which declare the hooks (`plugrad.hooks`).
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from plugrad.batch import Batch
+from plugrad.batch import Batch, check_observations
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import Config
@@ -90,7 +90,7 @@ Answer = TypeVar("Answer")
 def _locked(
     method: Callable[Concatenate["Learner", Given], Answer],
 ) -> Callable[Concatenate["Learner", Given], Answer]:
-    """Let one thread at a time call a method; others wait until it is over."""
+    """Let one thread at a time call a method; others wait."""
 
     @wraps(method)
     def call(self: "Learner", /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
@@ -109,24 +109,25 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     Subclasses override methods such as `compute_loss_for_module`, `configure_optimizers_for_module` and
     `postprocess_gradients_for_module`. Each of these is also a hook of the same name, which plugins answer or wrap.
-    Public methods that read or change the state take turns when several threads call them.
+    Public methods that read or change the state take turns when several threads call them. Methods such as `update`,
+    `compute_actions` and `get_state` raise `NotBuiltError`, a ValueError, before `build()`.
 
     Args:
-        config: an `AlgorithmConfig`. Its class names the algorithm, `config.backend` the backend.
-        module_spec: what modules to build. Default: `config.rl_module_spec`, else the algorithm's.
+        config: an `AlgorithmConfig`. Its class determines the algorithm, `config.backend` the backend.
+        module_spec: which modules to build. Default: `config.rl_module_spec`, else the algorithm's.
         module: finished modules instead of a spec: one `RLModule`, a `MultiRLModule` or `{module_id: module}`. A model
-            that is no RLModule (`torch.nn.Module`, Keras model) is called with the observations and returns the
-            action distribution's inputs, `(inputs, values)`, or columns.
-        plugins: listener objects, beside those that `config.plugins(...)` and PLUGRAD_PLUGINS name.
+            that is not an RLModule (`torch.nn.Module`, Keras model) is called with the observations [B, ...] and
+            returns the action distribution's inputs [B, inputs], `(inputs, values [B])`, or `{column: tensor}`.
+        plugins: listener objects, in addition to those that `config.plugins(...)` and PLUGRAD_PLUGINS name.
 
     Attributes:
         config: the settings; `add_module` and `remove_module` replace it.
-        seed: what all random streams are made from; drawn if the config has none.
+        seed: the seed of all random streams; drawn if the config has none.
         module: the modules, by id.
         registered_optimizers: `{"<module id>_<optimizer name>": RegisteredOptimizer}`.
-        targets: `{module_id: TargetNetwork}`, where `get_target_parameters` names parameters.
-        noise_columns: `{module_id: {column: shape per row}}`, where `get_noise_columns` names some.
-        buffers: `{module_id: {name: variable}}` of what modules keep beside trained parameters.
+        targets: `{module_id: TargetNetwork}` for modules for which `get_target_parameters` names parameters.
+        noise_columns: `{module_id: {column: shape per row}}` for modules for which `get_noise_columns` names columns.
+        buffers: `{module_id: {name: variable}}`: what modules keep besides trained parameters.
         coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
         streams: random generators by name; `stream(...)` makes them.
         counters: lifetime counters, `{"<name>/<module id>": number}`.
@@ -135,10 +136,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         device: the backend's name of the device. After `build()`.
         backend_info: name, version and capabilities of the backend. After `build()`.
         plugins: all active plugins. After `build()`.
-        connectors: the pieces that make batches of episodes. After `build()`.
+        connectors: the pieces that turn episodes into batches. After `build()`.
         weights_version: grows whenever weights may have changed.
         update_mode: how the last update was run (eager, compiled), and why.
-        collective: exchanges numbers with the other learners of a group; None: this learner is alone.
+        collective: connects to the other learners of a group; None: this learner is alone.
 
     Raises:
         ConfigError: the class is written for another backend than the config's.
@@ -183,7 +184,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.part_weights: Mapping[ModuleID, Tensor] | None = None
         self.update_mode = "not decided before the first update"
         self._given = (module_spec, module, tuple(plugins))
-        self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner that calls them
+        self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner again
         self._is_built = False
 
     # --- build ----------------------------------------------------------------------------------------------
@@ -192,9 +193,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """Load the plugins, then make modules, optimizers and connectors. A second call does nothing.
 
         Raises:
-            PluginConflictError: two plugins answer where one is meant.
-            PluginError: a hook has no answer, such as the loss of a plain `AlgorithmConfig`.
-            ConfigError: the settings cannot be built.
+            PluginConflictError: two plugins answer a hook that takes one answer.
+            PluginError: a hook has no answer, such as the loss with a plain `AlgorithmConfig`.
+            BackendNotFoundError: the backend, or its framework, is not installed.
+            ConfigError: the modules cannot be built with these settings.
         """
         if self._is_built:
             return
@@ -206,7 +208,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.notify("learner_built")
 
     def _load_plugins(self) -> None:
-        """Make what modules are built with: hooks, device and ops."""
+        """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
         self._hooks = HookManager(self.plugins, dispatch.base_implementations(self, Learner))
         check_providers(self, Learner, self._hooks)
@@ -217,7 +219,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.metrics = Metrics(self.ops, self._convert_to_numpy)
 
     def _configure(self, config: Config) -> None:
-        """Make all that depends on the settings of training: coefficients, optimizers, connectors, programs."""
+        """Make everything that depends on training settings: coefficients, optimizers, connectors, programs."""
         self.config = config
         self.registered_optimizers = {}
         self.coefficients = {}
@@ -266,27 +268,27 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """Call `func(self, *args, **kwargs)`, as `LearnerGroup.foreach_learner` does on each learner.
 
         Args:
-            func: gets this learner first.
-            *args: what else it gets.
-            **kwargs: what else it gets, by name.
+            func: a function whose first argument is the learner.
+            *args: its other arguments.
+            **kwargs: its keyword arguments.
 
         Returns:
-            Its result.
+            The result of `func`.
         """
         return func(self, *args, **kwargs)
 
     def shutdown(self) -> None:
-        """Stop what a subclass has started, such as threads. Here: nothing."""
+        """Stop what a subclass has started, such as threads. By default does nothing."""
 
     @property
     def distributed(self) -> bool:
-        """Whether the config has several learners, whose gradients are averaged."""
+        """Whether the config has more than one learner."""
         return bool(self.config.num_learners > 1)
 
     @property
     def trainable_module_ids(self) -> list[ModuleID]:
-        """The modules that the backend can train. Others stay as they are and have no optimizer."""
-        if self._trainable[0] is not self.module:  # the hook is asked once, and again when modules come or go
+        """The modules that the backend can train. Other modules never change and have no optimizer."""
+        if self._trainable[0] is not self.module:  # the hook is called once, and again when modules change
             ids = [
                 each
                 for each, module in self.module.items()
@@ -301,13 +303,13 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         return [each.layout for each in self.registered_optimizers.values()]
 
     def stream(self, *names: str) -> np.random.Generator:
-        """A random generator of this learner, made at the first call with these names. It is part of the state.
+        """A random generator of this learner, made at the first call with these names; part of the state.
 
         Args:
             *names: such as a module id and a purpose: `learner.stream("p0", "noise")`.
 
         Returns:
-            The same generator for the same names. What it draws depends on the learner's seed and the names alone.
+            The same generator for the same names. What it draws depends only on the learner's seed and the names.
         """
         key = "/".join(names)
         if key not in self.streams:
@@ -322,7 +324,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
         Args:
             hook: its name, such as "update_ended".
-            **arguments: what listeners get beside `learner`.
+            **arguments: the hook's arguments other than `learner`.
         """
         self._hooks.call_hook(hook, learner=self, **arguments)
 
@@ -346,19 +348,20 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         shuffle_batch_per_epoch: bool | None = None,
         num_total_minibatches: int = 0,
     ) -> dict[ModuleID, dict[str, Any]]:
-        """Train on a batch or on episodes. If anything raises, the learner is as it was before.
+        """Train on a batch or on episodes. On an error the learner is left as it was before.
 
         Args:
             batch: `{module_id: {column: array [B, ...]}}`, a `MultiAgentBatch`, or `{column: array}` for the default
-                module. Arrays are of numpy or of the framework.
-            episodes: `SingleAgentEpisode`s instead; the learner connectors make a batch of them.
+                module. Arrays are numpy arrays or tensors of the framework.
+            episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s instead of a batch; the learner connectors make a
+                batch from them.
             timesteps: `{"num_env_steps_sampled_lifetime": n}` moves schedules to timestep n; None: they stay.
-            minibatch_size: rows (of sequences: steps) per module and minibatch. None: as the config says, where None
-                is the whole batch.
+            minibatch_size: rows (for sequences: steps) per module and minibatch. None: as the config says, where None
+                means the whole batch.
             num_epochs: passes over the batch; None: as the config says.
             shuffle_batch_per_epoch: whether each pass has a new order; None: as the config says.
-            num_total_minibatches: if above 0, exactly so many minibatches, whatever the epochs (with `accumulate`,
-                the next multiple of it).
+            num_total_minibatches: if above 0, exactly this many minibatches, instead of `num_epochs` passes; rounded
+                up to a multiple of `accumulate`.
 
         Returns:
             Results of each trained module and of all, `{module_id: {name: float or array}, ALL_MODULES: {...}}`.
@@ -366,8 +369,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
         Raises:
             BatchError: the batch cannot be trained on; says where, what was expected and what was found.
-            NonFiniteError: a loss or gradient was not finite and `nonfinite="raise"`.
+            ConfigError: an argument is out of range.
+            LossError: a loss or a metric is not a scalar.
+            NonFiniteError: a loss or gradient is not finite, and `nonfinite="raise"`.
             NotBuiltError: `build()` was not called.
+            ResultError: `compile_results` returned something that `update` cannot return.
         """
         self._check_is_built()
         spec = self._update_run.minibatch_spec(
@@ -403,13 +409,16 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @_locked
     def run_connectors(self, episodes: Sequence[Any]) -> Batch:
-        """Make the batch that `update(episodes=...)` trains on, by the learner connectors, without an update.
+        """Run the learner connectors: make the batch that `update(episodes=...)` would train on.
 
         Args:
-            episodes: `SingleAgentEpisode`s.
+            episodes: `SingleAgentEpisode`s or `MultiAgentEpisode`s.
 
         Returns:
             `{module_id: {column: array [B, ...]}}`.
+
+        Raises:
+            BatchError: observations of a Dict or Tuple do not fit the module.
         """
         self._check_is_built()
         snapshot = Snapshot(self)
@@ -420,7 +429,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             raise
 
     def forget_programs(self) -> None:
-        """Make compiled programs and copies of weights to act with anew, since what they were made for has changed."""
+        """Discard compiled programs and the copies of weights for acting; both are made again when needed."""
         if self.program_batch is not None:
             self.program_batch.forget_programs()
         self._update_run = UpdateRun(self)
@@ -432,13 +441,13 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.weights_version += 1
 
     def _finish_step(self, finish: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Run what comes after the exchange of gradients; a backend that compiles it puts its own here."""
+        """Run what comes after the exchange of gradients; a backend that compiles it replaces this method."""
         return finish()
 
     def supports(self, capability: Capability | str) -> bool:
         """Whether the backend has a capability, on this device and with this config.
 
-        `backend_info.why_not(capability, learner.ops, learner.config)` says why it does not.
+        `backend_info.why_not(capability, learner.ops, learner.config)` says why not.
         """
         return not self.backend_info.why_not(capability, self.ops, self.config)
 
@@ -447,7 +456,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         return self.coefficients[module_id].view
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:
-        """Keep an old value where the present minibatch is not finite and must be skipped. Traced.
+        """Choose the value to keep after a step: the old one if a non-finite minibatch must be skipped. Traced.
 
         Args:
             new: the value after the step.
@@ -460,7 +469,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the present step must change nothing if it is not finite."""
+        """Whether the current step must change nothing if it is not finite."""
         return self.finite is not None and (self.config.nonfinite == "skip" or self.names_parameters)
 
     # --- modules --------------------------------------------------------------------------------------------
@@ -474,16 +483,16 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         config_overrides: Mapping[str, Any] | None = None,
         new_should_module_be_updated: Collection[ModuleID] | None = None,
     ) -> MultiRLModuleSpec:
-        """Build one more module and its optimizers. Other modules do not change; nothing does if anything raises.
+        """Add a module and its optimizers. Other modules do not change. On an error nothing changes.
 
         Args:
-            module_id: 1 to 128 of the characters A-Z a-z 0-9 _ . -, not taken.
-            module_spec: what it leaves open comes from the algorithm and the config.
+            module_id: a new id: 1 to 128 of the characters A-Z a-z 0-9 _ . -
+            module_spec: what it does not specify comes from the algorithm and the config.
             config_overrides: settings of this module, as in `algorithm_config_overrides_per_module`.
             new_should_module_be_updated: the new `policies_to_train`; None: as before.
 
         Returns:
-            The spec of all modules, as it now stands in `learner.config`.
+            The spec of all modules, which is now in `learner.config`.
 
         Raises:
             ConfigError: the id, the spec, a setting or `new_should_module_be_updated` cannot be used.
@@ -500,15 +509,15 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """Remove a module with its optimizers, settings, counters and random streams. Other modules do not change.
 
         Args:
-            module_id: which one; not the last.
+            module_id: the module; not the only one.
             new_should_module_be_updated: the new `policies_to_train`; None: as before, without this one.
 
         Returns:
-            The spec of the modules that are left, as it now stands in `learner.config`.
+            The spec of the remaining modules, which is now in `learner.config`.
 
         Raises:
             UnknownModuleError: there is no such module.
-            OptimizerError: one of its optimizers also steps another module.
+            OptimizerError: one of its optimizers also steps parameters of another module.
             ConfigError: it is the only module, or `new_should_module_be_updated` cannot be used.
         """
         self._check_is_built()
@@ -528,28 +537,28 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         module: Any = None,
         plugins: Sequence[Any] = (),
     ) -> "Learner":
-        """Build a learner with the state of a checkpoint, on the backend that saved it or on another.
+        """Build a learner with the state of a checkpoint, on the backend that saved it or on another one.
 
         Args:
             path: a checkpoint directory of a learner, a group or an algorithm, or one of its saves.
-            backend: such as "tf2" for a checkpoint of torch; None: the one that saved it.
+            backend: such as "tf2" for a checkpoint of torch; None: the backend that saved it.
             module_spec: for modules that were not built from the config.
-            module: finished modules of your own, as in `Learner(module=...)`.
+            module: your own finished modules, as in `Learner(module=...)`.
             plugins: listener objects; a checkpoint loads none.
 
         Returns:
-            The learner, alone also where a group saved.
+            A single learner, even if a group saved the checkpoint.
 
         Raises:
             CheckpointError: it cannot be read.
             ConfigError: its settings name code, which a checkpoint never imports; says what to give instead.
             RestoreMismatchError: the state does not fit what its settings build.
         """
-        given = ["env", "agent_to_module", "learner_class"]  # it is of this class, and makes no environment
+        given = ["env", "agent_to_module", "learner_class"]  # the class is cls; no env is made
         if module_spec is not None or module is not None:
             given.append("rl_module_spec")
         with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
-            config = config.learners(num_learners=0)  # alone, also where a group saved
+            config = config.learners(num_learners=0)  # a single learner, even if a group saved
             learner = cls(config=config, module_spec=module_spec, module=module, plugins=plugins)
             learner.build()
         learner.restore_from_path(path)
@@ -568,55 +577,60 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         rng: np.random.Generator | None = None,
         action_mask: Array | None = None,
     ) -> dict[str, Any]:
-        """Compute actions for a batch of observations, with all columns that a batch to train on needs.
+        """Compute actions for a batch of observations, with all columns that a training batch needs.
 
-        The actions are the distribution's own, as the loss needs them. An environment may refuse them: those of a Box
-        are not clipped to its bounds, those of `Discrete(n, start=s)` count from 0. `get_policy().predict` gives
-        actions for `env.step`.
+        The actions are as the distribution gives them and the loss needs them, not as `env.step` takes them: those of a
+        Box are not clipped to its bounds, and those of `Discrete(n, start=s)` count from 0. `get_policy().predict`
+        gives actions for `env.step`.
 
         Args:
             obs: observations [B, ...] of the module's space, normalised if the module learns from normalised ones.
                 Those of a Dict or Tuple are a dict or tuple of arrays [B, ...], or rows.
             module_id: the module that acts.
-            explore: whether to sample; else the mode of the distribution.
-            state: of a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None where episodes begin.
+            explore: True samples from the distribution; False takes its mode.
+            state: for a stateful module, `{name: [B, ...]}`: `state_out` of the last call; None at the start of
+                episodes.
             rng: draws the samples; None: the learner's stream "<module id>/actions".
-            action_mask: the actions that are allowed, bool [B, choices] as `plugrad.action_masks` says; None: all.
+            action_mask: the allowed actions, bool [B, choices], see `plugrad.action_masks`; None: all.
 
         Returns:
-            Numpy columns `actions`, `action_logp` [B], `action_dist_inputs` and, while exploring, `vf_preds` [B];
-            of a stateful module also `state_out`, `{name: [B, ...]}`.
+            Numpy columns: `actions` [B, ...], `action_logp` float32 [B] in nats, `action_dist_inputs` float32
+            [B, inputs] and, when exploring, `vf_preds` float32 [B] if the module computes values; for a stateful module
+            also `state_out`, `{name: [B, ...]}`. A module that returns `actions` itself decides which columns it gives.
 
         Raises:
-            BatchError: observations, state or mask of another shape than the module's, or a mask that forbids
-                everything.
+            BatchError: observations, state or mask do not fit the module, or a mask forbids everything.
+            UnknownModuleError: there is no such module.
         """
         self._check_is_built()
         # An unknown id is an error before it has a random stream.
-        obs = rows_of(module_id, self.module[module_id], obs)
+        module = self.module[module_id]
+        rows = np.asarray(rows_of(module_id, module, obs))
+        check_observations(module_id, module, rows)
         rng = self.stream(module_id, "actions") if rng is None else rng
-        return self._actor.compute_actions(np.asarray(obs), module_id, explore, rng, state, action_mask)
+        return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask)
 
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:
-        """What a policy needs of `compute_actions`; see `Actor.choose_actions`."""
+        """The part of `compute_actions` that a policy needs; see `Actor.choose_actions`."""
         with self._lock:
             return self._actor.choose_actions(*args, **kwargs)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
-        """A policy that computes actions for `env.step`, always with the present weights.
+        """A policy that computes actions for `env.step`, always with the current weights.
 
-        It takes observations as the module learns from them. A learner knows neither how those of the environment were
-        flattened nor the statistics of `normalize_observations`, and warns of the latter. `Algorithm.get_policy`
-        knows both.
+        It takes observations in the form in which the module learns from them. A learner does not know how the
+        environment's observations were flattened, nor the statistics of `normalize_observations` (it warns if these are
+        used). `Algorithm.get_policy` knows both.
 
         Args:
-            module_id: whose policy; the default also means the only module.
+            module_id: the module. The default id also finds a single module that has another id.
 
         Returns:
             The policy; `policy.predict(observation)` acts.
 
         Raises:
             UnknownModuleError: there is no such module.
+            ConfigError: the module has no spaces.
         """
         self._check_is_built()
         warn_without_statistics(self.config)
@@ -629,29 +643,40 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """State values of observations.
 
         Args:
-            obs: the observations as in `compute_actions`, [B, ...]; of a stateful module sequences, [B, T, ...].
-            module_id: the module that has a value function.
-            state: in which the sequences begin, `{name: [B, ...]}`; None: the state at the start of an episode.
+            obs: observations as in `compute_actions`, [B, ...]; for a stateful module sequences [B, T, ...].
+            module_id: a module with a value function.
+            state: the state before the first step, `{name: [B, ...]}`; None: the state at the start of an episode.
 
         Returns:
-            float32 [B]; of a stateful module [B, T].
+            float32 [B]; for a stateful module [B, T].
+
+        Raises:
+            BatchError: observations or state do not fit the module.
+            UnknownModuleError: there is no such module.
         """
         self._check_is_built()
-        obs = rows_of(module_id, self.module[module_id], obs)
-        return self._actor.compute_values(np.asarray(obs), module_id, state)
+        module = self.module[module_id]
+        rows = np.asarray(rows_of(module_id, module, obs))
+        check_observations(module_id, module, rows, sequences=module.is_stateful)
+        return self._actor.compute_values(rows, module_id, state)
 
     @_locked
     def compute_values_of_episodes(
         self, episodes: Sequence[SingleAgentEpisode], *, module_id: ModuleID = DEFAULT_MODULE_ID
     ) -> Array:
-        """State values of all observations of episodes, the last ones included.
+        """State values of all observations of episodes, including the last ones.
 
         Args:
-            episodes: E episodes with B steps in all. Of a stateful module they have the recorded states.
-            module_id: the module that has a value function.
+            episodes: E episodes with B steps in all. For a stateful module they must have the recorded states.
+            module_id: a module with a value function.
 
         Returns:
-            float32 [B + E], in the order of the episodes. Each value of a stateful module is in the state of its step.
+            float32 [B + E], in the order of the episodes. A stateful module computes each value with the recurrent
+            state of its step.
+
+        Raises:
+            BatchError: observations do not fit the module, or recorded states are missing.
+            UnknownModuleError: there is no such module.
         """
         self._check_is_built()
         return values_of_episodes(self, module_id, episodes_in_rows(episodes, self.module))
@@ -659,16 +684,16 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     # --- metrics and results --------------------------------------------------------------------------------
 
     def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Add a value to the results of the present update.
+        """Add a value to the results of the current update.
 
         Args:
             module_id: a module id or `ALL_MODULES`.
             key: name of the value in the results.
-            value: in a loss a scalar tensor, of which the mean over the minibatches is reported; elsewhere a number
-                or an array, which is reported as it is.
+            value: in a loss, a scalar tensor, whose mean over the minibatches is reported; elsewhere a number or an
+                array, which is reported unchanged.
 
         Raises:
-            LossError: not a scalar, in a loss.
+            LossError: in a loss, the value is not a scalar.
             UnknownModuleError: `module_id` is neither a module of this learner nor `ALL_MODULES`.
         """
         if module_id != ALL_MODULES:
@@ -681,6 +706,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         Args:
             module_id: a module id or `ALL_MODULES`.
             metrics: `{name: value}`.
+
+        Raises:
+            LossError, UnknownModuleError: see `register_metric`.
         """
         for key, value in metrics.items():
             self.register_metric(module_id, key, value)
@@ -693,14 +721,14 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         loss_per_module: Mapping[ModuleID, float],
         metrics_per_module: Mapping[ModuleID, Mapping[str, Any]],
     ) -> dict[ModuleID, dict[str, Any]]:
-        """Make what `update` returns. Called once at its end; override it to add, rename or leave out.
+        """Make the results that `update` returns. Called once, at its end; override it to change them.
 
         Args:
             batch: `{module_id: {column: array}}`, all rows of the modules that were trained.
-            fwd_out: always empty: what the forward passes gave belongs to the minibatches and is gone with them.
-                Report what you need of it with `register_metric` in the loss.
+            fwd_out: always empty, because forward passes run on minibatches. Report what you need from them with
+                `register_metric` in the loss.
             loss_per_module: `{module_id: mean loss over the minibatches}`.
-            metrics_per_module: all that was registered, `{module_id or ALL_MODULES: {name: float or array}}`.
+            metrics_per_module: all registered metrics, `{module_id or ALL_MODULES: {name: float or array}}`.
 
         Returns:
             `{module_id: {name: value}, ALL_MODULES: {...}}`.
@@ -711,7 +739,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """Refuse what `update` may not return.
 
         Raises:
-            ResultError: it is no dict, has no `ALL_MODULES`, or a key that is no module id.
+            ResultError: it is not a dict, has no `ALL_MODULES`, or has a key that is not a module id.
         """
         check_result(result, self.module)
 
@@ -719,29 +747,29 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @_locked
     def get_state(self, components: Paths = None, *, not_components: Paths = None) -> dict[str, Any]:
-        """Copy the whole state, or some parts of it.
+        """Copy the whole state, or parts of it.
 
         Args:
-            components: of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or one
-                module's or optimizer's part of the first four, such as "rl_module/p0" or
+            components: one or several of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or
+                the part of one module or optimizer in the first four, such as "rl_module/p0" or
                 "optimizer/p0_default_optimizer", which keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
-            not_components: names of what to leave out.
+            not_components: names of components or parts to leave out.
 
         Returns:
             Nested dicts of numpy arrays and plain values, for `set_state`.
 
         Raises:
-            ConfigError: there is no such component; lists those that there are.
+            ConfigError: there is no such component; the message lists the existing ones.
         """
         self._check_is_built()
         return state_of.get_state(self, select_parts(state_of.parts_of(self), components, not_components))
 
     @_locked
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over a state exactly. If it does not fit, nothing changes.
+        """Load a state exactly. If it does not fit, nothing changes.
 
         Args:
-            state: of `get_state`: whole, or a part of it by name; what it does not name stays as it is.
+            state: from `get_state`, whole or in part; what it does not contain stays as it is.
 
         Raises:
             RestoreMismatchError: lists all missing, unexpected and mis-shaped entries.
@@ -755,10 +783,10 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         return state_of.get_optimizers(self)
 
     def _set_optimizer_state(self, state: Mapping[str, Any]) -> None:
-        """Take over the component "optimizer" of a state for `set_state`; may be overridden.
+        """Load the component "optimizer" of a state for `set_state`; may be overridden.
 
         Args:
-            state: of `_get_optimizer_state`, or some of its entries.
+            state: from `_get_optimizer_state`, or some of its entries.
 
         Raises:
             RestoreMismatchError: it does not fit; nothing was changed.
@@ -767,15 +795,19 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @_locked
     def get_weights(self) -> dict[ModuleID, dict[str, Array]]:
-        """Copies of parameters and buffers, `{module_id: {name: array}}`, under the framework's own names."""
+        """Numpy copies of parameters and buffers, `{module_id: {name: array}}`, under the framework's own names."""
         return self.module.get_state()
 
     @_locked
     def set_weights(self, weights: Mapping[ModuleID, Mapping[str, Array]]) -> None:
-        """Load weights of `get_weights`.
+        """Load weights from `get_weights`. If they do not fit, nothing changes.
 
         Args:
-            weights: `{module_id: {name: array}}`. Buffers that are missing stay as they are; a warning names them.
+            weights: `{module_id: {name: array}}`. Missing buffers stay as they are; a warning names them.
+
+        Raises:
+            UnknownModuleError: there is no such module.
+            RestoreMismatchError: names, shapes or dtypes differ.
         """
         self.module.set_state(fill_missing_buffers(self, weights))
         self.weights_version += 1
@@ -786,17 +818,17 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     @_locked
     def save_to_path(self, path: checkpointing.StrPath, *, keep: int = 2) -> str:
-        """Write the whole state into a directory, as its newest save.
+        """Write the whole state to a directory, as its newest save.
 
         Args:
-            path: the directory; it is made if it is missing.
-            keep: how many saves stay there; older ones are deleted.
+            path: the directory; it is created if it does not exist.
+            keep: how many saves to keep there; older ones are deleted.
 
         Returns:
             `path`.
 
         Raises:
-            CheckpointError: the disk refused, or another process writes there; older saves are as they were.
+            CheckpointError: it cannot be written, or another process writes there; older saves are unchanged.
         """
         checkpointing.save(path, self.get_state(), self.get_metadata(), keep=keep)
         self.notify("checkpoint_saved", path=str(path))
@@ -810,20 +842,20 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
     ) -> None:
-        """Take over the state of a checkpoint, or one part of it. If it does not fit, nothing changes.
+        """Load the state of a checkpoint, or one part of it. If it does not fit, nothing changes.
 
-        A warning names plugins that differ from those that wrote the checkpoint.
+        A warning names plugins that differ from those that were active when the checkpoint was written.
 
         Args:
             path: a checkpoint directory, of a learner or an algorithm (its newest save), or one of its saves.
             component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
-            hyperparameters: which settings of training are used after a whole state was restored: those of the
-                "checkpoint", or this learner's own "config", learning rates and coefficients included. Differences
-                are logged.
+            hyperparameters: which training settings (including learning rates and coefficients) to use after a whole
+                state was restored: those of the "checkpoint", or those of this learner's "config". Differences are
+                logged.
 
         Raises:
             CheckpointError: it cannot be read.
-            ConfigError: the checkpoint has no such component; lists those that there are.
+            ConfigError: the checkpoint has no such component; the message lists the existing ones.
             RestoreMismatchError: it does not fit this learner; nothing was changed.
         """
         self._check_is_built()
@@ -862,6 +894,10 @@ def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) ->
 
     Returns:
         The learner, built.
+
+    Raises:
+        ConfigError: two settings do not fit, or the spaces are unknown.
+        BackendNotFoundError: the backend, or its framework, is not installed.
     """
     learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
     learner.build()

@@ -29,7 +29,7 @@ from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 _NUMPY = "numpy"
 _CODE = ("env", "agent_to_module", "learner_class", "learner_connector")
-"""Settings that may name code, and that acting does without."""
+"""Settings that may name code and that acting does not need."""
 _WRAPPERS = "env_wrappers"
 _OF_ENVIRONMENTS = ("algorithm", KIND)
 """The kinds of checkpoints that know how their environment's observations become rows."""
@@ -42,28 +42,28 @@ def load_policy(
     module: Any = None,
     backend: str | None = None,
 ) -> Policy:
-    """Load the policy of a run, of a checkpoint or of a file of `Policy.save`.
+    """Load the policy of a run, of a checkpoint or of a file from `Policy.save`.
 
-    It takes observations as the environment gives them, with the statistics of `normalize_observations` that are in the
-    checkpoint. A checkpoint of a Learner or LearnerGroup has no statistics: its policy takes observations as the
-    learner got them, and a warning says so where they were normalised.
+    It takes observations as the environment gives them, and normalises them with the statistics in the checkpoint if
+    `normalize_observations` was set. A checkpoint of a Learner or LearnerGroup has no statistics: its policy takes
+    observations as the learner got them, and a warning says so if they were normalised.
 
     Args:
-        path: a run directory, of which the best checkpoint is taken, else the last; or a checkpoint directory, or one
-            of its saves; or a policy file. No code that it names is run.
-        module_id: whose policy; the default also means the only module.
+        path: a run directory, whose best (else last) checkpoint is loaded; a checkpoint directory; one of its saves; or
+            a policy file. Code that it names is never run.
+        module_id: the module. The default id also finds a single module that has another id.
         module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make.
-        backend: what computes; None: numpy for a built-in network without convolutions, else the backend that saved it,
-            or numpy where that is not installed.
+        backend: the backend that computes; None: numpy for a built-in network without convolutions, else the backend
+            that saved it, or numpy if that is not installed.
 
     Returns:
         The policy; `policy.predict(observation)` acts.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be read.
-        ConfigError: the module is of a class of your own, and `module` is not given.
+        ConfigError: the module has your own class, and `module` is not given.
         UnknownModuleError: there is no such module.
-        RestoreMismatchError: the weights do not fit the module; says what does not.
+        RestoreMismatchError: the weights do not fit the module; lists the differences.
     """
     whole, saved = _read(Path(path))
     with checkpointing.as_checkpoint_error(whole):
@@ -88,7 +88,7 @@ def _read(path: Path) -> tuple[Checkpoint, Checkpoint]:
 
 
 class _Acting(Learner):
-    """A learner of any algorithm with what acts alone: without loss, optimizers and target networks."""
+    """A learner of any algorithm that only acts: without loss, optimizers and target networks."""
 
     def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
         raise NotImplementedError("a loaded policy does not learn: open the checkpoint in a Learner")
@@ -118,7 +118,7 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 
 
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
-    """A learner with one module of a checkpoint, so that nothing is needed for the others."""
+    """A learner with one module of a checkpoint, so that the other modules need not be built."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
     config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, _WRAPPERS, "rl_module_spec"))
     config = config.changed(
@@ -155,7 +155,7 @@ def _keep_one_module(saved: Checkpoint, config: Any, module_id: ModuleID) -> Any
 
 
 def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
-    """The weights of one module, and the coefficients that it explores by."""
+    """The weights of one module, and the coefficients that it explores with."""
     state = {COMPONENT_RL_MODULE: {module_id: saved.state[COMPONENT_RL_MODULE][module_id]}}
     coefficients = saved.state.get("coefficients", {})
     return state | (
@@ -180,7 +180,7 @@ def _normalizer(whole: Checkpoint, config: Any, module_id: ModuleID) -> Observat
 
 
 def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) -> gym.Space[Any] | None:
-    """The environment's space of observations; of an older checkpoint that of flattened ones; None of a learner's."""
+    """The environment's observation space; flattened for older checkpoints; None for a learner's checkpoint."""
     if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
         return None
     what, written = _written_space(whole, module_id)
@@ -189,7 +189,7 @@ def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) 
         return own
     length = prod(row_shape(own))
     found = sum(map(num_values, written_boxes(written)))
-    if found > length:  # before it is made: a few bytes can describe any size
+    if found > length:  # checked before it is made: a few bytes can describe any size
         raise ConfigError(f"{what} has {found} numbers, a row of the module {length}")
     space = decode(written)
     if not isinstance(space, gym.Space):
@@ -198,7 +198,7 @@ def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) 
 
 
 def _space_of_rows(config: Any, module_id: ModuleID) -> Any:
-    """The space of what modules read of the environment: the config's, or where modules differ the module's own."""
+    """The space of the rows that a module reads: the config's, or the module's own where modules differ."""
     return (
         config.observation_space if config.observation_space is not None else spaces_of(config, module_id)[0]
     )

@@ -1,6 +1,6 @@
-"""What minibatches have that a batch has not: noise, and columns that are standardised over their rows.
+"""Columns that minibatches have in addition to the batch's: noise, and columns standardised over their rows.
 
-Both are made in numpy before the program runs, from whole minibatches: so they are equal on every backend, in every
+Both are made in numpy, from whole minibatches, before the program runs. So they are equal on every backend, in every
 update mode and for any number of learners.
 """
 
@@ -18,7 +18,7 @@ from plugrad.learner.step_columns import step_columns_id
 from plugrad.types import Array, ModuleID
 
 EPSILON = 1e-8
-"""Added to a standard deviation before it divides, as in stable-baselines3 and CleanRL."""
+"""Added to a standard deviation before dividing by it, as in stable-baselines3 and CleanRL."""
 
 
 def add_step_columns(
@@ -32,10 +32,10 @@ def add_step_columns(
         order: rows of the minibatches, `{module_id: [steps, rows]}`.
 
     Returns:
-        Both with the step columns beside them; as they came if no module has any.
+        Both with the step columns added; unchanged if no module has any.
 
     Raises:
-        BatchError: the batch has a column of a noise column's name.
+        BatchError: the batch has a column with a noise column's name.
     """
     made = {
         step_columns_id(module_id): found
@@ -49,10 +49,10 @@ def add_step_columns(
 
 
 def as_one_minibatch(learner: LearnerInternals, batch: Batch) -> Batch:
-    """A batch with the step columns among its columns: for a step that is taken outside of an update.
+    """Add the step columns to a batch, for a step outside of an update.
 
     Args:
-        learner: whose random streams.
+        learner: the learner, which has the random streams.
         batch: `{module_id: {column: array [B, ...]}}`.
 
     Returns:
@@ -80,7 +80,7 @@ def _step_columns(
 def _standardized(
     learner: LearnerInternals, columns: Mapping[str, Any], names: Sequence[str], rows: Array
 ) -> dict[str, Array]:
-    """`{column: float32 [steps, rows, ...]}`; a column that the batch does not have is left to the loss to miss."""
+    """`{column: float32 [steps, rows, ...]}`; a missing column is skipped here, and the loss reports it."""
     read = {name: columns[name] for name in (*names, Columns.LOSS_MASK) if name in columns}
     arrays = columns_to_numpy(learner, read)
     mask = arrays.pop(Columns.LOSS_MASK, None)
@@ -89,16 +89,16 @@ def _standardized(
 
 
 def standardize(values: Array, shown: Array | None) -> Array:
-    """Bring each minibatch to mean 0 and standard deviation 1: `(x - mean) / (std + EPSILON)`.
+    """Standardise each minibatch to mean 0 and standard deviation 1: `(x - mean) / (std + EPSILON)`.
 
     The deviation is the sample's, with N - 1 in the denominator, as torch's `std` has it.
 
     Args:
         values: `[steps, rows, ...]`.
-        shown: bool, of the same shape but for last axes: which count; None: all. What is hidden becomes 0.
+        shown: bool, of the same shape except for trailing axes: which values count; None: all. The others become 0.
 
     Returns:
-        float32, of the same shape. Where all of a minibatch are equal, all become 0.
+        float32, of the same shape. If all values of a minibatch are equal, all become 0.
     """
     wide = values.astype(np.float64)
     axes = tuple(range(1, wide.ndim))

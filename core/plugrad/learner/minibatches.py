@@ -1,4 +1,4 @@
-"""Which rows each minibatch has, and padding to a few fixed shapes."""
+"""Which rows go into each minibatch, and padding to a few fixed shapes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class MinibatchSpec:
     """How one update divides its batch.
 
     Args:
-        minibatch_size: rows (of sequences: steps) per module and minibatch; None for the whole batch at once.
-        num_epochs: passes over the widest module's rows.
+        minibatch_size: rows (for sequences: steps) per module and minibatch; None for the whole batch at once.
+        num_epochs: passes over the rows of the module that has the most.
         shuffle: draw a new order for each pass.
-        num_total_minibatches: if > 0, exactly so many minibatches, whatever the epochs.
-        accumulate: minibatches per optimizer step; their number is rounded up to a multiple of it, and without a
-            size the whole batch is cut into so many.
+        num_total_minibatches: if > 0, exactly this many minibatches, instead of `num_epochs` passes.
+        accumulate: minibatches per optimizer step. The number of minibatches is rounded up to a multiple of it; without
+            a `minibatch_size` the whole batch is divided into this many.
     """
 
     minibatch_size: int | None = None
@@ -46,15 +46,15 @@ class MinibatchSpec:
 def prepare_batch(
     learner: LearnerInternals, columns: Batch, checks: BatchChecks
 ) -> tuple[Batch, dict[ModuleID, SampleCount]]:
-    """Check a batch and remove what `loss_mask` hides.
+    """Check a batch and remove rows that `loss_mask` hides.
 
     Args:
-        learner: whose modules.
+        learner: the learner that has the modules.
         columns: the batch by module.
-        checks: of this learner's batches.
+        checks: the checks of this learner's batches.
 
     Returns:
-        The batch, and how many rows or sequences and steps each module has.
+        The batch, and each module's number of rows or sequences, and of steps.
 
     Raises:
         UnknownModuleError, BatchError: see `plugrad.batch.check` and `plugrad.batch.sequences.count_samples`.
@@ -75,7 +75,7 @@ def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> d
     """The columns of one module as numpy arrays.
 
     Args:
-        learner: whose backend converts tensors.
+        learner: the learner, whose backend converts tensors.
         columns: arrays and tensors.
 
     Returns:
@@ -94,11 +94,11 @@ def minibatch_indices(
 ) -> dict[ModuleID, Array]:
     """Draw which rows or sequences each minibatch has.
 
-    The minibatches of a step are interleaved: number i is `[i::accumulate]`. Without a size a step has each row once,
-    and its minibatches may differ by one row.
+    The minibatches of a step are interleaved: number i is `[i::accumulate]`. Without a `minibatch_size` a step has each
+    row once, and its minibatches may differ by one row.
 
     Args:
-        samples: what each module has, at least 1.
+        samples: each module's rows or sequences, at least 1.
         spec: how to divide the batch.
         streams: the random generator of each module; used only to shuffle.
 
@@ -106,7 +106,7 @@ def minibatch_indices(
         `{module_id: int32 [steps, rows of all minibatches of a step]}`.
 
     Raises:
-        BatchError: `minibatch_size` is above the steps of the widest module.
+        BatchError: `minibatch_size` is above the number of steps of every module.
     """
     widest = max(samples, key=lambda each: samples[each].steps)
     if spec.minibatch_size is not None and spec.minibatch_size > samples[widest].steps:
@@ -150,7 +150,7 @@ def _interleaved(minibatches: Array, parts: int) -> Array:
 
 
 def _size(samples: SampleCount, minibatch_size: int) -> int:
-    """`minibatch_size` rows, or as many sequences as have that many steps on average: rounded, at least 1."""
+    """`minibatch_size` rows, or the number of sequences that have that many steps on average: rounded, at least 1."""
     return max(1, (2 * minibatch_size * samples.count + samples.steps) // (2 * samples.steps))
 
 
@@ -170,8 +170,8 @@ def pad_minibatches(
 ) -> tuple[Batch, dict[ModuleID, Array]]:
     """Fill minibatches of sequences up to the next power of two with a masked sequence.
 
-    How many sequences make a minibatch depends on how long the episodes were, and a compiled program would be made anew
-    for each number. The filling is a copy of the first sequence of which `loss_mask` shows nothing.
+    The number of sequences per minibatch depends on the lengths of the episodes, and each number would need a new
+    compiled program. The padding is a copy of the first sequence, which `loss_mask` hides completely.
 
     Args:
         columns: the batch.
@@ -179,7 +179,7 @@ def pad_minibatches(
         accumulate: parts of each minibatch.
 
     Returns:
-        Both; as they came for modules without sequences.
+        Both; unchanged for modules without sequences.
     """
     columns, order = dict(columns), dict(order)
     for module_id, numbers in order.items():
@@ -200,18 +200,18 @@ Order = Mapping[ModuleID, Array]
 
 LEAST_ROWS = 16
 MOST_NUMBERS = 1 << 18
-"""Row numbers of a module in one piece: a MiB of them."""
+"""Most row numbers of a module in one piece: one MiB."""
 
 
 def pad_rows(values: Array, rows: int = 0) -> Array:
-    """Put zeros behind an array.
+    """Append zeros to an array.
 
     Args:
         values: [B, ...].
-        rows: up to so many; 0: to the next power of two, at least `LEAST_ROWS`.
+        rows: the length to reach; 0: the next power of two, at least `LEAST_ROWS`.
 
     Returns:
-        [rows, ...], the same array if it is as long.
+        [rows, ...]; the array itself if it already has this length.
     """
     rows = rows or max(LEAST_ROWS, 1 << (len(values) - 1).bit_length())
     if rows == len(values):
@@ -222,13 +222,13 @@ def pad_rows(values: Array, rows: int = 0) -> Array:
 
 
 def chunks(order: Order) -> Iterator[tuple[dict[ModuleID, Array], int]]:
-    """Divide the steps of an update into pieces of one shape, so that more steps need no other program.
+    """Divide the steps of an update into pieces of one shape, so that more steps do not need another program.
 
     Args:
         order: `{module_id: [steps, minibatch size]}`, at least one step.
 
     Yields:
-        `({module_id: rows, padded}, number of steps)`, in order.
+        `({module_id: padded rows}, number of steps)`, in order.
     """
     num_steps = len(next(iter(order.values())))
     most = max(LEAST_ROWS, MOST_NUMBERS // max(each.shape[1] for each in order.values()))

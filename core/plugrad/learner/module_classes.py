@@ -1,4 +1,4 @@
-"""Modules of users' own classes, which are called with the spaces and settings that their signature names."""
+"""Modules of users' own classes, called with the spaces and settings that their signatures name."""
 
 import inspect
 from collections.abc import Callable
@@ -15,22 +15,23 @@ from plugrad.rl_module import RLModule
 from plugrad.types import ModuleID
 
 GIVEN = ("observation_space", "action_space", "model_config")
-"""What the class of a model may ask for, by these names."""
+"""Arguments that the class of a model may have."""
 
 
 def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """Build the module that `spec.module_class` makes.
 
     Args:
-        learner: whose backend wraps a model that is no `RLModule`.
-        module_id: of the module.
-        spec: with spaces and `module_class`: a class, a function, or the name of one.
+        learner: the learner, whose backend wraps a model that is not an `RLModule`.
+        module_id: the module's id.
+        spec: has spaces and `module_class`: a class, a function, or the name of one.
 
     Returns:
         The module.
 
     Raises:
-        ConfigError: it cannot be imported or called with what is known, or makes no model of this backend.
+        ConfigError: it cannot be imported, cannot be called with these arguments, or does not make a model of this
+            backend.
     """
     chosen = spec.module_class
     make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
@@ -50,7 +51,7 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
     """Those of `GIVEN` that the signature of a model's class names.
 
     Raises:
-        ConfigError: it is no class or function, or needs another argument.
+        ConfigError: it is not a class or function, or needs another argument.
     """
     if not callable(make) or not (inspect.isclass(make) or inspect.isroutine(make)):
         raise ConfigError(
@@ -76,7 +77,7 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
 
 
 def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]:
-    """Those arguments of an RLModule's constructor that this class takes: one with its own may leave some out."""
+    """The RLModule constructor arguments that this class takes: its own constructor may leave some out."""
     kinds = {each.kind for each in _signature(make).parameters.values()}
     if inspect.Parameter.VAR_KEYWORD in kinds:
         return spec.arguments()
@@ -85,7 +86,7 @@ def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]
 
 
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The named parameters of a function; none of a class whose signature Python does not know."""
+    """The named parameters of a function; none for a class whose signature Python cannot read."""
     try:
         signature = _signature(make)
     except ValueError:
@@ -95,7 +96,7 @@ def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _signature(make: Any) -> inspect.Signature:
-    """That of a function, or of a class's constructor, also where its metaclass takes any arguments."""
+    """The signature of a function or of a class's constructor, even if its metaclass takes any arguments."""
     is_hidden = inspect.isclass(make) and inspect.isfunction(type(make).__call__)
     return inspect.signature(partial(make.__init__, None) if is_hidden else make)
 

@@ -1,4 +1,4 @@
-"""`ModulePolicies`: the modules of a learner as the policies of an env runner, with one agent or with many."""
+"""`ModulePolicies`: a learner's modules as the policies of an env runner, for one agent or many."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,13 +25,13 @@ def acting_module_ids(config: Any, modules: MultiRLModule) -> list[ModuleID]:
 
     Args:
         config: an `AlgorithmConfig` with an environment.
-        modules: of a learner.
+        modules: a learner's modules.
 
     Returns:
-        All of them with many agents, else one.
+        All modules with many agents, else one.
 
     Raises:
-        ConfigError: there is one agent, and several modules of which none has the default id.
+        ConfigError: there is one agent, and there are several modules, none with the default id.
     """
     return list(modules) if is_multi_agent(config) else [env_module_id(modules)]
 
@@ -40,10 +40,10 @@ class ModulePolicies:
     """Acts in environments with the modules of a learner.
 
     Args:
-        present: gives the learner to act with now.
-        explore: whether to sample from the distributions of actions.
-        seed: of streams of actions of their own; None: the learner's streams.
-        normalizers: `{module_id: statistics}` that observations are normalised with before a module sees them.
+        present: returns the current learner.
+        explore: whether to sample actions from the distributions.
+        seed: seed of separate action streams; None: the learner's streams.
+        normalizers: `{module_id: statistics}`, with which observations are normalised for a module.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class ModulePolicies:
     def make_env_runner(
         self, config: Any, *, seed: int | None = None, normalizers: Normalizers | None = None
     ) -> AnyEnvRunner:
-        """Make an env runner of an environment with one agent, or with many, in which these modules act.
+        """Make a single-agent or multi-agent env runner in which these modules act.
 
         Args:
             config: an `AlgorithmConfig` with an environment.
-            seed: of the environments; None: from the system.
-            normalizers: `{module_id: statistics}` in place of new ones.
+            seed: seed of the environments; None: random.
+            normalizers: `{module_id: statistics}` instead of new ones.
 
         Returns:
             The env runner.
 
         Raises:
-            ConfigError: the environment cannot be made, or several modules could act in one with one agent.
+            ConfigError: the environment cannot be made, or has one agent for which several modules could act.
         """
         given = normalizers or {}
         if is_multi_agent(config):
@@ -101,8 +101,8 @@ class ModulePolicies:
         Args:
             module_id: the module.
             observations: `[N, ...]`.
-            state: of a recurrent module, `{name: [N, ...]}`.
-            **mask: `action_mask` `[N, choices]` where the environment has masks.
+            state: for a recurrent module, `{name: [N, ...]}`.
+            **mask: `action_mask` `[N, choices]` if the environment has masks.
 
         Returns:
             The columns of `Learner.compute_actions`.

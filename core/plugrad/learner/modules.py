@@ -1,7 +1,7 @@
 """Adding and removing modules of a learner: `Learner.add_module` and `Learner.remove_module`.
 
-If anything raises, the learner is as it was. What belongs to a module has its name on it, so the others do not change.
-Programs are made anew: one that was traced before may read variables of a module that is gone.
+On an error the learner is left as it was. Everything that belongs to a module is stored under its id, so the other
+modules do not change. Programs are made again: a traced one may read variables of a removed module.
 """
 
 import re
@@ -40,8 +40,8 @@ def add_module(
 
     Args:
         learner: a built learner.
-        module_id: not taken.
-        spec: of the module.
+        module_id: a new id.
+        spec: the module's spec.
         overrides: settings of this module; None: none.
         trained: the new `policies_to_train`; None: as before.
     """
@@ -74,7 +74,7 @@ def remove_module(
 
     Args:
         learner: a built learner.
-        module_id: which one.
+        module_id: the module.
         trained: the new `policies_to_train`; None: as before.
     """
     _check_own_optimizers(learner, module_id)
@@ -124,7 +124,7 @@ def _change_config(learner: LearnerInternals, *, overrides: Mapping[ModuleID, An
 
 
 def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> None:
-    """Write the present modules into the config, and make programs anew."""
+    """Write the current modules into the config, and discard programs."""
     specs = {module_id: spec_of(module) for module_id, module in learner.module.items()}
     learner.config = learner.config.changed(
         rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),
@@ -136,7 +136,7 @@ def _write_config(learner: LearnerInternals, trained: Collection[ModuleID] | Non
 
 
 def spec_of(module: RLModule) -> RLModuleSpec:
-    """What builds a module like this one: a module with a neutral network needs no class."""
+    """The spec of a module; a module with a built-in kind of network needs no class."""
     return RLModuleSpec(
         module_class=None if module.network is not None else module._made_by or type(module),
         observation_space=module.observation_space,
@@ -149,12 +149,12 @@ def spec_of(module: RLModule) -> RLModuleSpec:
 def _policies(former: Any, specs: Mapping[ModuleID, RLModuleSpec]) -> Any:
     if former is None:
         return None
-    # What they are stands in rl_module_spec.
+    # Their specs are in rl_module_spec.
     return dict.fromkeys(specs) if isinstance(former, Mapping) else list(specs)
 
 
 def _policies_to_train(learner: LearnerInternals, trained: Collection[ModuleID] | None) -> Any:
-    """`policies_to_train`: the former ones that are still there, unless new ones are given."""
+    """`policies_to_train`: the given ones, or else the former ones that still exist."""
     if trained is None:
         former = learner.config.policies_to_train
         return None if former is None else [each for each in former if each in learner.module]

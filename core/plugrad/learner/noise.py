@@ -1,7 +1,7 @@
-"""Noise columns: standard normals that a loss reads beside the columns of its batch.
+"""Noise columns: standard normal numbers that a loss reads in addition to the columns of its batch.
 
-They are drawn before the program runs, in numpy, for all minibatches of an update. So they are the same numbers on
-every backend, in every update mode and for any number of learners, and a row that is used twice gets new ones.
+They are drawn in numpy, for all minibatches of an update, before the program runs. So they are equal on every backend,
+in every update mode and for any number of learners. A row that is used twice gets new numbers.
 """
 
 from collections.abc import Mapping
@@ -23,20 +23,20 @@ Shapes = Mapping[str, tuple[int, ...]]
 def draw_noise(
     learner: LearnerInternals, module_id: ModuleID, columns: Mapping[str, Any], steps: int, rows: int
 ) -> dict[str, Array]:
-    """Draw the noise of one module from its stream `noise`: first all of the first step, then of the second.
+    """Draw the noise of one module from its stream `noise`, step after step.
 
     Args:
-        learner: whose random stream.
-        module_id: of the module.
-        columns: of the batch; sequences get noise for each of their steps.
+        learner: the learner, which has the random stream.
+        module_id: the module's id.
+        columns: the batch's columns; sequences get noise for each of their steps.
         steps: gradient steps.
         rows: rows or sequences per gradient step.
 
     Returns:
-        `{column: float32 [steps, rows, *shape]}`, of sequences `[steps, rows, T, *shape]`.
+        `{column: float32 [steps, rows, *shape]}`; for sequences `[steps, rows, T, *shape]`.
 
     Raises:
-        BatchError: the batch has a column of that name.
+        BatchError: the batch has a column with that name.
     """
     shapes = learner.noise_columns.get(module_id, {})
     _check_free(module_id, shapes, columns)

@@ -1,7 +1,7 @@
-"""What is not finite: found in the columns that the loss reads, in losses and in gradients; named, or left out.
+"""NaN and infinity in columns that the loss reads, in losses and in gradients: reported as errors, or skipped.
 
-A batch is looked at directly, because a clip or a minimum in the loss may hide an infinity. Losses and gradients are
-looked at in the program, one flag per step (`plugrad.learner.step`).
+A batch is checked directly, because a clip or a minimum in the loss may hide an infinity. Losses and gradients are
+checked in the program, with one flag per step (`plugrad.learner.step`).
 """
 
 from collections.abc import Mapping
@@ -17,30 +17,30 @@ from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 MAX_SKIPPED_UPDATES = 10
-"""With `nonfinite="skip"`, so many updates in a row that could train no minibatch at all are an error."""
+"""With `nonfinite="skip"`, it is an error if this many updates in a row skip all their minibatches."""
 
 NONFINITE_KEY = "num_nonfinite_minibatches"
 NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
 PARAMETER = ("nonfinite gradient of ", "nonfinite postprocessed gradient of ")
-"""Before a parameter's name: how often its gradient was not finite. Metrics only where `learner.names_parameters`."""
+"""Prefixes of metrics, before a parameter's name: how often its gradient was not finite. With `names_parameters`."""
 
 _SKIPPED_KEY = "num_skipped_updates_in_a_row"
 _MAY_BE_INFINITE = frozenset({Columns.ACTION_DIST_INPUTS})
-"""The logit of an action that is not allowed is minus infinity."""
+"""The logit of a forbidden action is minus infinity."""
 
 BadRows = dict[tuple[ModuleID, str], Array]
-"""`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have some."""
+"""`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have such rows."""
 
 
 def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
     """Find the rows of a batch that are not finite.
 
     Args:
-        learner: whose backend converts tensors.
-        columns: the batch, without what `loss_mask` hides.
+        learner: the learner, whose backend converts tensors.
+        columns: the batch, without rows that `loss_mask` hides.
 
     Returns:
-        `{(module id, column): bool [B]}`; only columns that have some.
+        `{(module id, column): bool [B]}`; only columns that have such rows.
     """
     found: BadRows = {}
     for module_id, each in columns.items():
@@ -74,7 +74,7 @@ def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[Modu
 
     Args:
         order: `{module_id: [minibatches, rows]}`.
-        bad: of `nonfinite_rows`.
+        bad: from `nonfinite_rows`.
 
     Returns:
         `order` without them.
@@ -86,7 +86,7 @@ def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[Modu
 
 
 def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
-    """Report the means over the steps that were taken; NaN if there were none.
+    """Report the means over the steps that were not skipped; NaN if all were skipped.
 
     Args:
         learner: in an update.
@@ -105,11 +105,11 @@ def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: 
 
     Args:
         learner: in an update.
-        num_skipped: of this update.
-        num_minibatches: of this update.
+        num_skipped: skipped minibatches of this update.
+        num_minibatches: all minibatches of this update.
 
     Raises:
-        NonFiniteError: the `MAX_SKIPPED_UPDATES`-th update in a row that skipped all.
+        NonFiniteError: this is the `MAX_SKIPPED_UPDATES`-th update in a row that skipped all minibatches.
     """
     counters, lifetime = learner.counters, f"{NONFINITE_KEY}_lifetime"
     counters[lifetime] = counters.get(lifetime, 0) + num_skipped
@@ -124,7 +124,7 @@ def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: 
 
 
 def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:
-    """The parameters whose gradients were not finite; after postprocessing only if they were before it."""
+    """The parameters whose gradients were not finite; if all were finite before postprocessing, those after it."""
     for prefix in PARAMETER:
         start = f"{ALL_MODULES}{SEPARATOR}{prefix}"
         if found := [
@@ -135,7 +135,7 @@ def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:
 
 
 def nan_losses(columns: Batch) -> dict[str, Array]:
-    """The metrics of an update without a step: losses that are NaN."""
+    """The metrics of an update without a step: NaN losses."""
     return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
 
 
@@ -144,7 +144,7 @@ def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
 
     Args:
         columns: the batch.
-        bad: of `nonfinite_rows`, at least one.
+        bad: from `nonfinite_rows`, at least one.
 
     Returns:
         The error, to be raised.
@@ -165,13 +165,13 @@ def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
 def step_error(
     num_bad: int, num_steps: int, means: Mapping[str, Array], parameters: list[ParamRef]
 ) -> NonFiniteError:
-    """The error for losses and gradients of a batch that is finite.
+    """The error for non-finite losses or gradients of a finite batch.
 
     Args:
         num_bad: minibatches that were not finite.
         num_steps: all minibatches.
         means: metrics of the update.
-        parameters: whose gradients were not finite.
+        parameters: parameters whose gradients were not finite.
 
     Returns:
         The error, to be raised.

@@ -1,4 +1,4 @@
-"""The optimizers of a learner: registering, finding, and the names of their gradients."""
+"""The optimizers of a learner: registering and finding them, and checking gradient names."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,17 +30,17 @@ def configure_optimizers(learner: LearnerInternals) -> None:
 
 
 def has_parameters(learner: LearnerInternals, module_id: ModuleID) -> bool:
-    """Whether a module has parameters to train; one that `policies_to_train` leaves out needs none.
+    """Whether a module has parameters to train; a module outside `policies_to_train` needs none.
 
     Args:
-        learner: with modules.
+        learner: a learner with modules.
         module_id: a module of the backend.
 
     Returns:
-        Whether it has.
+        True if it has parameters.
 
     Raises:
-        ConfigError: it has none, and is to be trained.
+        ConfigError: it has none, but should be trained.
     """
     if learner.get_parameters(learner.module[module_id]):
         return True
@@ -121,7 +121,7 @@ def _modules_with(learner: LearnerInternals, params: Sequence[Any]) -> frozenset
 
 @hookimpl
 def wrap_optimizer(optimizer: Any) -> Optimizer:
-    """One of plugrad needs no other face."""
+    """plugrad's optimizers need no wrapper."""
     wrapped: Optimizer = optimizer
     return wrapped
 
@@ -151,10 +151,10 @@ def _check_free(learner: LearnerInternals, registered: RegisteredOptimizer) -> N
 
 @hookimpl
 def get_optimizer(learner: LearnerInternals, module_id: ModuleID, optimizer_name: str) -> Any:
-    """Find an optimizer by full name, else by module and short name. See `LearnerSpec.get_optimizer`.
+    """Find an optimizer by full name, or by module and short name. See `LearnerSpec.get_optimizer`.
 
     Raises:
-        UnknownOptimizerError: there is none.
+        UnknownOptimizerError: there is no such optimizer.
     """
     known: Mapping[str, RegisteredOptimizer] = learner.registered_optimizers
     full_name = f"{module_id}_{optimizer_name}"
@@ -172,7 +172,7 @@ class UnknownOptimizerError(OptimizerError, KeyError):
 
 @hookimpl
 def get_optimizers_for_module(learner: LearnerInternals, module_id: ModuleID) -> list[tuple[str, Any]]:
-    """Those of one module; for `ALL_MODULES` all. See `LearnerSpec.get_optimizers_for_module`."""
+    """The optimizers of one module; for `ALL_MODULES` all. See `LearnerSpec.get_optimizers_for_module`."""
     return [
         (each.name, each.optimizer)
         for each in learner.registered_optimizers.values()
@@ -194,14 +194,14 @@ def filter_param_dict_for_optimizer(
 
 
 def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOptimizer:
-    """The record of an optimizer.
+    """The `RegisteredOptimizer` of an optimizer.
 
     Args:
         learner: a built learner.
         optimizer: the object that was registered.
 
     Returns:
-        Its record.
+        Its entry in `registered_optimizers`.
 
     Raises:
         UnknownOptimizerError: it was never registered.
@@ -217,11 +217,11 @@ def registration_of(learner: LearnerInternals, optimizer: Any) -> RegisteredOpti
 def merge_gradients(
     learner: LearnerInternals, parts: Sequence[Mapping[ParamRef, Tensor]]
 ) -> Mapping[ParamRef, Tensor]:
-    """Several optimizers' gradients as one mapping, flat where all are.
+    """Merge the gradients of several optimizers into one mapping, which is flat if all are.
 
     Args:
         learner: in a step.
-        parts: of different optimizers.
+        parts: gradients of different optimizers.
 
     Returns:
         All entries.
@@ -235,16 +235,16 @@ def merge_gradients(
 
 
 def check_gradient_names(gradients: Any, layouts: Sequence[Layout], where: str) -> None:
-    """Refuse gradients of what no optimizer steps. Parameters may be left out: they stay as they are.
+    """Refuse gradients for names that no optimizer steps. Parameters may be missing: they stay as they are.
 
     Args:
         gradients: `{param ref: gradient or None}`.
-        layouts: of the optimizers that may be meant.
-        where: for the error: who made or was given these gradients.
+        layouts: layouts of the possible optimizers.
+        where: for the error: where the gradients come from.
 
     Raises:
-        UnknownParameterError: a key is no parameter's name.
-        OptimizerError: it is no mapping.
+        UnknownParameterError: a key is not a parameter's name.
+        OptimizerError: it is not a mapping.
     """
     if isinstance(gradients, FlatGradients) and set(gradients.layouts) <= set(layouts):
         return

@@ -1,4 +1,4 @@
-"""What a policy file holds: the part of a learner that acts. It is read as a small checkpoint of a learner."""
+"""The content of a policy file: the part of a learner that acts. It is read as a small checkpoint of a learner."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,12 +31,12 @@ _KEYS = {
 
 
 def policy_content(learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder) -> PolicyFile:
-    """The present policy of a module.
+    """The current policy of a module.
 
     Args:
-        learner: whose module.
-        module_id: its id.
-        encoder: of the policy.
+        learner: the learner that has the module.
+        module_id: the module's id.
+        encoder: the policy's encoder.
 
     Returns:
         What `write_policy_file` takes.
@@ -61,13 +61,13 @@ def policy_content(learner: LearnerInternals, module_id: ModuleID, encoder: Obse
 
 
 def _non_finite(file: PolicyFile) -> str | None:
-    """The first array that is not finite; None if there is none, or where a user's own module may have such buffers."""
+    """The first array that is not finite, or None. Not checked for a user's module, which may have such buffers."""
     arrays = file.arrays.items() if file.description["module_class"] is None else ()
     return next((name for name, each in arrays if not np.isfinite(each).all()), None)
 
 
 def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModuleSpec, list[str] | None]:
-    """The spec of a module without what only training needs, and the parameters that are left; None: all of them."""
+    """The spec of a module without what only training needs, and the remaining parameters; None: all of them."""
     module = learner.module[module_id]
     spec = RLModuleSpec(
         model_config={} if module.network is None else module.model_config,
@@ -79,7 +79,7 @@ def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModu
     lean = replace(spec, inference_only=True)
     complete = lean.complete(module.observation_space, module.action_space)
     network = learner._build_network(module_id=module_id, config=config, module_spec=complete)
-    # The state of a recurrent policy stays the same on both sides of a file.
+    # The state of a recurrent policy must be the same before and after saving.
     if network.initial_state().keys() != module.network.initial_state().keys():
         return spec, None
     return lean, [each.name for each in network.parameters]
@@ -110,7 +110,7 @@ def _description(
 
 
 def _own_class(module: Any) -> str | None:
-    """The name of a user's own class, for the error of a file that is opened without it; None of built-in networks."""
+    """The name of a user's own class, for the error if a file is opened without it; None for built-in networks."""
     if module.network is not None:
         return None
     made_by = module._made_by or type(getattr(module, "model", module))
@@ -118,7 +118,7 @@ def _own_class(module: Any) -> str | None:
 
 
 def _acting_config(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> Any:
-    """A config of this module alone: what decides how it acts, and defaults for everything else."""
+    """A config for this module alone: settings that affect acting, and defaults for everything else."""
     config, module = learner.config, learner.module[module_id]
     fields = config.fields().items()
     kept = [name for name, info in fields if info.section == "training" and not info.importable]
@@ -138,11 +138,11 @@ def _acting_config(learner: LearnerInternals, module_id: ModuleID, spec: RLModul
 
 
 def as_checkpoint(file: PolicyFile) -> Checkpoint:
-    """A policy file as the checkpoint of a learner that has only what acts.
+    """A policy file as the checkpoint of a learner that only acts.
 
     Raises:
         CheckpointCorruptError: its description has other keys, or a number is NaN or infinite.
-        CheckpointError: an entry of its description is not what it should be.
+        CheckpointError: an entry of its description is malformed.
     """
     description = file.description
     if description.keys() != _KEYS or not isinstance(description["module_id"], str):
@@ -168,14 +168,14 @@ def as_checkpoint(file: PolicyFile) -> Checkpoint:
 
 
 def refuse_own_module(metadata: Mapping[str, Any], path: Any) -> None:
-    """Refuse a policy file of a user's own module that is opened without it.
+    """Refuse a policy file of a user's own module if the module is not given.
 
     Args:
-        metadata: of the file.
-        path: of the file, for the message.
+        metadata: the file's metadata.
+        path: the file's path, for the message.
 
     Raises:
-        ConfigError: names the class.
+        ConfigError: it is such a file; names the class.
     """
     name = metadata.get("module_class")
     if name is not None:

@@ -1,4 +1,4 @@
-"""The programs of many learners as one: what they may differ in, and who runs together."""
+"""Running the programs of many learners as one: which settings may differ, and which runs are combined."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -21,7 +21,7 @@ COMPILED = ("auto", "complete_update")
 
 
 class _Request(NamedTuple):
-    """A run of one learner's program that shall be part of one of many."""
+    """A run of one learner's program, to be combined with others."""
 
     learner: LearnerInternals
     call: ProgramCall
@@ -40,16 +40,16 @@ class ProgramBatch:
         self._turns = Turns(self._answer)
         self._batched: dict[Hashable, BatchedProgram] = {}
         self.reads: defaultdict[Hashable, set[tuple[ModuleID, str]]] = defaultdict(set)
-        """By columns, what a traced step reads of its batch: one learner's step is traced for all."""
+        """By columns, what a traced step reads from its batch: one learner's step is traced for all."""
 
     def join(self, learner: LearnerInternals) -> None:
         """Make a learner part of the batch.
 
         Args:
-            learner: a built learner, whose programs are made anew.
+            learner: a built learner; its programs are made again.
 
         Raises:
-            ConfigError: it cannot be part of one; says why, and what to type.
+            ConfigError: it cannot be part of a batch; says why, and what to type.
         """
         check_learner(learner)
         learner.program_batch = self
@@ -67,10 +67,10 @@ class ProgramBatch:
         indices: Mapping[ModuleID, Tensor],
         num_steps: int,
     ) -> Mapping[str, Tensor]:
-        """Run a learner's program with those of the others; alone outside of `train`, and where parameters are named.
+        """Run a learner's program together with the others'; alone outside of `train`, or to find bad parameters.
 
         Args:
-            learner: whose program it is.
+            learner: the learner.
             program: the program, whose `together` says how it ran.
             columns: see `Program.run`.
             indices: see `Program.run`.
@@ -86,12 +86,12 @@ class ProgramBatch:
         return metrics
 
     def forget_programs(self) -> None:
-        """Have the programs made anew: something that they took for constant has changed."""
+        """Discard the batched programs, because something that they took for constant has changed."""
         self._batched.clear()
         self.reads.clear()
 
     def _answer(self, requests: Sequence[_Request]) -> list[Any]:
-        """Run those of equal shapes together."""
+        """Run requests of equal shapes together."""
         groups: defaultdict[Hashable, list[int]] = defaultdict(list)
         for number, each in enumerate(requests):
             shapes = _shapes(each.call.columns), _shapes(each.call.indices)
@@ -107,7 +107,7 @@ class ProgramBatch:
         if len(calls) == 1:
             return [_alone(calls[0], first.num_steps)]
         batched = self._batched_program(first)
-        # Runs end at different times: few sizes mean few compilations.
+        # Runs end at different times; fewer batch sizes mean fewer compilations.
         size = min(self._size, 1 << (len(calls) - 1).bit_length())
         filled = [*calls, *[calls[-1]] * (size - len(calls))]
         found = batched.run(filled, first.num_steps)[: len(calls)]
@@ -137,13 +137,13 @@ def _shapes(columns: Mapping[ModuleID, Any]) -> Hashable:
 
 
 def check_configs(configs: Sequence[Config]) -> None:
-    """Refuse settings that no batch of learners can have.
+    """Refuse settings that a batch of learners cannot have.
 
     Args:
         configs: one for each learner, at least one.
 
     Raises:
-        ConfigError: names the setting, and says what to type.
+        ConfigError: there is such a setting; names it, and says what to type.
     """
     first = configs[0]
     if first.num_learners:
@@ -190,7 +190,7 @@ def check_learner(learner: LearnerInternals) -> None:
         learner: a built learner.
 
     Raises:
-        ConfigError: says why, and what to type.
+        ConfigError: it cannot; says why, and what to type.
     """
     if reason := learner.backend_info.why_not(Capability.BATCHED_LEARNERS, learner.ops, learner.config):
         raise ConfigError(

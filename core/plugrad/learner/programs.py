@@ -1,4 +1,4 @@
-"""The programs of a learner's updates: one for each set of columns, and how a batch is handed to it."""
+"""The programs of a learner's updates, one for each set of columns; and how a batch is passed to them."""
 
 from collections.abc import Hashable, Mapping
 from functools import partial
@@ -26,14 +26,14 @@ class Programs:
         self._made: dict[Hashable, PreparedProgram] = {}
 
     def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
-        """The program for such columns.
+        """The program for a batch with these columns.
 
         Args:
             columns: the batch.
-            naming: it reports of each parameter whether its gradient is finite.
+            naming: whether the program reports for each parameter if its gradient is finite.
 
         Returns:
-            The same one for the same columns.
+            The program; the same one for the same columns.
         """
         key = (naming, *((module_id, *each) for module_id, each in columns.items()))
         if key not in self._made:
@@ -44,7 +44,7 @@ class Programs:
         return self._made[key]
 
     def _compiled(self, reads: Reads, mode: str) -> Program:
-        """The backend's program; not of the whole update where the backend says that it cannot make one here."""
+        """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
         learner = self._learner
         reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
         step, variables = make_step(learner, reads), state_variables(learner)
@@ -55,16 +55,16 @@ class Programs:
 
 
 class PreparedProgram:
-    """A program, and what is known of it.
+    """A program and what is known about it.
 
     Args:
-        learner: whose it is.
-        program: the backend's.
+        learner: the learner.
+        program: the backend's program.
         reads: the columns that it reads; empty until it has run.
 
     Attributes:
-        program: the backend's.
-        reads: see above.
+        program: the backend's program.
+        reads: the columns that it reads; empty until it has run.
     """
 
     def __init__(self, learner: LearnerInternals, program: Program, reads: Reads) -> None:
@@ -73,10 +73,10 @@ class PreparedProgram:
         self._takes_arrays = program.takes_arrays and _converts_as_the_backend(learner)
 
     def means(self, columns: Batch, order: Order) -> dict[str, Array]:
-        """Run it.
+        """Run the program.
 
         Args:
-            columns: the batch, with all that travels beside it.
+            columns: the batch, including step columns and weights.
             order: rows of the minibatches, `{module_id: [steps, rows]}`, at least one step.
 
         Returns:
@@ -107,6 +107,6 @@ def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _converts_as_the_backend(learner: LearnerInternals) -> bool:
-    """Whether no class and no plugin changes what `convert_batch_type` answers."""
+    """Whether no class or plugin changes the result of `convert_batch_type`."""
     method = BackendSpec._convert_batch_type.__name__
     return method not in vars(learner) and getattr(type(learner), method) is getattr(BackendSpec, method)

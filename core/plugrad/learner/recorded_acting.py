@@ -24,13 +24,13 @@ def record_actions(
     """Add what `compute_actions(explore=False)` computes to a graph.
 
     Args:
-        learner: whose module acts.
-        module_id: of the module.
-        graph: that `batch` is of.
-        batch: OBS [N, ...]; of a stateful module STATE_IN, `{name: [N, ...]}`; and ACTION_MASK if actions are masked.
+        learner: the learner that has the module.
+        module_id: the module's id.
+        graph: the graph that `batch` belongs to.
+        batch: OBS [N, ...]; for a stateful module STATE_IN, `{name: [N, ...]}`; and ACTION_MASK if actions are masked.
 
     Returns:
-        ACTIONS [N, ...] and, of a stateful module, STATE_OUT.
+        ACTIONS [N, ...] and, for a stateful module, STATE_OUT.
 
     Raises:
         ConfigError: the module cannot be exported.
@@ -94,7 +94,7 @@ def _forward_of_exporter(
 
 
 def _acting_columns(module: RLModule, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What acting greedily reads of a forward pass; of columns and to columns."""
+    """The columns that greedy acting needs from a forward pass, from columns to columns."""
     outputs = module.forward_inference(_nested(columns))
     column = Columns.ACTIONS if Columns.ACTIONS in outputs else Columns.ACTION_DIST_INPUTS
     read = {name: outputs[name] for name in (column, Columns.STATE_OUT) if name in outputs}
@@ -102,7 +102,7 @@ def _acting_columns(module: RLModule, columns: Mapping[str, Tensor]) -> dict[str
 
 
 def _nested(columns: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Columns in which a state is `{name: tensor}`: the opposite of `flatten_states`."""
+    """Columns in which a state is `{name: tensor}`: the inverse of `flatten_states`."""
     nested: dict[str, Any] = {name: each for name, each in columns.items() if "/" not in name}
     for state in (Columns.STATE_IN, Columns.STATE_OUT):
         if names := state_names(columns, state):

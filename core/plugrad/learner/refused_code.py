@@ -1,4 +1,4 @@
-"""Code that a checkpoint names, which is refused: a checkpoint imports none."""
+"""Refusing code that a checkpoint names: a checkpoint never imports code."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,10 +12,10 @@ from plugrad.rl_module.random_module import RandomRLModule
 from plugrad.types import DEFAULT_MODULE_ID
 
 _FREE: Final = ("gymnasium.wrappers:", "gymnasium.wrappers.")
-"""Wrappers that a checkpoint may name, as it may name ids of Gymnasium."""
+"""Wrappers that a checkpoint may name, just as it may name Gymnasium ids."""
 
 _OWN_MODULES: Final = (importable_name(RandomRLModule),)
-"""Classes of modules that are part of the core."""
+"""Module classes that are part of the core."""
 
 _INSTEAD: Final = {
     "env": "give env= to Algorithm.from_checkpoint",
@@ -30,8 +30,8 @@ def refuse_code(config_class: Any, data: Mapping[str, Any]) -> None:
     """Refuse settings that name code to import.
 
     Args:
-        config_class: of the config.
-        data: the settings, as the checkpoint has them.
+        config_class: the class of the config.
+        data: the settings in the checkpoint.
 
     Raises:
         ConfigError: one of them names code; says what to give instead.

@@ -1,4 +1,4 @@
-"""`rehearse`: make and compile the program of an update beforehand, without a change to the learner."""
+"""`rehearse`: make and compile the program of an update beforehand, without changing the learner."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ from plugrad.types import Array
 
 
 def rehearse(learner: Learner, size: int, batch: Any, settings: Mapping[str, Any]) -> None:
-    """Train on a batch as a learner of a group would, but alone, and put the learner back as it was.
+    """Train on a batch alone, as a learner of a group would in it, then restore the learner.
 
-    The program that this makes is the one that later updates of such batches run. The hooks around an update and the
-    listeners are not called.
+    Later updates with similar batches use the program that this compiles. The hooks around an update and listeners are
+    not called.
 
     Args:
         learner: a built learner.
-        size: of the group. Its first and its last learner have the smallest and the largest share of a minibatch: the
-            learner trains as both.
+        size: number of learners in the group. The first and the last learner have the smallest and the largest share of
+            a minibatch; this learner trains as both.
         batch: as in `Learner.update`.
         settings: the other arguments of `Learner.update`.
 
@@ -52,20 +52,20 @@ def _put_back(learner: Learner) -> Iterator[None]:
 
 
 class _Alone(Collective):
-    """The end of a learner that no other has joined: a sum is what it brings itself."""
+    """A collective of one learner: the sum is its own array."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(Membership(rank, size, 0, "", 0.0))
 
     def contact(self) -> bytes:
-        """Nobody has to reach it."""
+        """Nothing: no other process connects."""
         return b""
 
     def enter(self, contacts: Sequence[bytes]) -> None:
-        """Nobody is waited for."""
+        """Return at once."""
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Do nothing."""
 
     def sum(self, array: Array) -> Array:
         """A copy."""

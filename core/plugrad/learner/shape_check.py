@@ -1,4 +1,4 @@
-"""Finds losses that broadcast [B] against [B, 1]: records the operations of a loss and compares their shapes."""
+"""Find losses that broadcast [B] against [B, 1]: record the operations of a loss and compare their shapes."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ _EXPANDING = frozenset({"expand", "BroadcastTo"})
 Answer = tuple[dict[ModuleID, Any], Any]
 Compute = Callable[[ModuleBatches], Answer]
 Watched = Callable[[ModuleBatches], AbstractContextManager[tuple[ModuleBatches, Sequence[Operation]]]]
-"""Of a minibatch: what to compute with meanwhile, and the operations that are noted."""
+"""For a minibatch: the minibatch to compute with in the block, and the operations that are recorded."""
 
 
 log = logging.getLogger("plugrad")
@@ -33,7 +33,7 @@ class ShapeCheck:
     """Checks the first losses of a program.
 
     Args:
-        learner: whose losses.
+        learner: the learner that has the losses.
     """
 
     def __init__(self, learner: LearnerInternals) -> None:
@@ -41,10 +41,10 @@ class ShapeCheck:
         self._is_done = False
 
     def check(self, compute: Compute, batch: ModuleBatches) -> Answer:
-        """Compute losses, and check them if they are the first ones and the backend notes its operations.
+        """Compute losses, and check them if they are the first ones and the backend records operations.
 
         Args:
-            compute: from a minibatch to losses and outputs. Traced or not.
+            compute: a function from a minibatch to losses and outputs. Traced or not.
             batch: the minibatch.
 
         Returns:
@@ -63,10 +63,10 @@ class ShapeCheck:
         return answer
 
     def try_out(self, compute: Compute, batch: ModuleBatches) -> None:
-        """Check first losses where the backend notes nothing: compute them once more, of wrapped tensors.
+        """Check the first losses if the backend records nothing: compute them once more with wrapped tensors.
 
         Args:
-            compute: from a minibatch to losses and outputs, not under the backend's autograd. Traced or not.
+            compute: a function from a minibatch to losses and outputs, outside the backend's autograd. Traced or not.
             batch: the minibatch.
 
         Raises:
@@ -86,7 +86,7 @@ class ShapeCheck:
         self, operations: Sequence[Operation], record: Watched, compute: Compute, batch: ModuleBatches
     ) -> None:
         sizes = set(_sizes(batch).values())
-        # With a single row nothing can be seen: a pair of rows looks like a row.
+        # With a single row the check cannot work: a pair of rows has the shape of a row.
         if 1 in sizes or any(_first_wrong_broadcast(operations, size) for size in sizes):
             self._recheck_with_other_size(operations, record, compute, batch)
 
@@ -102,7 +102,7 @@ class ShapeCheck:
             raise _error(fault, size, list(batch), self._where(fault))
 
     def _again(self, record: Watched, compute: Compute, batch: ModuleBatches) -> Sequence[Operation]:
-        """The operations of losses that do not count; what an error left out is not proven."""
+        """The operations of a computation without effect; after an error, those before it."""
         with (
             self._metrics_kept(),
             buffers_unchanged(self._learner),
@@ -148,7 +148,7 @@ def _first_wrong_broadcast(operations: Sequence[Operation], size: int | None) ->
 
 
 def _makes_pairs(operation: Operation, size: int | None) -> bool:
-    """Whether it makes [.., B, .., B, ..] of tensors that have one B each and are not of one rank."""
+    """Whether it makes [.., B, .., B, ..] from tensors that each have one B and differ in rank."""
     inputs = [shape for shape in operation.inputs if shape.count(size) == 1]
     most = max((shape.count(size) for shape in operation.inputs), default=0)
     pairs = any(shape.count(size) > 1 for shape in operation.outputs)
@@ -160,7 +160,7 @@ def _makes_pairs(operation: Operation, size: int | None) -> bool:
 
 
 def _resized(learner: LearnerInternals, batch: ModuleBatches, size: int) -> dict[ModuleID, Rows]:
-    """The same columns with so many rows, repeated or cut."""
+    """The same columns with `size` rows, repeated or cut."""
     return {
         module_id: Rows(module_id, rows, partial(_repeat, learner.ops, size))
         for module_id, rows in batch.items()

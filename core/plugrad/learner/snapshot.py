@@ -1,4 +1,4 @@
-"""Copies of a learner's state that are put back after an error, and its digest."""
+"""Copies of a learner's state that are restored after an error, and its digest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from plugrad.learner.components import COMPONENTS, state_variables
 from plugrad.learner.internals import LearnerInternals
 
 _MADE_FOR_MODULES = ("config", "connectors", "_update_run", "_actor")
-"""Attributes of a learner that are made anew when its modules or settings change, beside those of its state."""
+"""Attributes of a learner, besides its state, that are replaced when its modules or settings change."""
 
 
 class Snapshot:
-    """Copies of all that an update changes.
+    """Copies of everything that an update changes.
 
     Args:
         learner: a built learner.
@@ -26,22 +26,22 @@ class Snapshot:
         self._values = [(each, each.values(learner)) for each in COMPONENTS.values()]
 
     def restore(self) -> None:
-        """Put everything back as it was."""
+        """Restore everything."""
         self.restore_variables()
         for component, values in self._values:
             component.restore(self._learner, values)
 
     def restore_variables(self) -> None:
-        """Put back what a program may change. Counters and random streams stay as they are."""
+        """Restore what a program may change. Counters and random streams stay as they are."""
         for variable, value in self._variables:
             variable.assign(value)
 
 
 @contextmanager
 def restore_on_error(learner: LearnerInternals) -> Iterator[None]:
-    """Put the whole learner back if anything raises meanwhile.
+    """Restore the whole learner if the block raises.
 
-    Unlike `Snapshot` alone, it also puts back modules, optimizers and settings that came or went.
+    Unlike `Snapshot` alone, this also restores added or removed modules and optimizers, and settings.
     """
     snapshot = Snapshot(learner)
     names = [name for each in COMPONENTS.values() for name in each.attributes]
@@ -63,9 +63,9 @@ def _shallow_copy(value: Any) -> Any:
 
 
 def digest(learner: LearnerInternals) -> str:
-    """A hash of the whole state (weights, slots, counters, random streams, ...): equal for equal learners only.
+    """A hash of the whole state (weights, slots, counters, random streams, ...): equal only for equal learners.
 
-    Flat vectors are hashed as they are: a few megabytes take a few milliseconds.
+    Flat vectors are hashed directly: a few megabytes take a few milliseconds.
     """
     found = blake2b(digest_size=16)
     for component in COMPONENTS.values():

@@ -1,4 +1,4 @@
-"""A learner's state as nested dicts: reading, checking, setting it, and its parts by path such as "rl_module/p0"."""
+"""A learner's state as nested dicts: reading, checking and setting it; parts by path, such as "rl_module/p0"."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -29,23 +29,23 @@ def parts_in(state: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def paths_of(parts: Parts) -> list[str]:
-    """Every name by which something of `parts` can be asked for."""
+    """Every name by which one of `parts` can be requested."""
     return [*parts, *(f"{component}/{part}" for component, names in parts.items() for part in names)]
 
 
 def select_parts(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
-    """Find the parts that the names of components and parts mean.
+    """Resolve names of components and parts.
 
     Args:
-        have: what there is to choose from.
-        components: those wanted; None: all.
-        not_components: those left out.
+        have: the existing parts.
+        components: names of those wanted; None: all.
+        not_components: names of those to leave out.
 
     Returns:
         `{component: names of its parts}`.
 
     Raises:
-        ConfigError: there is no such component or part; lists those that there are.
+        ConfigError: there is no such component or part; lists the existing ones.
     """
     wanted = set(_pairs(have, have if components is None else components))
     left_out = set(_pairs(have, () if not_components is None else not_components))
@@ -64,7 +64,7 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
         where: names it in the error.
 
     Raises:
-        RestoreMismatchError: a component is missing; names those that are there.
+        RestoreMismatchError: a component is missing; names those that it has.
     """
     missing = [name for name in COMPONENTS if name not in state]
     if missing:
@@ -76,11 +76,11 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
 
 
 def pick_parts(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
-    """Take some parts of a state, each in its place.
+    """Take some parts of a state, with the same nesting.
 
     Args:
-        state: has them.
-        chosen: of `select_parts`.
+        state: a state that has them.
+        chosen: from `select_parts`.
 
     Returns:
         The smaller state.
@@ -113,11 +113,11 @@ def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
 
 
 def get_state(learner: LearnerInternals, chosen: Parts) -> State:
-    """Copy some parts of a learner's state, each in its place.
+    """Copy some parts of a learner's state, with the same nesting.
 
     Args:
         learner: a built learner.
-        chosen: of `select_parts`.
+        chosen: from `select_parts`.
 
     Returns:
         Nested dicts of numpy arrays and plain values.
@@ -126,10 +126,10 @@ def get_state(learner: LearnerInternals, chosen: Parts) -> State:
 
 
 def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-    """Take over a state exactly. If it does not fit, nothing changes.
+    """Load a state exactly. If it does not fit, nothing changes.
 
-    A state with all components must be complete. One with some of them restores these, and in them the modules and
-    optimizers that it has.
+    A state with all components must be complete. A state with some components restores only these, and within them
+    only the modules and optimizers that it has.
 
     Args:
         learner: a built learner.
@@ -143,7 +143,7 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     _check(learner, state)
     for name, component in reversed(
         COMPONENTS.items()
-    ):  # streams first: they may still refuse, and change nothing then
+    ):  # streams first: they may still raise, and nothing is changed yet
         if name in state:
             component.set(learner, state[name])
 
@@ -171,7 +171,7 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
 
 
 def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
-    """The parts that a state must have: all if it is whole, else those that it names, if it names any."""
+    """The parts that a state must have: all if it is whole, else those that it contains."""
     is_whole = set(given) == set(COMPONENTS)
     return {
         component: [
@@ -193,11 +193,11 @@ def get_optimizers(learner: LearnerInternals) -> State:
 
 
 def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-    """Take over the states of the optimizers that `state` names.
+    """Load the states of the optimizers in `state`.
 
     Args:
         learner: a built learner.
-        state: of `get_optimizers`, or some of its entries.
+        state: from `get_optimizers`, or some of its entries.
 
     Raises:
         RestoreMismatchError: there is no such optimizer, or an entry is missing, unexpected or mis-shaped.

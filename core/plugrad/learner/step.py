@@ -1,4 +1,4 @@
-"""One gradient step on one minibatch, of several parts where `accumulate` says so. Traced by programs."""
+"""One gradient step on one minibatch, which `accumulate` may divide into parts. Traced by programs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,11 +38,11 @@ Reads = set[tuple[ModuleID, str]]
 
 
 def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
-    """The function of one minibatch that a backend loops over or compiles.
+    """Make the step function, which a backend loops over or compiles.
 
     Args:
-        learner: whose step.
-        reads: gets the columns that forward passes and losses read, when the first minibatch is run or traced.
+        learner: the learner.
+        reads: filled with the columns that forward passes and losses read, when the first minibatch is run or traced.
 
     Returns:
         `step(minibatch) -> {metric: scalar tensor}`.
@@ -61,7 +61,7 @@ def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatche
                 reads.update(
                     (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
                 )
-            if NONFINITE not in metrics:  # an `_update` of the user's that does not call super()
+            if NONFINITE not in metrics:  # a user's `_update` that does not call super()
                 losses = scale_losses(learner, losses)
                 _report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
             return scale_metrics(learner, metrics, rows)
@@ -104,13 +104,13 @@ def _finish(
     raw: Gradients,
     reduced: Gradients,
 ) -> dict[str, Tensor]:
-    """All of a step that comes after the exchange of gradients; returns the metrics of the whole step."""
+    """The part of a step after the exchange of gradients; returns the metrics of the whole step."""
     with learner.metrics.step() as metrics:
         gradients = learner.postprocess_gradients(reduced)
         check_gradient_names(gradients, learner.layouts, "postprocess_gradients")
         if learner.weights is None:
             learner.finite = _all_finite(learner, losses, raw, gradients)
-        else:  # losses and raw gradients are this learner's own; all decide alike by what they all have
+        else:  # losses and raw gradients are this learner's own; all must decide by values that all have
             learner.finite = _all_finite(learner, {}, reduced, gradients)
         try:
             learner.apply_gradients(gradients)
@@ -120,12 +120,12 @@ def _finish(
             if learner.names_parameters:
                 _report_parameters(learner, (raw, gradients))
         finally:
-            learner.finite = None  # in a traced program it is a symbol that means nothing afterwards
+            learner.finite = None  # in a traced program it is a symbol that is invalid afterwards
         return dict(metrics)
 
 
 def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
-    """Move the target networks of the modules that were trained, where they move with each gradient step."""
+    """Update the target networks of trained modules, if they are updated with gradient steps."""
     for module_id in batch:
         if module_id in learner.targets:
             learner.targets[module_id].follow_step()
@@ -142,7 +142,7 @@ def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[Modu
     fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
     losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
     _check_losses(learner, losses, batch)
-    # Frameworks rebuild what leaves a compiled part, and know plain dicts.
+    # Frameworks rebuild what leaves a compiled part, and only know plain dicts.
     return losses, {module_id: dict(columns) for module_id, columns in fwd_out.items()}
 
 
@@ -158,7 +158,7 @@ def _report_losses(
 
 
 def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]) -> None:
-    """Of each parameter 1 if its gradient is not finite: as it came, and after it was postprocessed."""
+    """Report 1 for each parameter whose gradient is not finite: before postprocessing, and after it."""
     ops = learner.ops
     for prefix, each in zip(PARAMETER, gradients, strict=True):
         for ref in each:
@@ -168,7 +168,7 @@ def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]
 
 
 def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
-    """Refuse losses of no module, or that are not scalars. A module may be left out."""
+    """Refuse losses of unknown modules, and losses that are not scalars. A module may have no loss."""
     if not isinstance(losses, Mapping) or not losses:
         raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
     known = [*batch, ALL_MODULES]
@@ -194,10 +194,10 @@ def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) 
 def _all_finite(
     learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
 ) -> Tensor:
-    """One boolean scalar, by the losses and the norm of each optimizer's gradients, which a clip computes anyway.
+    """One boolean scalar, from the losses and the norm of each optimizer's gradients, which clipping computes anyway.
 
-    The gradients are looked at as they came, since clipping by value hides an infinity, and again where a hook made
-    something of them that is not known to be finite with them.
+    The gradients are checked before clipping, because clipping by value hides an infinity, and again if a hook changed
+    them in a way that may make them non-finite.
     """
     ops = learner.ops
     terms = list(losses.values())
@@ -230,7 +230,7 @@ def compute_losses(
 
 @hookimpl
 def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
-    """Each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`.
+    """Pass each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`.
 
     See `LearnerSpec.postprocess_gradients`.
     """
@@ -257,7 +257,7 @@ def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) 
 
 
 def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, module_id: ModuleID) -> None:
-    """Flat gradients are checked when they are computed and before they are applied: in between only others are."""
+    """Check names. Flat gradients are skipped: they are checked when computed and before they are applied."""
     if isinstance(gradients, FlatGradients):
         return
     layouts = [each.layout for each in learner.registered_optimizers.values() if each.module_id == module_id]
@@ -271,7 +271,7 @@ def postprocess_gradients_for_module(
     config: ConfigView,
     module_gradients_dict: Mapping[ParamRef, Tensor],
 ) -> Mapping[ParamRef, Tensor]:
-    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before it.
+    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before clipping.
 
     See `AlgorithmSpec.postprocess_gradients_for_module`.
     """
@@ -289,15 +289,15 @@ def postprocess_gradients_for_module(
 
 @hookimpl
 def get_clip_function(learner: LearnerInternals) -> Clip:
-    """The neutral clips over the backend's ops."""
+    """`clip_gradients` over the backend's ops."""
     return partial(clip_gradients, learner.ops)
 
 
 @hookimpl
 def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> None:
-    """Step every optimizer of which there is a gradient, by the neutral formula. See `LearnerSpec.apply_gradients`.
+    """Step every optimizer that has a gradient, with the core's formula. See `LearnerSpec.apply_gradients`.
 
-    A parameter that is left out, or None, counts as zero beside others of its optimizer.
+    A missing or None gradient counts as zero if other parameters of its optimizer have gradients.
     """
     for each in learner.registered_optimizers.values():
         if layouts_in(gradients_dict, [each.layout]):
@@ -310,14 +310,14 @@ def accumulate_gradients(
     batch: ModuleBatches,
     differentiate: Callable[[ModuleBatches, PartWeights], Answer],
 ) -> Answer:
-    """The means of losses, metrics and gradients over the parts of a minibatch. Traced.
+    """Average losses, metrics and gradients over the parts of a minibatch. Traced.
 
-    For a loss that is a mean over rows these are what the whole minibatch gives at once.
+    For a loss that is a mean over rows, this equals the result for the whole minibatch.
 
     Args:
         learner: in a step.
         batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.minibatches` does.
-        differentiate: what to do with each; it multiplies the losses by the weights before it differentiates them.
+        differentiate: called for each part; multiplies the losses by the weights before differentiating them.
 
     Returns:
         Losses, the outputs of the last part, gradients.
@@ -384,7 +384,7 @@ def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
 
 
 def _add(sums: dict[Any, Tensor], values: Mapping[Any, Tensor], number: int) -> None:
-    """Add to a mean. The sums are new tensors, since the next part may overwrite the buffers of the values."""
+    """Add to a mean. The sums are new tensors, because the next part may overwrite the memory of the values."""
     for name, value in values.items():
         share = value * (1.0 / number)
         sums[name] = sums[name] + share if name in sums else share

@@ -1,6 +1,6 @@
-"""Columns with values for each row of each minibatch, such as noise: how they reach the step.
+"""Step columns: values for each row of each minibatch, such as noise; how they reach the step.
 
-They travel under an id of their own, one row for each gradient step, and join the module's columns in the step.
+They are passed under a separate id, one row per gradient step, and join the module's columns in the step.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ _PREFIX = f"{SEPARATOR}step columns of "
 
 
 def step_columns_id(module_id: ModuleID) -> str:
-    """Under this id they travel, `{column: [steps, rows, ...]}`; no module has it."""
+    """The id under which a module's step columns are passed, `{column: [steps, rows, ...]}`; no module has this id."""
     return f"{_PREFIX}{module_id}"
 
 
 def join_step_columns(minibatch: ModuleBatches, modules: ModuleBatches) -> ModuleBatches:
-    """Put those of a minibatch among the columns of its modules, or in their place. Traced.
+    """Add step columns to the columns of the modules of a minibatch, or replace columns by them. Traced.
 
     Args:
-        minibatch: all that a program takes.
-        modules: the columns of the modules in it.
+        minibatch: everything that a program takes.
+        modules: the columns of its modules.
 
     Returns:
         `{module_id: rows}`.
@@ -38,17 +38,17 @@ def join_step_columns(minibatch: ModuleBatches, modules: ModuleBatches) -> Modul
 
 
 def _joined(module_id: ModuleID, rows: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Rows:
-    # Taken here: what a part of the step takes that is compiled by itself does not exist outside of it.
+    # Read here: a value that a separately compiled part of the step reads does not exist outside of it.
     taken = {column: own[column][0] for column in own}
     return Rows(module_id, rows, lambda tensor: tensor).with_columns(taken)
 
 
 def shard_step_columns(columns: Mapping[str, Array], rows: slice) -> dict[str, Array]:
-    """The values of some rows of each minibatch.
+    """Take the values of some rows of each minibatch.
 
     Args:
-        columns: of one module, `{column: [steps, rows, ...]}`.
-        rows: which.
+        columns: step columns of one module, `{column: [steps, rows, ...]}`.
+        rows: which rows.
 
     Returns:
         Views.
@@ -57,10 +57,10 @@ def shard_step_columns(columns: Mapping[str, Array], rows: slice) -> dict[str, A
 
 
 def pad_step_columns(columns: Mapping[str, Array], missing: int) -> dict[str, Array]:
-    """The values of minibatches that are filled up: zeros.
+    """Pad the values of minibatches with zeros.
 
     Args:
-        columns: of one module, `{column: [steps, rows, ...]}`.
+        columns: step columns of one module, `{column: [steps, rows, ...]}`.
         missing: rows to add to each minibatch.
 
     Returns:

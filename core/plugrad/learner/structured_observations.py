@@ -1,4 +1,4 @@
-"""Observations in the structure of a Dict or Tuple space, where users give them to a learner: they become rows."""
+"""Convert observations in the structure of a Dict or Tuple space, as users give them to a learner, to rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,13 +19,13 @@ _COLUMNS = (Columns.OBS, Columns.NEXT_OBS)
 
 
 def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OBS) -> Any:
-    """Rows of observations in the structure of a module's space; anything else as it is.
+    """Convert observations in the structure of a module's space to rows; anything else is returned unchanged.
 
     Args:
-        module_id: of the module, for the error.
+        module_id: the module's id, for the error.
         module: the RLModule.
         obs: a dict or tuple of arrays [B, ...] or [B, T, ...]; or rows.
-        column: for the error.
+        column: the column's name, for the error.
 
     Returns:
         float32 or uint8 [B, numbers] or [B, T, numbers].
@@ -51,14 +51,14 @@ def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OB
 
 
 def batch_in_rows(batch: Any, modules: Mapping[ModuleID, Any]) -> Any:
-    """A batch in one of its forms with rows in OBS and NEXT_OBS.
+    """Convert OBS and NEXT_OBS of a batch, in any of its forms, to rows.
 
     Args:
-        batch: of a user; its form is not checked here.
-        modules: of the learner.
+        batch: the user's batch; its form is not checked here.
+        modules: the learner's modules.
 
     Returns:
-        The batch itself, if no module has a Dict or Tuple; else by module, or columns.
+        The batch itself if no module has a Dict or Tuple space; else `{module_id: columns}`, or columns.
 
     Raises:
         BatchError: observations do not fit the space of their module.
@@ -88,14 +88,14 @@ def _columns_in_rows(module_id: ModuleID, columns: Mapping[str, Any], modules: M
 
 
 def episodes_in_rows(episodes: Sequence[EpisodeT], modules: Mapping[ModuleID, Any]) -> Sequence[EpisodeT]:
-    """Episodes whose observations are rows.
+    """Convert the observations of episodes to rows.
 
     Args:
-        episodes: of a user.
-        modules: of the learner.
+        episodes: the user's episodes.
+        modules: the learner's modules.
 
     Returns:
-        The same episodes, those with structured observations as copies.
+        The episodes; those with structured observations are copies.
 
     Raises:
         BatchError: observations do not fit the space of their module.

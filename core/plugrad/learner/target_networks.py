@@ -1,7 +1,7 @@
-"""Target networks: copies of a module's parameters that no optimizer steps and that follow the module.
+"""Target networks: copies of a module's parameters that follow the module and that no optimizer steps.
 
-Their values are one variable of the backend, so a traced loss reads the present ones. They are part of the learner's
-state and of what a failed update puts back.
+Their values are one variable of the backend, so a traced loss reads the current values. They are part of the learner's
+state, and a failed update restores them.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,16 +22,16 @@ NUM_TARGET_UPDATES = "num_target_updates_lifetime"
 
 
 class TargetNetwork:
-    """A frozen copy of some or all parameters of one module, at first equal to them.
+    """A frozen copy of some or all parameters of one module, initially equal to them.
 
     Args:
         learner: the learner, with modules and optimizers.
-        module_id: whose parameters.
-        names: which of them; parameters that no optimizer steps are the module's own anyway and need no copy.
-        every: gradient steps between two moves inside the program; None: it does not move there.
+        module_id: the module.
+        names: names of the parameters. Parameters that no optimizer steps are not copied: the module's own are used.
+        every: gradient steps between two target updates inside the program; None: no updates there.
 
     Raises:
-        ConfigError: the module has no parameter of such a name, or cannot compute with other weights than its own.
+        ConfigError: the module has no parameter with such a name, or cannot compute with other weights than its own.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TargetNetwork:
 
     @property
     def variables(self) -> list[Variable]:
-        """All that changes: the copy, and the count of gradient steps where one is needed."""
+        """The copy, and the count of gradient steps if one is needed."""
         return [self.variable, *(self._steps.variables if self._steps else ())]
 
     def _check(self, names: Collection[str]) -> None:
@@ -65,13 +65,16 @@ class TargetNetwork:
             pass
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the module's `forward_train` makes of a batch with these weights; no gradient flows back. Traced.
+        """Run the module's `forward_train` on a batch with these weights; no gradient flows back. Traced.
 
-        It runs in inference mode: Dropout is off, and normalisation uses the module's own present statistics, which it
-        does not move.
+        It runs in inference mode: Dropout is off, and normalisation uses the module's current statistics without
+        changing them.
 
         Args:
             batch: `{column: tensor [B, ...]}`, such as `{"obs": batch["new_obs"]}`.
+
+        Returns:
+            `{column: tensor [B, ...]}`.
         """
         with self._learner.module[self._module_id].functional_call(self._weights()):
             module = self._learner.module[self._module_id]
@@ -87,23 +90,23 @@ class TargetNetwork:
         }
 
     def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
-        """Move to tau * parameters + (1 - tau) * target if it is due.
+        """Set the target to tau * parameters + (1 - tau) * target, if an update is due.
 
         Sources: Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1; Mnih et al. 2015,
         doi:10.1038/nature14236 (tau = 1).
 
-        For `after_gradient_based_update`: outside the program, undone together with a failed update. Called in an
-        override or a wrapper of `apply_gradients`, it moves after each gradient step, in compiled programs too, also in
-        one that `nonfinite="skip"` leaves out. There `every` and `now` must not be given: they and the counters of
-        moves are Python numbers, which a program does not change. `target_update="step"` does the same with a count.
+        Call it in `after_gradient_based_update`, outside the program; a failed update undoes it. In an override or a
+        wrapper of `apply_gradients`, it runs after each gradient step, also in compiled programs, and also after a step
+        that `nonfinite="skip"` skips. Do not give `every` and `now` there: they and the counters of target updates are
+        Python numbers, which a program does not change. `target_update="step"` does the same with a count.
 
         Args:
-            tau: in (0, 1], a float or a scalar tensor; 1.0 copies.
-            every: move only if `now` has grown by this much since the last move.
-            now: timesteps or updates so far, as `every` counts.
+            tau: in (0, 1], a float or a scalar tensor; 1.0 copies the parameters.
+            every: update only if `now` has grown by this much since the last target update.
+            now: timesteps or updates so far, in the same unit as `every`.
 
         Returns:
-            Whether it moved.
+            Whether the target was updated.
         """
         counters = self._learner.counters
         last, number = f"{LAST_TARGET_UPDATE_TS}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
@@ -119,14 +122,14 @@ class TargetNetwork:
         return present if is_copy else tau * present + (1.0 - tau) * self.variable.read()
 
     def follow_step(self) -> None:
-        """Move after a gradient step, where `target_update="step"` says so and it is due. Traced."""
+        """Update the target after a gradient step, if `target_update="step"` is set and it is due. Traced."""
         if self._steps is not None:
             guard = self._steps.count(self._learner.ops, self._learner.guard)
             tau = getattr(self._learner.config_view(self._module_id), "tau", 1.0)
             self.variable.assign(guard(self._moved(tau), self.variable.read()))
 
     def get_state(self) -> dict[str, Array]:
-        """`{parameter name: float32 copy}`; and the count of gradient steps where it moves in each n-th."""
+        """`{parameter name: float32 copy}`, and the count of gradient steps if it is updated in every n-th."""
         parts = np.split(self.variable.numpy(), np.cumsum(self._layout.sizes)[:-1])
         weights = {
             self._name(ref): part.reshape(shape).copy()
@@ -135,7 +138,7 @@ class TargetNetwork:
         return {**weights, **(self._steps.get_state() if self._steps else {})}
 
     def set_state(self, state: Mapping[str, Array]) -> None:
-        """Take over the arrays of a `get_state`, checked before (`plugrad.learner.state`)."""
+        """Load arrays from `get_state`, which `plugrad.learner.state` has checked."""
         self.variable.assign(np.concatenate([np.ravel(state[self._name(ref)]) for ref in self._layout.refs]))
         if self._steps is not None:
             self._steps.set_state(state)
@@ -145,7 +148,7 @@ class TargetNetwork:
         return dict(zip(self._names, values.values(), strict=True))
 
     def _present(self) -> Tensor:
-        """The followed parameters as they are now, flat."""
+        """The current values of the followed parameters, flat."""
         for parameters in self._sources():
             if parameters.layout.refs == self._layout.refs:
                 return parameters.read()
@@ -174,9 +177,9 @@ def make_target_network(
     """The target network of a module.
 
     Args:
-        learner: with modules and optimizers.
-        module_id: whose parameters.
-        config: of the module.
+        learner: a learner with modules and optimizers.
+        module_id: the module.
+        config: the module's config.
 
     Returns:
         The target network; None if the hook `get_target_parameters` names no parameters.
@@ -186,11 +189,11 @@ def make_target_network(
 
 
 def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) -> None:
-    """Move the target networks of modules with `target_update="update"`, as their settings say.
+    """Update the target networks of modules with `target_update="update"`, as their settings say.
 
     Args:
         learner: in `after_gradient_based_update`.
-        timestep: environment steps so far; None: rows trained on count in their place.
+        timestep: environment steps so far; None: trained rows are counted instead.
     """
     for module_id, target in learner.targets.items():
         config = learner.config.get_config_for_module(module_id)
@@ -201,13 +204,13 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
 
 
 def steps_between_moves(config: Any) -> int | None:
-    """How often the target network of a module moves inside the program, by the settings of `OffPolicyConfig`.
+    """How often the target network of a module is updated inside the program, by the settings of `OffPolicyConfig`.
 
     Args:
-        config: of the module; one without these settings moves no target network.
+        config: the module's config; without these settings no target network is updated there.
 
     Returns:
-        Gradient steps from one move to the next, at least 1; None unless `target_update="step"`.
+        Gradient steps from one target update to the next, at least 1; None unless `target_update="step"`.
     """
     if getattr(config, "target_update", None) != "step":
         return None

@@ -9,10 +9,10 @@ from plugrad.learner.default_hooks import TIMESTEP
 
 
 def check_timesteps(timesteps: Any) -> None:
-    """Check that it maps names to numbers, and has the one that schedules read.
+    """Check that it maps names to numbers, and has the entry that schedules read.
 
     Raises:
-        BatchError: it does not.
+        BatchError: it is anything else.
     """
     good = timesteps is None or isinstance(timesteps, Mapping)
     if not good or not all(isinstance(each, Real) for each in (timesteps or {}).values()):

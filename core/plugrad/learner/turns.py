@@ -1,4 +1,4 @@
-"""Functions that take turns: one runs at a time, and what all of them ask for is answered together."""
+"""Functions that take turns: one runs at a time, and the requests of all are answered together."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ Answer = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class Turns:
-    """Runs functions side by side, each in a thread of its own, of which one runs at a time.
+    """Runs functions side by side, each in its own thread; one thread runs at a time.
 
-    A function runs until it asks. When all have asked or ended, the requests are answered in the caller's thread, and
-    the functions go on. So their order is fixed, and code that was written for one of them needs no change.
+    A function runs until it calls `ask`. When all have asked or ended, the requests are answered in the caller's
+    thread, and the functions continue. So their order is fixed, and code for a single function needs no change.
 
     Args:
         answer: see `Answer`.
@@ -30,10 +30,10 @@ class Turns:
             functions: without arguments.
 
         Returns:
-            What each returned.
+            The return value of each.
 
         Raises:
-            BaseException: the first that one of them raised, with its number in a note. The others ran to their ends.
+            BaseException: the first that a function raised, with its number in a note. The others ran to their ends.
         """
         turns = [_Turn(function, self._here) for function in functions]
         try:
@@ -53,7 +53,7 @@ class Turns:
         return [turn.result for turn in turns]
 
     def ask(self, request: Any) -> Any:
-        """Ask from within a function that runs, and wait for the answer. Check `is_running` first."""
+        """Send a request from a running function, and wait for the answer. Check `is_running` first."""
         turn: _Turn = self._here.turn
         return turn.ask(request)
 

@@ -1,4 +1,4 @@
-"""One call of `Learner.update`, around the program: check, prepare, run, report; and restore after an error."""
+"""One call of `Learner.update`: check, prepare, run the program, report; and restore after an error."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -48,7 +48,7 @@ class UpdateRun:
 
     Args:
         learner: the learner, with modules and optimizers.
-        programs: its programs; None: they are made.
+        programs: its programs; None: they are made here.
     """
 
     def __init__(self, learner: LearnerInternals, programs: Programs | None = None) -> None:
@@ -59,7 +59,7 @@ class UpdateRun:
     def minibatch_spec(
         self, minibatch_size: int | None, num_epochs: int | None, shuffle: bool | None, total: int
     ) -> MinibatchSpec:
-        """The arguments of one call, and the settings of the config where they are None.
+        """The arguments of one call, with the config's settings where they are None.
 
         Args:
             minibatch_size: see `Learner.update`.
@@ -117,7 +117,7 @@ class UpdateRun:
             clock.lap("results")
             results = self._results(rows, columns, clock)
             learner.notify("update_ended", results=results)
-            # Last: if a learner of a group raises anywhere before, the update is undone on all.
+            # Last: if a learner of a group raises before this, the update is undone on all.
             barrier(learner)
         except BaseException:
             snapshot.restore()
@@ -143,8 +143,8 @@ class UpdateRun:
         """A batch by module, from one of its forms or from episodes.
 
         Args:
-            batch: in one of its forms, or None.
-            episodes: instead, or None.
+            batch: a batch in one of its forms, or None.
+            episodes: episodes instead, or None.
 
         Returns:
             `{module_id: {column: array}}`.
@@ -218,7 +218,7 @@ class UpdateRun:
     def _train_minibatches(
         self, prepared: PreparedProgram, spec: MinibatchSpec, columns: batches.Batch, order: Order
     ) -> dict[str, Array]:
-        """Train on these minibatches; the means of their metrics."""
+        """Train on these minibatches; returns the means of their metrics."""
         learner = self._learner
         if learner.collective is not None:
             columns, order = shard(
@@ -241,14 +241,14 @@ class UpdateRun:
         reads: Reads,
         snapshot: Snapshot,
     ) -> Order:
-        """Leave out minibatches with values that are not finite in columns that are read.
+        """Drop minibatches with non-finite values in columns that are read.
 
         Raises:
             NonFiniteBatchError: there are some, and `nonfinite="raise"`.
         """
         bad = nonfinite.nonfinite_rows(self._learner, only_modules(columns))
         if bad and not reads:
-            run(columns, order)  # for nothing but to see what is read
+            run(columns, order)  # only to see which columns are read
             snapshot.restore_variables()
         bad = {where: rows for where, rows in bad.items() if where in reads}
         if bad and self._learner.config.nonfinite == "raise":
@@ -258,7 +258,7 @@ class UpdateRun:
     def _find_nonfinite_parameters(
         self, spec: MinibatchSpec, columns: batches.Batch, order: Order, snapshot: Snapshot
     ) -> list[ParamRef]:
-        """Take the same steps once more and look at the gradient of each parameter."""
+        """Take the same steps again and check the gradient of each parameter."""
         learner = self._learner
         snapshot.restore_variables()
         learner.names_parameters = True
@@ -322,7 +322,7 @@ class UpdateRun:
 
 
 def _nothing_to_train_error(learner: LearnerInternals, rows: Mapping[ModuleID, int]) -> BatchError:
-    """Why no module of a batch is trained: no rows are left, or none of the modules with rows is to be trained."""
+    """Why no module of a batch is trained: no rows are left, or no module with rows should be trained."""
     if not any(rows.values()):
         module_id = next(iter(rows))
         return BatchError(

@@ -1,4 +1,4 @@
-"""A learner that computes losses of wrapped tensors, for backends that do not answer `watch_operations`.
+"""Make a learner compute losses with wrapped tensors, for backends that do not answer `watch_operations`.
 
 Its ops take wrappers. Modules, target networks and metrics get the tensors themselves.
 """
@@ -16,10 +16,10 @@ from plugrad.types import ModuleID
 
 
 class WatchedOps:
-    """A backend's ops that take wrapped tensors too.
+    """A backend's ops that also take wrapped tensors.
 
     Args:
-        ops: the backend's. All that are made of the same are equal, since classes of distributions are kept by ops.
+        ops: the backend's. Two WatchedOps of the same ops are equal, because distribution classes are cached by ops.
     """
 
     def __init__(self, ops: Any) -> None:
@@ -44,12 +44,12 @@ class WatchedOps:
 
 
 def _on_tensors(function: Callable[..., Any], recorder: OpRecorder) -> Callable[..., Any]:
-    """A function that is called by an op, such as `scan`: it gets wrappers, and the op gets tensors."""
+    """A function that an op calls, such as `scan`'s: the function gets wrappers, and the op gets tensors."""
     return lambda *args: unwrapped(function(*recorder.wrapped(args)))
 
 
 class _OnTensors:
-    """An object whose methods get tensors, and whose answers are wrapped."""
+    """An object whose methods get tensors, and whose results are wrapped."""
 
     def __init__(self, whole: Any, recorder: OpRecorder) -> None:
         self._whole = whole
@@ -84,13 +84,13 @@ class _ModulesOnTensors(_OnTensors, Mapping[ModuleID, Any]):
 
 @contextmanager
 def record_losses(learner: LearnerInternals) -> Iterator[OpRecorder]:
-    """Let a learner compute losses of wrapped tensors, and report nothing.
+    """Let a learner compute losses with wrapped tensors, without reporting metrics.
 
     Args:
         learner: in a step, outside of the backend's autograd.
 
     Yields:
-        What wraps tensors, and notes what is computed with them.
+        The recorder, which wraps tensors and records operations on them.
     """
     recorder = OpRecorder()
     ops: Any = WatchedOps(learner.ops)

@@ -1,6 +1,6 @@
-"""Tensors in wrappers that note what is computed with them, and where.
+"""Wrapped tensors that record what is computed with them, and where.
 
-What is computed with a wrapper gives wrappers again. A function of a framework's own takes none and raises an error.
+Results of computations with wrappers are wrappers again. A framework's own functions do not take wrappers and raise.
 """
 
 import operator
@@ -23,26 +23,26 @@ _VALUES: Mapping[str, Callable[..., Any]] = {
 
 
 class OpRecorder:
-    """What was computed with wrapped tensors.
+    """Records what is computed with wrapped tensors.
 
     Attributes:
-        operations: in order.
+        operations: the operations in order.
     """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
 
     def compute(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Compute with the tensors in wrappers, and note it.
+        """Compute with the tensors in wrappers, and record the operation.
 
         Args:
-            name: of the operation.
-            function: is called with the tensors themselves.
+            name: the operation's name.
+            function: called with the tensors themselves.
             *args: wrappers, tensors, or anything else.
-            **kwargs: likewise.
+            **kwargs: the same, by name.
 
         Returns:
-            What `function` returns, its tensors wrapped.
+            What `function` returns, with its tensors wrapped.
         """
         args, kwargs = unwrapped(args), unwrapped(kwargs)
         answer = function(*args, **kwargs)
@@ -65,8 +65,8 @@ class WatchedTensor:
     """A tensor in a wrapper, with all of its operators, methods and attributes.
 
     Args:
-        tensor: of the backend.
-        recorder: gets to know what is computed.
+        tensor: a tensor of the backend.
+        recorder: records what is computed.
     """
 
     def __init__(self, tensor: Any, recorder: OpRecorder) -> None:
@@ -94,7 +94,7 @@ class WatchedTensor:
         return id(self)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        """For numpy, which asks what it does not know for an array."""
+        """For numpy, which asks unknown objects for an array."""
         return self.tensor.__array__(*args, **kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -165,7 +165,7 @@ def _tensors(tree: Any) -> Iterator[Any]:
 
 
 def recorders(tree: Any) -> Iterator[OpRecorder]:
-    """Of the wrappers in dicts, lists and tuples."""
+    """The recorders of the wrappers in dicts, lists and tuples."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):

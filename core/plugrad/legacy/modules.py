@@ -50,7 +50,7 @@ class MultiAgentRLModuleSpec(MultiRLModuleSpec):
         module_specs: Mapping[ModuleID, RLModuleSpec] | None = None,
         **others: Any,
     ) -> MultiRLModuleSpec:
-        """Args: `module_specs` is `rl_module_specs`; a class of its own several modules need not have."""
+        """Args: `module_specs` is `rl_module_specs`; `marl_module_class` may be `MultiRLModule` or a base of it."""
         warn_older("MultiAgentRLModuleSpec(module_specs=...)", "MultiRLModuleSpec(rl_module_specs=...)")
         refuse([name for name, value in others.items() if value is not None], call="MultiAgentRLModuleSpec()")
         if not issubclass(MultiRLModule, marl_module_class or MultiRLModule):

@@ -140,7 +140,7 @@ class LearnerGroupScalingConfig(ConvertsToConfig):
 
 @dataclass
 class LearnerSpec:
-    """A learner that is yet to be built; what it leaves out is as the config of the learner's algorithm has it.
+    """A learner that is yet to be built. The config of the learner's algorithm has the settings that it leaves out.
 
     Args:
         learner_class: a Learner subclass; its `framework`, if it has one, is the backend.

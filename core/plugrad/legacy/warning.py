@@ -1,4 +1,4 @@
-"""The one sentence with which an older name works."""
+"""The warning that every older name gives."""
 
 from plugrad.deprecation.renaming import warn_deprecated
 

@@ -1,4 +1,4 @@
-"""The built-in networks, written once over `Ops`: encoders, recurrent layers, policy and value heads."""
+"""The built-in networks, written once over `Ops`: encoders, recurrent layers, policy heads and value heads."""
 
 from plugrad.networks.actor_critic import ActorCritic, lstm_cell_size
 from plugrad.networks.encoders import Encoder

@@ -1,4 +1,4 @@
-"""ActorCritic: the built-in policy and value network."""
+"""`ActorCritic`: the built-in policy and value network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,14 @@ from plugrad.types import Array, Tensor
 
 
 class ActorCritic(Network):
-    """A policy network and a value network: an encoder each or one for both, with a recurrent layer, and linear heads.
+    """A policy and a value network: separate or shared encoders, an optional recurrent layer, and linear heads.
 
-    Parameters, in order: `encoder.*` and `encoder.lstm.*` or `encoder.gru.*` if layers are shared, else the same of
-    `pi`; `pi.out.*`; `pi.log_std` if free; the same of `vf` unless shared; `vf.out.*`.
+    Parameters, in order: `encoder.*` and `encoder.lstm.*` or `encoder.gru.*` if layers are shared, else the same under
+    `pi`; `pi.out.*`; `pi.log_std` with `free_log_std`; the same layers under `vf` unless shared; `vf.out.*`.
 
     Args:
-        spec: the spaces, and `model_config` with keys of `plugrad.model_config.MODEL_SETTINGS`; `inference_only` leaves
-            the value network out.
+        spec: the spaces, and `model_config` with keys of `plugrad.model_config.MODEL_SETTINGS`. `inference_only` leaves
+            out the value network.
 
     Raises:
         ConfigError: a space or a setting is not supported.
@@ -46,7 +46,7 @@ class ActorCritic(Network):
     def initial_state(self) -> dict[str, Array]:
         """The recurrent state at the start of an episode: `{name: float32 zeros [cells]}`; empty without one.
 
-        The names are `h` and, of an LSTM, `c` if layers are shared, else `pi_h`, `pi_c`, `vf_h` and `vf_c`.
+        The names are `h` and, for an LSTM, `c` if layers are shared; else `pi_h`, `pi_c`, `vf_h` and `vf_c`.
         """
         names = (self._policy_encoder, self._value_encoder) if self._with_value else (self._policy_encoder,)
         return {
@@ -66,7 +66,7 @@ class ActorCritic(Network):
         x = self._encoder.prepare(ops, batch[Columns.OBS])
         features, state = self._features(ops, weights, self._policy_encoder, x, batch)
         out: dict[str, Any] = {Columns.ACTION_DIST_INPUTS: self._head.inputs(ops, weights, features)}
-        # The value network's state must not fall behind, even where no value is asked for.
+        # The value network's state must not fall behind, even if no value is requested.
         if self._with_value and (value or self._recurrent):
             if not self._shared:
                 features, value_state = self._features(ops, weights, self._value_encoder, x, batch)
@@ -110,7 +110,7 @@ def lstm_cell_size(config: Mapping[str, Any]) -> int:
     """The setting `lstm_cell_size` of a complete `model_config`.
 
     Raises:
-        ConfigError: it is no whole number above 0.
+        ConfigError: it is not a whole number above 0.
     """
     size: int = config["lstm_cell_size"]
     MODEL_SETTINGS["lstm_cell_size"].check("lstm_cell_size", size)

@@ -21,28 +21,28 @@ Filters = tuple[tuple[int, int, int], ...]
 """`((out channels, kernel, stride), ...)`."""
 
 IMAGE_FILTERS: Filters = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
-"""The filters of all images of `SMALLEST_IMAGE` and more where `conv_filters` is None."""
+"""The default filters (`conv_filters` is None) for images of at least `SMALLEST_IMAGE`."""
 PRESETS: dict[str, Filters] = {
     "nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
     "world_models": ((32, 4, 2), (64, 4, 2), (128, 4, 2), (256, 4, 2)),
     "minatar": ((16, 3, 1),),
 }
-"""Filters by name: of 84x84 images (Mnih et al. 2015, doi:10.1038/nature14236), of 64x64 (Ha and Schmidhuber 2018,
-arXiv:1803.10122, appendix A.1), of 10x10 (Young and Tian 2019, arXiv:1903.03176)."""
+"""Filters by name: for 84x84 images (Mnih et al. 2015, doi:10.1038/nature14236), for 64x64 (Ha and Schmidhuber 2018,
+arXiv:1803.10122, appendix A.1), for 10x10 (Young and Tian 2019, arXiv:1903.03176)."""
 
 
 def image_filters(space: gym.Space[Any], setting: Any) -> tuple[ImageLayout, Filters] | None:
     """The layout of images and their filters.
 
     Args:
-        space: of one observation, or of one part of it.
+        space: space of one observation, or of one part of it.
         setting: `conv_filters` of a `model_config`.
 
     Returns:
-        Both; None for no convolutions.
+        Both; None if there are no convolutions.
 
     Raises:
-        ConfigError: filters are given, and the observations have another number of axes than images have.
+        ConfigError: filters are given, but the observations do not have the axes of images.
     """
     given = given_layout(space)
     if setting is None:
@@ -60,14 +60,14 @@ def image_filters(space: gym.Space[Any], setting: Any) -> tuple[ImageLayout, Fil
 
 
 def conv_filters(setting: Any, shape: tuple[int, ...] = ()) -> Filters:
-    """The filters that a setting means for observations of floats.
+    """The filters for float observations.
 
     Args:
         setting: `[[out channels, kernel, stride], ...]`, a key of `PRESETS`, or None for the default.
-        shape: of one observation.
+        shape: shape of one observation.
 
     Returns:
-        The filters; empty for no convolutions.
+        The filters; empty if there are no convolutions.
     """
     if setting is None:
         return IMAGE_FILTERS if image_layout(gym.spaces.Box(0.0, 1.0, shape, np.float32)) else ()
@@ -79,14 +79,14 @@ def map_shapes(shape: tuple[int, ...], filters: Filters) -> list[tuple[int, ...]
     """The shapes of an image and of each convolution's output.
 
     Args:
-        shape: of one image: [height, width, channels].
+        shape: shape of one image: [height, width, channels].
         filters: the filters.
 
     Returns:
         `shape`, then [height, width, channels] after each filter.
 
     Raises:
-        ConfigError: a kernel does not fit.
+        ConfigError: a kernel is larger than its input.
     """
     shapes = [shape]
     for n, (outputs, kernel, stride) in enumerate(filters):

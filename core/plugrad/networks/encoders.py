@@ -1,4 +1,4 @@
-"""Encoder: the hidden layers from observations to features; an input such as convolutions, then dense layers."""
+"""`Encoder`: the layers from observations to features: an input part, such as convolutions, then dense layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,18 +16,19 @@ from plugrad.types import Tensor
 
 
 class Encoder:
-    """Hidden layers for an observation space; a network may use one encoder under several names, each with weights.
+    """Hidden layers for an observation space. A network may use one encoder under several names with separate weights.
 
-    Observations of a Box are cast to float32, uint8 ones also scaled to [0, 1]; Discrete and MultiDiscrete ones become
-    one-hot. Of a Dict or Tuple, images are convolved, and their features stand beside all other numbers.
+    Observations of a Box are cast to float32, and uint8 ones are also scaled to [0, 1]; those of Discrete and
+    MultiDiscrete become one-hot. In a Dict or Tuple, images are convolved, and their features are concatenated with all
+    other numbers.
 
     Args:
-        space: of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary, or a Dict or Tuple of these.
-        config: a complete `model_config`; of it `conv_filters`, `conv_activation`, `ortho_init` and the settings of
-            `HiddenLayers` are read.
+        space: space of one observation: Box, Discrete, MultiDiscrete [n] or MultiBinary, or a Dict or Tuple of these.
+        config: a complete `model_config`; reads `conv_filters`, `conv_activation`, `ortho_init` and the settings of
+            `HiddenLayers`.
 
     Attributes:
-        filters: (out channels, kernel, stride) of each convolution; empty for none.
+        filters: (out channels, kernel, stride) of each convolution; empty if there are none.
         width: number of features.
 
     Raises:
@@ -41,7 +42,7 @@ class Encoder:
         self.width = self._hidden.width
 
     def parameters(self, name: str) -> list[Parameter]:
-        """The parameters under a name: those of the input, such as `<name>.conv.<i>.*`, then `<name>.<i>.*`."""
+        """The parameters under a name: those of the input part, such as `<name>.conv.<i>.*`, then `<name>.<i>.*`."""
         return [*self._input.parameters(name), *self._hidden.parameters(name)]
 
     def prepare(self, ops: Ops, obs: Tensor) -> Any:
@@ -49,10 +50,10 @@ class Encoder:
 
         Args:
             ops: tensor functions.
-            obs: [B, ...] or [B, T, ...], of the space; rows of a Dict or Tuple.
+            obs: observations [B, ...] or [B, T, ...] of the space; rows for a Dict or Tuple.
 
         Returns:
-            What `features` takes: float32, one-hot or scaled; flat [..., inputs] unless there are convolutions.
+            The argument of `features`: float32, one-hot or scaled; flat [..., inputs] unless there are convolutions.
         """
         return self._input.prepare(ops, obs)
 
@@ -62,7 +63,7 @@ class Encoder:
         Args:
             ops: tensor functions.
             weights: `{parameter name: tensor}`.
-            name: the name that the parameters stand under.
+            name: the prefix of the parameters' names.
             x: what `prepare` returned.
 
         Returns:

@@ -2,7 +2,7 @@
 
 Its parameters are `<name>.input_weight` (in, 3 cells), `<name>.recurrent_weight` (cells, 3 cells), `<name>.bias`
 (3 cells) and `<name>.recurrent_bias` (cells). The columns of the first three belong to the reset gate, the update gate
-and the candidate, in this order. The recurrent bias is the candidate's: that of a gate would only add to its bias.
+and the candidate, in this order. The recurrent bias is only for the candidate: for a gate it would only add to `bias`.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from plugrad.types import Tensor
 
 
 def gru_parameters(name: str, inputs: int, cells: int, *, ortho_init: bool = True) -> list[Parameter]:
-    """The parameters of a GRU: biases of 0, and orthogonal weights.
+    """The parameters of a GRU: zero biases, and orthogonal weights.
 
     Args:
         name: the layer's name.
         inputs: number of inputs.
         cells: number of cells.
-        ortho_init: else weights are uniform within 1 / sqrt(cells), the default of torch.nn.GRU.
+        ortho_init: False: weights are uniform within 1 / sqrt(cells), the default of torch.nn.GRU.
 
     Returns:
         `input_weight`, `recurrent_weight`, `bias` and `recurrent_bias`.
@@ -58,7 +58,7 @@ def gru(
     """
     recurrent, recurrent_bias = weights[f"{name}.recurrent_weight"], weights[f"{name}.recurrent_bias"]
     cells = ops.shape(recurrent)[0]
-    # What does not depend on the state is one product for all steps.
+    # The part that does not depend on the state is one product for all steps.
     inputs = ops.linear(x, weights[f"{name}.input_weight"], weights[f"{name}.bias"])
 
     def step(h: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""HiddenLayers: the dense hidden layers of the built-in networks."""
+"""`HiddenLayers`: the dense hidden layers of the built-in networks."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -24,12 +24,11 @@ class HiddenLayers:
     `<name>.<i>.norm.bias` if there is a layer norm.
 
     Sources of the layer norm before the activation: Ba, Kiros and Hinton 2016, arXiv:1607.06450, equation 4; in
-    critics Hiraoka et al. 2022, arXiv:2110.02034, figure 1.
+    critics, Hiraoka et al. 2022, arXiv:2110.02034, figure 1.
 
     Args:
         inputs: number of inputs.
-        config: a complete `model_config`; of it `fcnet_hiddens`, `fcnet_activation`, `layer_norm` and `ortho_init` are
-            read.
+        config: a complete `model_config`; reads `fcnet_hiddens`, `fcnet_activation`, `layer_norm` and `ortho_init`.
 
     Attributes:
         width: number of outputs.
@@ -60,7 +59,7 @@ class HiddenLayers:
         Args:
             ops: tensor functions.
             weights: `{parameter name: tensor}`.
-            name: the name that the parameters stand under.
+            name: the prefix of the parameters' names.
             x: [..., inputs].
 
         Returns:

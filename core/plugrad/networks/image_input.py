@@ -1,4 +1,4 @@
-"""The input of an encoder for images: convolutions."""
+"""The input part of an encoder for images: convolutions."""
 
 import logging
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ log = logging.getLogger("plugrad")
 
 
 class ImageInput(Input):
-    """Convolutions of an image, and with `features` a dense layer after them.
+    """Convolutions of an image, followed by a dense layer if `features` is given.
 
     Parameters, in order: `<name>.conv.<i>.*`, `<name>.dense.*`.
 
     Args:
-        space: of the image.
-        layout: of its axes.
-        filters: of the convolutions.
-        config: a complete `model_config`; of it `conv_activation` and `ortho_init` are read.
-        path: of the image within the observation, for the log.
-        features: the width of the dense layer; 0: none.
+        space: the image's space.
+        layout: the layout of its axes.
+        filters: the filters of the convolutions.
+        config: a complete `model_config`; reads `conv_activation` and `ortho_init`.
+        path: the image's path within the observation, for the log.
+        features: the width of the dense layer; 0: no dense layer.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ImageInput(Input):
         return activate(dense(ops, weights, f"{name}.dense", x)) if self._features else x
 
     def _channels_last(self, ops: Ops, x: Tensor) -> Tensor:
-        """Images [rows, height, width, channels]; those of a sequence are further rows."""
+        """Images [rows, height, width, channels]; the steps of a sequence become rows."""
         layout = self._layout
         x = ops.reshape(x, (-1, *layout.lengths))
         if layout.order != tuple(range(len(layout.axes))):
@@ -102,19 +102,19 @@ class ImageInput(Input):
 def image_input(
     space: gym.Space[Any], config: Mapping[str, Any], *, path: str = "", features: int = 0
 ) -> ImageInput | None:
-    """The input for a space of images.
+    """The input part for a space of images.
 
     Args:
-        space: of the observation, or of one part of it.
+        space: space of the observation, or of one part of it.
         config: a complete `model_config`.
-        path: of the part within the observation.
+        path: the part's path within the observation.
         features: see `ImageInput`.
 
     Returns:
-        The input; None if the observations have no convolutions.
+        The input part; None if there are no convolutions for these observations.
 
     Raises:
-        ConfigError: these are images without default convolutions, or a setting is not supported.
+        ConfigError: there are no default convolutions for these images, or a setting is not supported.
     """
     found = image_filters(space, config["conv_filters"])
     if found is not None:
@@ -138,6 +138,6 @@ def _refuse_image(path: str, shape: tuple[int, ...]) -> NoReturn:
 
 @cache
 def _log_image(what: str, layout: str, filters: Filters) -> None:
-    """Say once in a process what is taken as an image."""
+    """Log once per process what is treated as an image."""
     written = [list(each) for each in filters]
     log.info("%s of a network: images %s, conv_filters = %s", what, layout, written)

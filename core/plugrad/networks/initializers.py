@@ -1,4 +1,4 @@
-"""Initializers of weights, in numpy, so that equal seeds give equal networks on every backend."""
+"""Weight initializers, in numpy, so that equal seeds give equal networks on every backend."""
 
 from math import prod
 
@@ -16,8 +16,8 @@ def orthogonal(rng: np.random.Generator, shape: tuple[int, ...], gain: float) ->
 
     Args:
         rng: the source of randomness.
-        shape: (..., out). All dimensions but the last count as inputs, so that a kernel (height, width, in, out) is
-            drawn as a matrix (height * width * in, out).
+        shape: (..., out). All dimensions except the last count as inputs: a kernel (height, width, in, out) is drawn as
+            a matrix (height * width * in, out).
         gain: the factor.
 
     Returns:

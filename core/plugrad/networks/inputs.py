@@ -1,4 +1,4 @@
-"""The input of an encoder: from observations to the numbers that its dense layers read."""
+"""The input part of an encoder: from observations to the numbers that its dense layers read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Input(ABC):
 
     Attributes:
         width: the number of outputs.
-        filters: (out channels, kernel, stride) of each convolution; empty for none.
+        filters: (out channels, kernel, stride) of each convolution; empty if there are none.
     """
 
     width: int
@@ -32,14 +32,14 @@ class Input(ABC):
 
     @abstractmethod
     def prepare(self, ops: Ops, obs: Tensor) -> Any:
-        """Convert observations; this needs no weights.
+        """Convert observations, without weights.
 
         Args:
             ops: tensor functions.
-            obs: [B, ...] or [B, T, ...], of the space; rows of a Dict or Tuple.
+            obs: observations [B, ...] or [B, T, ...] of the space; rows for a Dict or Tuple.
 
         Returns:
-            What `compute` takes.
+            The argument of `compute`.
         """
 
     def compute(self, ops: Ops, weights: Mapping[str, Tensor], name: str, x: Any) -> Tensor:
@@ -48,7 +48,7 @@ class Input(ABC):
         Args:
             ops: tensor functions.
             weights: `{parameter name: tensor}`.
-            name: the name that the parameters stand under.
+            name: the prefix of the parameters' names.
             x: what `prepare` returned.
 
         Returns:
@@ -58,10 +58,10 @@ class Input(ABC):
 
 
 class VectorInput(Input):
-    """Numbers as they are, flat; those of uint8 are scaled to [0, 1].
+    """Flattens numbers; uint8 numbers are scaled to [0, 1].
 
     Args:
-        shape: of one observation.
+        shape: shape of one observation.
         scale: the factor of the numbers; None: 1.
     """
 
@@ -93,17 +93,17 @@ class OneHotInput(Input):
     def prepare(self, ops: Ops, obs: Tensor) -> Tensor:
         """One-hot vectors [..., width]."""
         entries = [obs] if self._is_one else [obs[..., n] for n in range(len(self._sizes))]
-        # Most spaces start at 0, which costs nothing.
+        # Most spaces start at 0 and need no subtraction.
         counted = [x - start if start else x for x, start in zip(entries, self._starts, strict=True)]
         vectors = [ops.one_hot(x, size) for x, size in zip(counted, self._sizes, strict=True)]
         return vectors[0] if self._is_one else ops.concat(vectors, -1)
 
 
 def array_input(space: gym.Space[Any] | None) -> Input:
-    """The input for observations that are one array, and no image with convolutions.
+    """The input part for observations that are one array without convolutions.
 
     Raises:
-        ConfigError: the built-in networks do not take the space.
+        ConfigError: the built-in networks do not support the space.
     """
     if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary):
         return VectorInput(tuple(space.shape), byte_scale(space))
@@ -118,7 +118,7 @@ def array_input(space: gym.Space[Any] | None) -> Input:
 
 
 def byte_scale(space: gym.Space[Any]) -> float | None:
-    """The factor of uint8 observations: 1 over the highest bound of the space, which is 255 for images."""
+    """The factor for uint8 observations: 1 over the highest bound of the space, which is 255 for images."""
     if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8:
         return 1.0 / max(1, int(np.max(space.high)))
     return None

@@ -1,4 +1,4 @@
-"""The input of an encoder for Dict and Tuple observations: images get convolutions, all else is taken as it is."""
+"""The input part of an encoder for Dict and Tuple observations: images get convolutions, all else is unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from plugrad.types import Tensor
 
 @dataclass(frozen=True, eq=False)
 class _Slice:
-    """Numbers `start` to `stop` of a row, [*shape], and their input; `place` is that of the first part in the row."""
+    """Numbers `start` to `stop` of a row, [*shape], and their input; `place` is the place of its first part."""
 
     place: int
     start: int
@@ -30,14 +30,14 @@ class _Slice:
 
 
 class JoinedInput(Input):
-    """The outputs of several inputs, one after the other in the order of a row.
+    """Concatenates the outputs of several inputs, in the order of a row.
 
-    Parameters, in order: of an image that is part number `n` of the row, `<name>.parts.<n>.*`; see `ImageInput`.
+    Parameters, in order: `<name>.parts.<n>.*` for each image, where `n` is its number in the row; see `ImageInput`.
 
     Source of the arrangement: `CombinedExtractor` of stable-baselines3.
 
     Args:
-        slices: of a row.
+        slices: the slices of a row.
     """
 
     def __init__(self, slices: list[_Slice]) -> None:
@@ -46,7 +46,7 @@ class JoinedInput(Input):
         self.filters = tuple(one for each in slices for one in each.input.filters)
 
     def parameters(self, name: str) -> list[Parameter]:
-        """Those of the images."""
+        """The parameters of the images."""
         return [
             parameter
             for each in self._slices
@@ -70,17 +70,18 @@ class JoinedInput(Input):
 
 
 def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
-    """The input for a Dict or Tuple.
+    """The input part for a Dict or Tuple.
 
     Args:
-        space: of one observation.
+        space: space of one observation.
         config: a complete `model_config`.
 
     Returns:
-        An input of rows.
+        An input part that takes rows.
 
     Raises:
-        ConfigError: a part is no array of numbers, or an image without convolutions; or a setting is not supported.
+        ConfigError: a part is not an array of numbers, or is an image for which there are no default convolutions; or a
+            setting is not supported.
     """
     parts = row_parts(space)
     images = [_image(part, config) for part in parts]
@@ -88,7 +89,7 @@ def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
         raise ConfigError(f"conv_filters={config['conv_filters']!r}, and there is no image in {space}")
     scale = _scale([part for part, image in zip(parts, images, strict=True) if image is None], parts)
     slices = []
-    for image, group in groupby(range(len(parts)), images.__getitem__):  # numbers side by side are one slice
+    for image, group in groupby(range(len(parts)), images.__getitem__):  # adjacent numbers form one slice
         places = list(group)
         start, stop = parts[places[0]].start, parts[places[-1]].stop
         shape = (stop - start,) if image is None else parts[places[0]].shape
@@ -97,7 +98,7 @@ def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
 
 
 def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:
-    """The input of a part that is an image; with `conv_filters = []` its scaled numbers."""
+    """The input for a part that is an image; with `conv_filters = []`, its scaled numbers."""
     if not is_image(part.space):
         return None
     convolutions = image_input(part.space, config, path=part.path, features=IMAGE_FEATURES)
@@ -105,7 +106,7 @@ def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:
 
 
 def _scale(numbers: list[RowPart], parts: list[RowPart]) -> float | None:
-    """The factor of the numbers that are in no image, where all parts are uint8: 1 over the highest bound."""
+    """The factor for numbers outside images if all parts are uint8: 1 over the highest bound."""
     if any(part.space.dtype != np.uint8 for part in parts):
         return None
     highest: list[int] = [int(np.max(part.space.high)) for part in numbers]  # type: ignore[attr-defined]

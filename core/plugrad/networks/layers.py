@@ -1,4 +1,4 @@
-"""Layers of the built-in networks, over ops: their parameters, and the functions that they compute.
+"""Layers of the built-in networks, over ops: their parameters and functions.
 
 A layer has a name, such as `pi.0`; its parameters are `pi.0.weight` and `pi.0.bias`.
 """
@@ -56,8 +56,8 @@ def layer_parameters(name: str, weight: Shape, gain: float, *, ortho_init: bool 
         name: the layer's name.
         weight: the weight's shape: (in, out), or (kernel, kernel, in, out).
         gain: the gain of the orthogonal weight.
-        ortho_init: an orthogonal weight and a bias of zeros; else both uniform within 1 / sqrt(inputs), the default of
-            torch.nn.Linear and torch.nn.Conv2d.
+        ortho_init: True: an orthogonal weight and a zero bias. False: both uniform within 1 / sqrt(inputs), the default
+            of torch.nn.Linear and torch.nn.Conv2d.
 
     Returns:
         `<name>.weight`, then `<name>.bias` (out,).
@@ -75,7 +75,7 @@ def layer_parameters(name: str, weight: Shape, gain: float, *, ortho_init: bool 
 
 
 def stacked(parameters: Iterable[Parameter], copies: int) -> list[Parameter]:
-    """The parameters of several networks that are computed together: each of shape (copies, ...), drawn one by one."""
+    """The parameters of several networks computed together: shapes (copies, ...), each copy drawn separately."""
     return [
         Parameter(each.name, (copies, *each.shape), _draw_each(each.init), each.scale) for each in parameters
     ]
@@ -111,7 +111,7 @@ def convolution(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, s
         weights: `{parameter name: tensor}`.
         name: the layer's name.
         x: [B, H, W, in].
-        stride: of height and width alike.
+        stride: the stride in both height and width.
 
     Returns:
         [B, H', W', out]; `H' = (H - kernel) // stride + 1`, `W'` likewise.
@@ -122,13 +122,13 @@ def convolution(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, s
 def layer_norm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     """Normalise the features of each row: `weight (x - mean) / sqrt(variance + 1e-5) + bias`.
 
-    Source: Ba, Kiros and Hinton 2016, arXiv:1607.06450, equation 4. The 1e-5 is that of torch.nn.LayerNorm.
+    Source: Ba, Kiros and Hinton 2016, arXiv:1607.06450, equation 4. The 1e-5 is the default of torch.nn.LayerNorm.
 
     Args:
         ops: tensor functions.
-        weights: `{parameter name: tensor}`: `<name>.weight` and `<name>.bias` (width,), or (n, width) of n networks.
+        weights: `{parameter name: tensor}`: `<name>.weight` and `<name>.bias` (width,), or (n, width) for n networks.
         name: the layer's name.
-        x: [..., width], or [n, B, width] of n networks.
+        x: [..., width], or [n, B, width] for n networks.
 
     Returns:
         The shape of `x`.
@@ -150,7 +150,7 @@ def layer_norm_parameters(name: str, width: int) -> list[Parameter]:
 
 
 def reshape_inner(ops: Ops, x: Tensor, rank: int, inner: Shape) -> Tensor:
-    """Reshape the last dimensions; the length of the first leading one need not be known to a trace.
+    """Reshape the last dimensions; a trace need not know the length of the first dimension.
 
     Args:
         ops: tensor functions.

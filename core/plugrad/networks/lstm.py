@@ -27,13 +27,13 @@ Source: Gers, Schmidhuber and Cummins 2000, doi:10.1162/089976600300015015, sect
 
 
 def lstm_parameters(name: str, inputs: int, cells: int, *, ortho_init: bool = True) -> list[Parameter]:
-    """The parameters of an LSTM: biases of 0, but `FORGET_BIAS` for the forget gates, and orthogonal weights.
+    """The parameters of an LSTM: zero biases, except `FORGET_BIAS` for the forget gates, and orthogonal weights.
 
     Args:
         name: the layer's name.
         inputs: number of inputs.
         cells: number of cells.
-        ortho_init: else weights are uniform within 1 / sqrt(cells), the default of torch.nn.LSTM.
+        ortho_init: False: weights are uniform within 1 / sqrt(cells), the default of torch.nn.LSTM.
 
     Returns:
         `input_weight`, `recurrent_weight` and `bias`.
@@ -75,7 +75,7 @@ def lstm(ops: Ops, weights: Mapping[str, Tensor], name: str, x: Tensor, state: S
     """
     recurrent = weights[f"{name}.recurrent_weight"]
     cells = ops.shape(recurrent)[0]
-    # What does not depend on the state is one product for all steps.
+    # The part that does not depend on the state is one product for all steps.
     inputs = ops.linear(x, weights[f"{name}.input_weight"], weights[f"{name}.bias"])
 
     def step(carry: State, inputs: Tensor) -> tuple[State, Tensor]:

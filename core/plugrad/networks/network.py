@@ -1,4 +1,4 @@
-"""Network: a neural network written once over ops, for every backend."""
+"""`Network`: a neural network written once over ops, for every backend."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from plugrad.types import Array, Tensor
 class Network(ABC):
     """The parameters of a network, and the function that it computes over ops.
 
-    Derive from it for a network of your own, and return it in the hook `build_network`. A backend makes an RLModule of
+    For your own network, derive from it and return it from the hook `build_network`. A backend makes an RLModule from
     it that holds the weights; numpy ops run the same function for acting. Weights are (in, out), those of convolutions
-    (kernel, kernel, in, out). Names and order of the parameters are those of flat vectors and checkpoints.
+    (kernel, kernel, in, out). Flat vectors and checkpoints use the names and the order of the parameters.
 
     Attributes:
         parameters: all parameters, in canonical order; set by the subclass.
         acts_in_numpy: whether acting runs in numpy, which is faster than a framework's call for small dense layers and
             slower for convolutions.
-        action_space: of one action; set when a module is made of the network.
+        action_space: space of one action; set when a module is made from the network.
     """
 
     parameters: tuple[Parameter, ...]
@@ -41,20 +41,20 @@ class Network(ABC):
         return {}
 
     def distribution_class(self, action_space: gym.Space[Any], ops: Ops) -> type[Distribution]:
-        """The action distribution that ACTION_DIST_INPUTS are the inputs of; by default that of the action space.
+        """The class of the action distribution that takes ACTION_DIST_INPUTS; by default the action space's.
 
-        Acting and losses go by it: a module's `get_train_action_dist_cls` returns it. Override it for a network whose
-        outputs mean something else:
+        Acting and losses use it: a module's `get_train_action_dist_cls` returns it. Override it for a network whose
+        outputs have another meaning:
 
             def distribution_class(self, action_space, ops):
                 return squashed_gaussian_class(action_space, ops)
 
         Args:
-            action_space: of one action.
+            action_space: space of one action.
             ops: the tensor functions that the class computes with.
 
         Returns:
-            A class that takes ACTION_DIST_INPUTS, such as `plugrad.distributions.distribution_class` makes.
+            A class that takes ACTION_DIST_INPUTS, such as one from `plugrad.distributions.distribution_class`.
 
         Raises:
             ConfigError: there is no distribution for this space.
@@ -62,7 +62,7 @@ class Network(ABC):
         return distribution_class(action_space, ops)
 
     def distribution(self, ops: Ops, outputs: Tensor) -> Distribution:
-        """The action distributions that outputs of this network mean, of the class that `distribution_class` says.
+        """The action distributions for outputs of this network, of the class `distribution_class`.
 
         Args:
             ops: tensor functions.
@@ -72,8 +72,8 @@ class Network(ABC):
             A batch of distributions [...].
 
         Raises:
-            ConfigError: no module was made of the network, or there is no distribution for its action space.
-            BatchError: the last dimension is not that of the inputs.
+            ConfigError: no module was made from the network, or there is no distribution for its action space.
+            BatchError: the last dimension is not the number of inputs.
         """
         if self.action_space is None:
             raise ConfigError(f"{type(self).__name__} has no action_space: no module was made of it")
@@ -88,10 +88,10 @@ class Network(ABC):
         Args:
             ops: tensor functions.
             weights: `{parameter name: tensor}`.
-            batch: `{column: tensor}`, at least OBS [B, ...]. With a state these are sequences; see
+            batch: `{column: tensor}`, at least OBS [B, ...]. With a recurrent state these are sequences; see
                 `RLModule.get_initial_state`.
-            value: whether to compute also what acting greedily does not need, such as VF_PREDS.
+            value: whether to compute also what greedy acting does not need, such as VF_PREDS.
 
         Returns:
-            `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs]; with a state also STATE_OUT.
+            `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs]; with a recurrent state also STATE_OUT.
         """

@@ -19,13 +19,13 @@ LOG_STD = "pi.log_std"
 
 
 class PolicyHead:
-    """A linear layer from features to ACTION_DIST_INPUTS; logs of standard deviations may be parameters of their own.
+    """A linear layer from features to ACTION_DIST_INPUTS; log standard deviations may be separate parameters.
 
     Parameters, in order: `pi.out.*`; `pi.log_std` [numbers of all Boxes] if there are Boxes and `free_log_std`.
 
     Args:
-        space: of one action.
-        config: a complete `model_config`; of it `free_log_std`, `log_std_init` and `ortho_init` are read.
+        space: space of one action.
+        config: a complete `model_config`; reads `free_log_std`, `log_std_init` and `ortho_init`.
         width: number of features.
 
     Attributes:
@@ -85,7 +85,7 @@ def action_inputs(action_space: gym.Space[Any] | None) -> int:
 
 
 def _piece(space: gym.Space[Any], free_log_std: bool) -> tuple[int, int]:
-    """The outputs of the linear layer for a part of an action, and how many logs of standard deviations follow them."""
+    """The number of linear outputs for a part of an action, and of log standard deviations after them."""
     inputs = action_inputs(space)
     if free_log_std and isinstance(space, gym.spaces.Box):
         return inputs // 2, inputs // 2

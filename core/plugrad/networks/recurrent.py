@@ -1,4 +1,4 @@
-"""RecurrentLayer: the LSTM or GRU that follows an encoder."""
+"""`RecurrentLayer`: the LSTM or GRU that follows an encoder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ SWITCHES = ("use_lstm", "use_gru")
 
 
 class RecurrentLayer:
-    """An LSTM or a GRU, under several names with weights of its own under each.
+    """An LSTM or a GRU, which may be used under several names with separate weights.
 
     Parameters: `<name>.lstm.*` or `<name>.gru.*`.
 
     Args:
         kind: "lstm" or "gru".
         inputs: number of inputs.
-        cells: number of cells, which are its outputs.
+        cells: number of cells, which is also the number of outputs.
         ortho_init: see `lstm_parameters` and `gru_parameters`.
     """
 
@@ -44,9 +44,9 @@ class RecurrentLayer:
         Args:
             ops: tensor functions.
             weights: `{parameter name: tensor}`.
-            name: the name that the parameters stand under.
+            name: the prefix of the parameters' names.
             x: [B, T, inputs].
-            state: before the first step, [B, cells] for each of `state_names`.
+            state: the state before the first step, [B, cells] for each of `state_names`.
 
         Returns:
             The outputs [B, T, cells], and the state after the last step.
@@ -56,7 +56,7 @@ class RecurrentLayer:
 
 
 def recurrent_layer(config: Mapping[str, Any], inputs: int) -> RecurrentLayer | None:
-    """The recurrent layer that `use_lstm` or `use_gru` asks for.
+    """The recurrent layer for `use_lstm` or `use_gru`.
 
     Args:
         config: a complete `model_config`.
@@ -82,7 +82,7 @@ def refuse_recurrence(config: Mapping[str, Any], who: str) -> None:
 
     Args:
         config: a complete `model_config`.
-        who: has no recurrent networks, such as "DQN".
+        who: the algorithm that has no recurrent networks, such as "DQN".
 
     Raises:
         ConfigError: one of them is set.

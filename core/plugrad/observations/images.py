@@ -1,4 +1,4 @@
-"""Which observations are images, and in which order their axes stand."""
+"""Which observations are images, and the order of their axes."""
 
 from dataclasses import dataclass
 from math import prod

@@ -42,7 +42,7 @@ class RowPart:
 
     @property
     def has_scale(self) -> bool:
-        """Whether `normalize_observations` normalises the numbers: of Boxes that are no images."""
+        """Whether `normalize_observations` normalises the numbers: true for Boxes that are no images."""
         return isinstance(self.space, Box) and not is_image(self.space)
 
 

@@ -37,7 +37,15 @@ def flat_rows(space: Space[Any], observation: Any) -> Array:
 
 
 def structured_rows(space: Space[Any], observation: Any) -> Array:
-    """Rows of structured observations as modules read them: `flat_rows` as uint8 if all parts are, else as float32."""
+    """Rows of structured observations as modules read them.
+
+    Args:
+        space: see `flat_rows`.
+        observation: see `flat_rows`.
+
+    Returns:
+        The result of `flat_rows`: uint8 if all parts are, else float32.
+    """
     flat = flat_rows(space, observation)
     return flat if flat.dtype == np.uint8 else flat.astype(np.float32)
 
@@ -47,7 +55,7 @@ def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int,
 
     Args:
         space: of one observation: Box, Discrete, MultiDiscrete or MultiBinary.
-        array: what stands in its place.
+        array: observations of this space.
         path: of the space within a Dict or Tuple, for the error.
 
     Returns:
@@ -86,7 +94,7 @@ def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Spac
 
 
 def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:
-    """An array of what is given as one.
+    """Convert an observation to an array.
 
     Args:
         space: of one observation, for the error.
@@ -97,7 +105,7 @@ def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:
         The array.
 
     Raises:
-        BatchError: it is none.
+        BatchError: it is no array.
     """
     try:
         array = np.asarray(observation)

@@ -16,7 +16,7 @@ OPSET, IR_VERSION = 18, 10
 BATCH = "N"
 """The name of the batch dimension, the only one that is not known before the graph runs."""
 PREFIX = "model/"
-"""Begins the names of what is copied of another model."""
+"""Prefix of names that are copied from another model."""
 
 
 class Graph:
@@ -214,7 +214,7 @@ class Graph:
         return self.constant(value if isinstance(value, np.ndarray) else np.asarray(value, dtype))
 
     def _unused(self, name: str, taken: Sequence[str] = ()) -> str:
-        """The name, or with a number behind it."""
+        """The name, with a number after it if it is taken."""
         unique, n = name, 0
         while unique in self._types or unique in taken:
             n += 1

@@ -1,4 +1,4 @@
-"""Which nodes of an ONNX graph are needed: acting reads no critic, and no deviation of a Gaussian."""
+"""Which nodes of an ONNX graph are needed: acting needs no critic, and no standard deviation of a Gaussian."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """`Ops` that record an ONNX graph: a function of an `OnnxTensor` adds nodes, one of arrays alone is numpy's.
 
-Each function is documented in `plugrad.ops.Ops`. Those that acting does not need refuse.
+Each function is documented in `plugrad.ops.Ops`. Ops that acting does not need raise a `ConfigError`.
 """
 
 # ruff: noqa: D103

@@ -11,7 +11,7 @@ KEY = Columns.ACTION_MASK
 
 
 def without_action_mask(space: Dict) -> Space[Any]:
-    """The space of observations without their key `action_mask`: that of the other key if there is one other."""
+    """The space of observations without the key `action_mask`. If one key is left, it is that key's space."""
     rest = {key: each for key, each in space.spaces.items() if key != KEY}
     return next(iter(rest.values())) if len(rest) == 1 else Dict(rest)
 
@@ -24,7 +24,7 @@ def split_action_mask(space: Space[Any], observation: Any) -> tuple[Any, Any]:
         observation: with or without the key.
 
     Returns:
-        `(observation, mask)`, of which the first is of `space`, and the second None without the key.
+        `(observation, mask)`: the observation is of `space`; the mask is None without the key.
     """
     if not isinstance(observation, Mapping) or KEY not in observation:
         return observation, None

@@ -48,7 +48,7 @@ class ObservationNormalizer(RunningMoments):
         """The normaliser of the observations of a module's space.
 
         Args:
-            space: a Box, all of which is normalised; or a Dict or Tuple, of which Boxes are that are no images.
+            space: a Box, which is all normalised; or a Dict or Tuple, whose Boxes are normalised except images.
             frozen: see the class.
 
         Returns:
@@ -81,7 +81,15 @@ class ObservationNormalizer(RunningMoments):
         return scaled.astype(np.float32)
 
     def normalize_over(self, ops: Any, observations: Tensor) -> Tensor:
-        """`normalize` by the tensor functions `ops`, where observations are tensors [N, *shape]."""
+        """`normalize` for tensors.
+
+        Args:
+            ops: tensor functions.
+            observations: [N, *shape].
+
+        Returns:
+            float32 [N, *shape].
+        """
         x = ops.cast(observations, "float64")
         if self._only is None:
             return ops.cast(ops.clip((x - self._mean) * self._inverse_std, -self.clip, self.clip), "float32")
@@ -113,7 +121,7 @@ class ObservationNormalizer(RunningMoments):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the statistics to a state of `get_state`.
 
-        Older versions normalised all of a row. Their states have statistics of all of it, and so it stays.
+        Older versions normalised whole rows. With a state of theirs, whole rows are normalised.
 
         Raises:
             RestoreMismatchError: the state is of observations of another shape, or holds no valid statistics. Nothing

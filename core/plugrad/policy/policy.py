@@ -140,7 +140,7 @@ class Policy:
         """Write the policy into one file: network, weights, spaces and normalisation; no code.
 
         `plugrad.load_policy(path)` opens it, where the policy's algorithm is installed. Built-in networks need no
-        framework there. A module of your own is given then: `load_policy(path, module=...)`.
+        framework there. A module of your own has to be given: `load_policy(path, module=...)`.
 
         Args:
             path: the file, such as "policy.safetensors". One that is there is replaced all at once.
@@ -172,7 +172,7 @@ class Policy:
 
         Raises:
             MissingFrameworkError: `onnx`, or the exporter of a framework, is not installed.
-            ConfigError: the module cannot be exported, or an action space with a Box has no masks.
+            ConfigError: the module cannot be exported, or `action_mask` is set and the action space has a Box.
             CheckpointError: the disk refused; a file that was there is as it was.
         """
         write_onnx(

@@ -28,7 +28,7 @@ FORMAT_VERSION: Final = 1
 
 _BEGIN: Final = f'{{"{named_arrays.TEXTS}":{{"sha256":"'.encode()
 _HASH: Final = slice(8 + len(_BEGIN), 8 + len(_BEGIN) + 64)
-"""Where the hash stands in every file of this format and of those to come."""
+"""Where the hash is, in this and in all later versions of the format."""
 _KEYS: Final = {"sha256", "format", "format_version", "plugrad_version", "policy"}
 
 
@@ -105,7 +105,7 @@ def read_policy_file(path: StrPath) -> PolicyFile:
         CheckpointError: it cannot be opened, or is no policy file.
         CheckpointCorruptError: it is damaged.
         CheckpointUnsafeError: it is no regular file, or larger than the memory.
-        CheckpointVersionError: a newer plugrad wrote it; says which.
+        CheckpointVersionError: a newer plugrad wrote it; the message says which.
     """
     with disk_errors("read a policy from", path):
         data = _read(Path(path))

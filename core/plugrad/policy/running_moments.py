@@ -1,4 +1,4 @@
-"""The mean and variance of rows that come one after the other."""
+"""The running mean and variance of rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -99,7 +99,7 @@ class RunningMoments:
 
 
 class SharedMoments(RunningMoments):
-    """Statistics that several processes add to: those of all, and apart those of the rows that were added here.
+    """Statistics that several processes add to: those of all processes, and separately those of rows added here.
 
     A mixin of a class of statistics.
 
@@ -122,6 +122,6 @@ class SharedMoments(RunningMoments):
         self.new = RunningMoments(self._mean.shape)
 
     def merge(self, count: int, mean: Array, m2: Array) -> None:
-        """See `RunningMoments`."""
+        """See `RunningMoments.merge`."""
         super().merge(count, mean, m2)
         self.new.merge(count, mean, m2)

@@ -1,4 +1,4 @@
-"""Replay buffers, and the transitions that they hold. In numpy; knows columns, no learner.
+"""Replay buffers in numpy, and the transitions that they hold.
 
 `buffer` draws rows uniformly, `prioritized` by their TD errors, with a `sum_tree`. `n_step` makes rows of episodes.
 `circular` hands out whole batches a few times each. `settings` has what `replay_buffer_config` may hold.

@@ -34,15 +34,15 @@ class ReplayBuffer:
             rows: `{column: [N, ...]}`, the same columns at every call.
 
         Returns:
-            Their places, int64.
+            Their places, int64 [N].
         """
         return self._storage.add(rows)
 
     def sample(self, number: int) -> tuple[Rows, Array]:
-        """Draw rows, the same one perhaps several times.
+        """Draw `number` rows, with replacement.
 
         Returns:
-            `({column: [number, ...]}, places)`.
+            `({column: [number, ...]}, places)`, places int64 [number].
         """
         places = self._rng.integers(len(self), size=number)
         return self._storage.rows(places), places
@@ -55,7 +55,7 @@ class ReplayBuffer:
         """What `set_state` needs. Save it, or use it, before other rows are added: `RowStorage.get_parts` says why.
 
         Args:
-            rows: False leaves the rows out: whoever takes over the state begins with an empty buffer.
+            rows: False leaves the rows out: a buffer that takes over the state is then empty.
         """
         return {
             "rows": self._storage.get_parts() if rows else None,

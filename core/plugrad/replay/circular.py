@@ -11,7 +11,7 @@ T = TypeVar("T")
 class CircularBuffer(Generic[T]):
     """The last batches of experience, whole; each is handed out a few times, then forgotten.
 
-    A batch that was not handed out yet comes first. Otherwise one is drawn uniformly from all turns that are left.
+    A batch that was not handed out yet comes first. Otherwise one is drawn in proportion to the uses that it has left.
 
     Source: Luo et al. 2020, "IMPACT: Importance Weighted Asynchronous Architectures with Clipped Target Networks",
     arXiv:1912.00167, section 3.2.
@@ -45,17 +45,17 @@ class CircularBuffer(Generic[T]):
             batch: of any kind.
 
         Returns:
-            The oldest batch where there was no room: it is forgotten. Else None.
+            The oldest batch, which a full buffer drops; None if there was room.
         """
         self._batches.append(batch)
         self._turns.append(self.iterations_per_batch)
         return self._remove(0) if len(self._batches) > self.num_batches else None
 
     def sample(self) -> T:
-        """The batch whose turn it is.
+        """Draw a batch.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the buffer is empty.
         """
         if not self._batches:
             raise IndexError("the circular buffer is empty: add a batch first")

@@ -13,7 +13,7 @@ from plugrad.types import Array
 
 
 def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, Array]:
-    """One row per step: what happened in the `n` steps from it on, fewer where the episode is over before.
+    """One row per step: the `n` steps from it on as one transition, fewer where the episode ends before.
 
     Source: Sutton and Barto (2018), "Reinforcement Learning: An Introduction", equation 7.1, without the value at the
     end, which the loss adds.
@@ -24,9 +24,9 @@ def transitions(episode: SingleAgentEpisode, n: int, gamma: float) -> dict[str, 
         gamma: discount per step.
 
     Returns:
-        `obs`, `actions`; `rewards`, float32 [T], their discounted sum; `new_obs`, what the last of them led to;
-        `terminateds`, bool [T], whether that ended the episode for good; `n_step`, float32 [T], how many there are.
-        Of an episode with action masks also `action_mask`, and `new_action_mask` of `new_obs`, bool [T, choices].
+        `obs`, `actions`; `rewards`, float32 [T], their discounted sum; `new_obs`, the observation after the last
+        of them; `terminateds`, bool [T], whether the episode terminated there; `n_step`, float32 [T], their number.
+        An episode with action masks also gives `action_mask`, and `new_action_mask` of `new_obs`, bool [T, choices].
     """
     steps = len(episode)
     ends = np.minimum(np.arange(steps) + n, steps)

@@ -18,7 +18,7 @@ def in_order_of_age(state: Mapping[str, Any]) -> Mapping[str, Any]:
         The same rows and priorities, the oldest first.
 
     Raises:
-        RestoreMismatchError: the columns do not fit each other, or the number of added rows.
+        RestoreMismatchError: the columns do not fit each other or the number of added rows.
     """
     if "columns" not in state:
         return state

@@ -15,16 +15,16 @@ from plugrad.types import Array
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """Rows are drawn in proportion to priority ** alpha, and weighted against the bias of that.
+    """Draws rows in proportion to priority ** alpha, and gives importance weights that correct the bias.
 
     Source: Schaul et al. 2016, arXiv:1511.05952: equation 1, and the weights of section 3.4, divided by
-    the largest of the draw. A new row has the largest priority seen.
+    the largest of the draw. A new row gets the largest priority so far, at first 1.
 
     Args:
         capacity: rows.
         rng: of the draws.
         alpha: 0 draws uniformly.
-        beta: 1 takes all of the bias away, 0 none.
+        beta: 1 corrects the bias fully, 0 not at all.
     """
 
     def __init__(self, capacity: int, rng: np.random.Generator, *, alpha: float, beta: float) -> None:

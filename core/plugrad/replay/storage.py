@@ -14,7 +14,7 @@ from plugrad.types import Array
 Rows = dict[str, Array]
 
 BLOCK_BYTES: Final = 8 * 2**20
-"""At most so many bytes of rows are one block of a checkpoint."""
+"""Most bytes of rows in one block of a checkpoint."""
 
 
 class RowStorage:
@@ -104,7 +104,7 @@ class RowStorage:
             A new storage.
 
         Raises:
-            RestoreMismatchError: the parts do not fit each other, or `added`.
+            RestoreMismatchError: the parts do not fit each other or `added`.
         """
         parts = {} if parts is None else parts
         total = check_parts(parts, added)
@@ -158,7 +158,7 @@ def check_parts(parts: Any, added: Any) -> int:
         The number of rows.
 
     Raises:
-        RestoreMismatchError: the parts have not the same columns, with the same shapes and dtypes and as many rows as
+        RestoreMismatchError: the parts differ in columns, shapes or dtypes, or have another number of rows than
             `added` allows.
     """
     if not isinstance(parts, Mapping) or not all(isinstance(part, Mapping) for part in parts.values()):

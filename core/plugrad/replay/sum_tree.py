@@ -1,4 +1,4 @@
-"""A sum tree: draw leaves in proportion to their values, many at a time. Knows numbers only.
+"""A sum tree: draw leaves in proportion to their values, many at a time.
 
 Source: Schaul et al. 2016, "Prioritized Experience Replay", arXiv:1511.05952, appendix B.2.1.
 """
@@ -36,7 +36,7 @@ class SumTree:
             self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
 
     def find(self, masses: Array) -> Array:
-        """For each mass in [0, total): the leaf where the running sum of the values first exceeds it; int64.
+        """For each mass in [0, total), the leaf where the running sum of values first exceeds it, int64 [N].
 
         A leaf whose value is 0 is never found.
         """

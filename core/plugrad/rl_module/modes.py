@@ -1,7 +1,7 @@
 """Training mode and inference mode of modules.
 
-Layers such as BatchNorm and Dropout compute one thing in training mode and another in inference mode. The methods that
-compute are wrapped; the wrapper also gives a module of a Dict or Tuple its observations in that structure.
+Layers such as BatchNorm and Dropout compute different things in training mode and in inference mode. The methods that
+compute are wrapped to set the mode. For a Dict or Tuple space the wrapper also puts observations into that structure.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ IS_TRAINING = {
 
 
 def keep_modes(cls: type[Any]) -> None:
-    """Wrap the methods of `IS_TRAINING` of a class, so that each runs through the module's `in_mode`.
+    """Wrap the methods in `IS_TRAINING` of a class, so that each runs through the module's `in_mode`.
 
     They get observations in the structure of the module's space.
 
@@ -49,7 +49,7 @@ def _in_mode(method: Callable[..., Any], training: bool) -> Callable[..., Any]:
 
 
 def _note_call(error: Exception, model: str, batch: Any) -> None:
-    """Add to an error of a user's model what the model had read when it raised."""
+    """Add to an error of a user's model what the model had read before it raised."""
     read = getattr(batch, "taken", batch)
     columns = ", ".join(f"{name} {describe(each)}" for name, each in read.items()) if read else "nothing"
     note = f"in {model}, called with {columns}"

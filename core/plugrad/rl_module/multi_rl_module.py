@@ -47,7 +47,7 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
         return len(self._modules)
 
     def as_multi_rl_module(self) -> "MultiRLModule":
-        """Itself."""
+        """This object itself."""
         return self
 
     def add_module(self, module_id: ModuleID, module: RLModule, *, override: bool = False) -> None:
@@ -105,13 +105,13 @@ class MultiRLModule(SavesWeights, Mapping[ModuleID, RLModule]):
         return {module_id: module.get_state() for module_id, module in self._modules.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Load the weights of the modules named in `state`; all are checked before any is changed.
+        """Load the weights of the modules in `state`; all are checked before any is changed.
 
         Args:
             state: `{module_id: {parameter name: array}}`, or a dict with these under "rl_module".
 
         Raises:
-            UnknownModuleError: `state` names a module that is not here.
+            UnknownModuleError: `state` has a module that is not here.
             RestoreMismatchError: names, shapes or dtypes differ. Nothing is changed.
         """
         weights = weights_of_state(state)

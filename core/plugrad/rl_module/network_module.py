@@ -1,4 +1,4 @@
-"""A neutral network as a module: what the backends' classes of it have in common."""
+"""A network over ops as a module: the base of the backends' classes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +9,16 @@ from plugrad.types import Tensor
 
 
 class NetworkModule(RLModule, has_modes=False):
-    """Computes what its network does, with `ops` of its class. A backend's class holds the weights.
+    """Runs a network over the `ops` of its class. A backend's class holds the weights.
 
     Attributes:
-        network: what it computes.
+        network: the network.
     """
 
     network: Network
 
     def _tensors(self) -> Mapping[str, Tensor]:
-        """`{name: tensor}`: those that stand for the weights now."""
+        """`{name: tensor}`: the tensors that are currently used as weights."""
         raise NotImplementedError
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:

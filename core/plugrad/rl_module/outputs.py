@@ -1,4 +1,4 @@
-"""Outputs of users' models: made columns, and checked against the spaces."""
+"""Outputs of users' models: converting them to columns, and checking them against the spaces."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from plugrad.rl_module.rl_module import RLModule
 
 Shape = tuple[int | None, ...]
-"""None where tracing does not know a length."""
+"""Lengths of the axes; None where tracing does not know one."""
 
 
 class Outputs(dict[str, Tensor]):
-    """The columns that a user's model gave: a dict whose error about a missing column names the model.
+    """The columns that a user's model returned: a dict whose error for a missing column names the model.
 
     Args:
         model: the name of the model's class.
@@ -44,15 +44,15 @@ class Outputs(dict[str, Tensor]):
 
 
 def columns_of_outputs(outputs: Any) -> dict[str, Any]:
-    """The columns that a user's plain model (`torch.nn.Module`, Keras model) returned.
+    """Convert the outputs of a user's plain model (`torch.nn.Module`, Keras model) to columns.
 
     Args:
-        outputs: `{column: tensor}`, or `(inputs, values)`, or `inputs` alone; inputs of the action distribution are
-            [B, inputs], values are [B] or [B, 1], or None.
+        outputs: `{column: tensor}`, `(inputs, values)` or `inputs`: the action distribution's inputs [B, inputs], and
+            values [B] or [B, 1], or None.
 
     Returns:
-        `{column: tensor}`: ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B], or the model's own dict; anything else as
-        it is, which `check_outputs` refuses.
+        `{column: tensor}`: ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B], or the model's own dict. Anything else is
+        returned unchanged, and `check_outputs` refuses it.
     """
     if isinstance(outputs, Mapping):
         columns = dict(outputs)
@@ -76,19 +76,19 @@ def check_outputs(
     batch: Mapping[str, Tensor],
     distribution: Callable[[], type[Distribution]],
 ) -> Outputs:
-    """Check the columns that a user's module gave: what each is, its shape and its dtype. Traced or not.
+    """Check the columns that a user's module returned: types, shapes and dtypes. Traced or not.
 
     Args:
-        module: a module that is no built-in network.
-        outputs: what it gave.
-        batch: what it was called with. Unless it read OBS, shapes are not checked.
-        distribution: gives the class that takes ACTION_DIST_INPUTS.
+        module: a module that is not a built-in network.
+        outputs: what it returned.
+        batch: its input. If it did not read OBS, shapes are not checked.
+        distribution: returns the class that takes ACTION_DIST_INPUTS.
 
     Returns:
         The columns.
 
     Raises:
-        BatchError: the outputs are no columns, or ACTION_DIST_INPUTS or VF_PREDS has another shape or dtype.
+        BatchError: the outputs are not columns, or ACTION_DIST_INPUTS or VF_PREDS has a wrong shape or dtype.
     """
     if not isinstance(outputs, Mapping):
         expected = "inputs of the action distribution, (inputs, values), or {column: tensor}"
@@ -106,7 +106,7 @@ def check_outputs(
 
 
 def _first_leaf(space: Any, obs: Any) -> tuple[Any, Shape]:
-    """A tensor of an observation, in the structure of the space or a row, and the shape of its one observation."""
+    """One tensor of the observations, in the structure of the space or as rows, and its shape without batch axes."""
     if not isinstance(obs, Mapping | tuple):
         return obs, row_shape(space)
     inner = row_parts(space)[0].shape
@@ -122,16 +122,16 @@ class _Check:
     outputs: Mapping[str, Any]
     leading: Shape
     in_numpy: bool
-    """The model computes in numpy, in whatever precision."""
+    """Whether the model computes in numpy, where any precision is allowed."""
 
     def inputs(self, distribution: Any, space: gym.Space[Any]) -> None:
-        """[B, inputs]. Who samples refuses what is no distribution."""
+        """[B, inputs]. A class that is not a distribution is refused when sampling."""
         if (width := getattr(distribution, "input_dim", None)) is not None:
             words = f", the inputs of a {distribution.__name__} for {space}"
             self.column(Columns.ACTION_DIST_INPUTS, (width,), words)
 
     def values(self) -> None:
-        """[B], or [B, 1], which a loss that takes no such column refuses itself."""
+        """[B], or [B, 1], which a loss may refuse itself."""
         is_column = tuple(getattr(self.outputs[Columns.VF_PREDS], "shape", ()))[len(self.leading) :] == (1,)
         self.column(Columns.VF_PREDS, (1,) if is_column else (), ", one value for each observation")
 
@@ -163,7 +163,7 @@ def _error(model: str, column: str | None, expected: str, found: str) -> BatchEr
 
 
 def describe(values: Any) -> str:
-    """Dtype and shape of a tensor or an array, such as "float32 [32, 2]"; of anything else its type."""
+    """Dtype and shape of a tensor or an array, such as "float32 [32, 2]"; for anything else its type."""
     if isinstance(values, Mapping):
         return f"{{{', '.join(f'{name}: {describe(each)}' for name, each in values.items())}}}"
     if isinstance(values, tuple | list):
@@ -176,11 +176,11 @@ def describe(values: Any) -> str:
 
 
 def check_numbers(model: str, columns: Mapping[str, Array]) -> Outputs:
-    """Refuse NaN and +infinity in what a user's model gave to act by; -infinity masks a choice out.
+    """Refuse NaN and +infinity in the acting outputs of a user's model; -infinity masks a choice out.
 
     Args:
         model: the name of the model's class, for the error.
-        columns: in numpy.
+        columns: numpy arrays.
 
     Returns:
         The columns.

@@ -1,7 +1,7 @@
-"""RandomRLModule: acts at random and learns nothing.
+"""`RandomRLModule`: acts at random and does not learn.
 
 It is also an example of a module without a framework: a scripted opponent is an `RLModule` whose `_forward` computes in
-numpy. Such a module works beside trained ones on every backend. It has no optimizer, and updates leave its rows out.
+numpy. Such a module works together with trained ones on every backend. It has no optimizer, and updates skip its rows.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ class RandomRLModule(RLModule):
 
         RLModuleSpec(module_class=RandomRLModule)
 
-    A module that acts in numpy gets observations as arrays, ACTION_MASK where actions are forbidden, and `rng=`, a
-    generator of the learner's. It may return ACTIONS [B, ...] themselves.
+    A module that acts in numpy gets observations as arrays, ACTION_MASK if actions are masked, and `rng=`, one of the
+    learner's generators. It may return ACTIONS [B, ...] directly.
     """
 
     def _forward(self, batch: Mapping[str, Array], **kwargs: Any) -> dict[str, Array]:

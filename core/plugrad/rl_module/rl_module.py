@@ -1,4 +1,4 @@
-"""RLModule: the interface of a policy and value network, whatever its framework."""
+"""`RLModule`: the interface of a policy and value network, for any framework."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class RLModule(SavesWeights, Adaptable):
-    """A policy (and value) network that a learner trains and an env runner acts with.
+    """A policy (and value) network that a learner trains and that acts in env runners.
 
-    Derive from your backend's class, `TorchRLModule` or `Tf2RLModule`. Make the layers in `setup`; compute columns in
-    `_forward`, or in `_forward_train`, `_forward_exploration` and `_forward_inference` where these differ. A batch is
+    Derive from your backend's class, such as `TorchRLModule`. Make the layers in `setup`. Compute columns in
+    `_forward`, or in `_forward_train`, `_forward_exploration` and `_forward_inference` if these differ. A batch is
     `{column: tensor}` with leading dimension B, or [B, T] for a stateful module; see `plugrad.Columns` for the names.
     Observations of a Dict or Tuple space are dicts or tuples of float32 tensors [B, ...], with discrete parts one-hot.
 
@@ -40,15 +40,15 @@ class RLModule(SavesWeights, Adaptable):
                 return {Columns.ACTION_DIST_INPUTS: self.pi(batch[Columns.OBS])}
 
     Args:
-        observation_space: of one observation, without batch dimension.
-        action_space: of one action.
-        model_config: settings, as in `RLModuleSpec`.
+        observation_space: space of one observation, without batch dimension.
+        action_space: space of one action.
+        model_config: settings of the network, as in `RLModuleSpec`.
         inference_only: build without what only training needs (the value network).
 
     Attributes:
         framework: the backend's short name, such as "torch".
-        ops: the backend's tensor functions; those of numpy for a module without a framework.
-        network: the built-in network that this module runs, or None; acting may then run it in numpy.
+        ops: the backend's tensor functions; numpy's for a module without a framework.
+        network: the built-in network that this module runs, or None. Acting may run such a network in numpy.
     """
 
     framework: ClassVar[str]
@@ -57,14 +57,14 @@ class RLModule(SavesWeights, Adaptable):
     _made_by: Any = None
     """The user's `module_class` that made the wrapped model, if this module wraps one."""
     _num_loads = 0
-    """How often weights were loaded; holders of a copy compare it to know when theirs is out of date."""
+    """How often weights were loaded; code that holds a copy of them compares this to notice changes."""
 
     def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
         """Make the subclass's methods set training or inference mode.
 
         Args:
             has_modes: False for a class whose layers have no modes and which reads observations as rows.
-            **kwargs: for the next class.
+            **kwargs: passed to the next class.
         """
         super().__init_subclass__(**kwargs)
         if has_modes:
@@ -86,7 +86,7 @@ class RLModule(SavesWeights, Adaptable):
         self.setup()
 
     def setup(self) -> None:
-        """Make the layers. Called at the end of `__init__`: the spaces and `model_config` are set."""
+        """Make the layers. Called at the end of `__init__`, when the spaces and `model_config` are set."""
 
     def forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for acting greedily, in inference mode. Override `_forward_inference`.
@@ -117,14 +117,14 @@ class RLModule(SavesWeights, Adaptable):
     def forward_train(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for the loss, in training mode. Override `_forward_train`.
 
-        Compiled update modes trace this method: use tensor functions only, and no Python `if` on a tensor's value.
+        Compiled update modes trace this method: only use tensor functions, and no Python `if` on a tensor's value.
 
         Args:
             batch: `{column: tensor}`, at least OBS [B, ...].
-            **kwargs: passed on to `_forward_train`; learners give none.
+            **kwargs: passed to `_forward_train`; learners give none.
 
         Returns:
-            `{column: tensor}`, what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
+            `{column: tensor}`: what the loss reads, such as ACTION_DIST_INPUTS [B, inputs] and VF_PREDS [B].
         """
         outputs = self._forward_train(batch, **kwargs)
         return self.mask_outputs(self._checked(outputs, batch, self.get_train_action_dist_cls), batch)
@@ -135,16 +135,16 @@ class RLModule(SavesWeights, Adaptable):
         batch: Mapping[str, Tensor],
         distribution: Callable[[], type[Distribution]],
     ) -> dict[str, Tensor]:
-        """The outputs of a user's module, checked; those of a built-in network as they are."""
+        """Check the outputs of a user's module; those of a built-in network are returned unchanged."""
         return outputs if self.network is not None else check_outputs(self, outputs, batch, distribution)
 
     @property
     def class_name(self) -> str:
-        """The name of the user's class, for errors: of the model, where this module is made of one."""
+        """The name of the user's class, for errors: the model's, if this module wraps one."""
         return type(self).__name__
 
     def _forward(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """What all three forward methods compute, unless they are overridden one by one."""
+        """The computation of all three forward methods, unless these are overridden separately."""
         raise NotImplementedError(
             f"{type(self).__name__} has no _forward(batch): write it, or _forward_train"
         )
@@ -159,11 +159,11 @@ class RLModule(SavesWeights, Adaptable):
         return self._forward(batch, **kwargs)
 
     def mask_outputs(self, outputs: dict[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Give forbidden actions no probability. Each forward pass ends with it; traced.
+        """Give forbidden actions no probability. Called at the end of each forward pass. Traced.
 
         Args:
-            outputs: of the forward pass.
-            batch: what it was called with.
+            outputs: the outputs of the forward pass.
+            batch: its input.
 
         Returns:
             The outputs, with ACTION_DIST_INPUTS masked (`plugrad.distributions.mask_logits`) if the batch has an
@@ -180,8 +180,8 @@ class RLModule(SavesWeights, Adaptable):
         """Call a function with this module's layers in training mode or in inference mode.
 
         `forward_train` runs in training mode; `forward_exploration`, `forward_inference` and `compute_values` run in
-        inference mode. In nested calls the outermost one decides. The mode before the call is restored, also after an
-        error. A backend whose layers have modes overrides this method; here the function is just called.
+        inference mode. In nested calls the outermost one decides. The mode from before the call is restored, even after
+        an error. A backend whose layers have modes overrides this method; here the function is just called.
 
         Args:
             training: True for training mode.
@@ -195,15 +195,15 @@ class RLModule(SavesWeights, Adaptable):
         return forward(*args, **kwargs)
 
     def functional_call(self, tensors: Mapping[str, Tensor]) -> AbstractContextManager[None]:
-        """A context in which this module computes with other tensors in place of its parameters.
+        """A context in which this module computes with other tensors instead of its parameters.
 
         Target networks use it. Nested contexts add up.
 
         Args:
-            tensors: `{parameter name: tensor of the parameter's shape}`; other parameters stay.
+            tensors: `{parameter name: tensor with the parameter's shape}`; other parameters stay.
 
         Raises:
-            ConfigError: this kind of module has no such context, so it can have no target network.
+            ConfigError: this kind of module has no such context, so it cannot have a target network.
         """
         raise ConfigError(
             f"{type(self).__name__} cannot compute with other weights than its own, so it can have no target network: "
@@ -213,15 +213,25 @@ class RLModule(SavesWeights, Adaptable):
     lend = renamed("functional_call")
 
     def compute_values(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """State values [B] of a batch, in inference mode: the column VF_PREDS of `forward_train`."""
+        """State values of a batch, in inference mode: the column VF_PREDS of `forward_train`.
+
+        Args:
+            batch: `{column: tensor}`, at least OBS [B, ...]; for a stateful module OBS [B, T, ...] and STATE_IN.
+
+        Returns:
+            float32 [B]; for a stateful module [B, T].
+
+        Raises:
+            MissingColumnError: a user's module returned no VF_PREDS.
+        """
         return self.forward_train(batch)[Columns.VF_PREDS]
 
     def unwrapped(self) -> "RLModule":
-        """This module: plugrad wraps none. For code written for RLlib."""
+        """This module itself: plugrad does not wrap modules. For code written for RLlib."""
         return self
 
     def as_multi_rl_module(self) -> "MultiRLModule":
-        """A `MultiRLModule` that has this very module under `DEFAULT_MODULE_ID`."""
+        """A `MultiRLModule` that has this module (not a copy) under `DEFAULT_MODULE_ID`."""
         from plugrad.rl_module.multi_rl_module import MultiRLModule
 
         return MultiRLModule({DEFAULT_MODULE_ID: self})
@@ -232,7 +242,7 @@ class RLModule(SavesWeights, Adaptable):
         return bool(self.get_initial_state())
 
     def get_initial_state(self) -> dict[str, Any]:
-        """The recurrent state at the start of an episode: `{name: array}` without batch dimension; empty for none.
+        """The recurrent state at the start of an episode: `{name: array}` without batch dimension; empty without one.
 
         A module with a state computes on sequences: `batch["obs"]` is [B, T, ...], and `batch["state_in"]` is
         `{name: tensor [B, ...]}`, the state before the first step. It returns `state_out`, the state after the last
@@ -241,9 +251,9 @@ class RLModule(SavesWeights, Adaptable):
         return self.network.initial_state() if self.network is not None else {}
 
     def get_train_action_dist_cls(self) -> type[Distribution]:
-        """The action distribution's class for `forward_train`: its `from_logits` takes ACTION_DIST_INPUTS.
+        """The action distribution class for `forward_train`: its `from_logits` takes ACTION_DIST_INPUTS.
 
-        By default that of the network (`Network.distribution_class`), or of the action space. Override it for another:
+        By default the network's (`Network.distribution_class`), or the action space's. Override it for another one:
 
             def get_train_action_dist_cls(self):
                 return squashed_gaussian_class(self.action_space, self.ops)
@@ -258,11 +268,11 @@ class RLModule(SavesWeights, Adaptable):
         return distribution_class(self.action_space, self.ops)
 
     def get_exploration_action_dist_cls(self) -> type[Distribution]:
-        """The action distribution's class for `forward_exploration`; by default that of `forward_train`."""
+        """The action distribution class for `forward_exploration`; by default that of `forward_train`."""
         return self.get_train_action_dist_cls()
 
     def get_inference_action_dist_cls(self) -> type[Distribution]:
-        """The action distribution's class for `forward_inference`; by default that of `forward_train`."""
+        """The action distribution class for `forward_inference`; by default that of `forward_train`."""
         return self.get_train_action_dist_cls()
 
     def get_state(self) -> dict[str, Array]:
@@ -270,14 +280,14 @@ class RLModule(SavesWeights, Adaptable):
         return {}
 
     def _acting_weights(self) -> Mapping[str, Array]:
-        """The weights of a built-in network that acts in numpy; asked for after each update."""
+        """The weights of a built-in network that acts in numpy; called after each update."""
         return self.get_state()
 
     def _load(self, state: Mapping[str, Array]) -> None:
-        """Assign arrays of the names and shapes that `get_state` gives."""
+        """Assign arrays with the names and shapes that `get_state` returns."""
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Load weights: exactly those that `get_state` gives.
+        """Load weights; they must have exactly the entries that `get_state` returns.
 
         Args:
             state: `{parameter name: array}`, or a dict with these under "rl_module".

@@ -16,15 +16,28 @@ class SavesWeights:
     """The methods of `RLModule` and `MultiRLModule` that save and load weights."""
 
     def save_to_path(self, path: StrPath) -> str:
-        """Save the weights into a directory, all or nothing, and return `path`. A later save replaces this one."""
+        """Save the weights to a directory, all or nothing. A later save replaces this one.
+
+        Args:
+            path: the directory; it is created if it does not exist.
+
+        Returns:
+            `path`.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
         weights = self.as_multi_rl_module().get_state()
         metadata = {"kind": KIND, "module_ids": list(weights)}
         return str(save_checkpoint(path, {COMPONENT_RL_MODULE: weights}, metadata=metadata, keep=1))
 
     def restore_from_path(self, path: StrPath) -> None:
-        """Load the weights of a checkpoint: of `save_to_path`, of a learner or of an algorithm.
+        """Load the weights of a checkpoint from `save_to_path`, of a learner or of an algorithm.
 
         A single module loads the checkpoint's only module. A MultiRLModule loads each module by its id.
+
+        Args:
+            path: a checkpoint directory.
 
         Raises:
             CheckpointError: the checkpoint cannot be read or has no such weights.
@@ -55,7 +68,7 @@ class SavesWeights:
         )
 
     def as_multi_rl_module(self) -> Any:
-        """As a `MultiRLModule`."""
+        """This as a `MultiRLModule`."""
         raise NotImplementedError
 
 

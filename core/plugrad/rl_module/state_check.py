@@ -8,7 +8,7 @@ from plugrad.errors import RestoreMismatchError
 from plugrad.types import COMPONENT_RL_MODULE
 
 _MAX_LISTED = 1000
-"""Entries that an error lists at most; a damaged file may have millions."""
+"""The most entries that an error lists; a damaged file may have millions."""
 
 
 def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> None:
@@ -17,10 +17,10 @@ def check_same_arrays(have: Mapping[str, Any], given: Any, *, where: str) -> Non
     Args:
         have: the expected nested dict, of arrays and plain values.
         given: the nested dict to check.
-        where: the name of the checked object in the error's text.
+        where: the name of the checked object, for the message.
 
     Raises:
-        RestoreMismatchError: with every missing, unexpected and mismatched entry.
+        RestoreMismatchError: they differ; lists every missing, unexpected and mismatched entry.
     """
     found: dict[str, list[str]] = {"missing": [], "unexpected": [], "mismatched": []}
     _compare({"": have}, {"": given}, "", found)
@@ -33,7 +33,7 @@ def weights_of_state(state: Any) -> Mapping[str, Any]:
     """The weights in a state: the state itself, or its entry "rl_module".
 
     Raises:
-        RestoreMismatchError: the weights are no dict.
+        RestoreMismatchError: the weights are not a dict.
     """
     weights = state.get(COMPONENT_RL_MODULE, state) if isinstance(state, Mapping) else state
     if not isinstance(weights, Mapping):

@@ -1,4 +1,4 @@
-"""Batches of a user's own module: observations of a Dict or Tuple are in the structure of the space."""
+"""Batches for users' own modules: observations of a Dict or Tuple are in the structure of the space."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,14 @@ from plugrad.observations import in_structure, is_structured
 
 
 def with_structured_obs(module: Any, batch: Any) -> Any:
-    """A batch with OBS in the structure of a module's Dict or Tuple space; any other batch as it is.
+    """Put OBS into the structure of a module's Dict or Tuple space; any other batch is returned unchanged.
 
     Args:
         module: an RLModule; a built-in network reads rows.
-        batch: `{column: tensor}` with rows in OBS, or with OBS in the structure already.
+        batch: `{column: tensor}`, with OBS as rows or already in the structure.
 
     Returns:
-        The batch, a new one if OBS is changed.
+        The batch; a new one if OBS is changed.
     """
     space = module.observation_space
     if not is_structured(space) or module.network is not None or Columns.OBS not in batch:

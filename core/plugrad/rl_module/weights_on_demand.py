@@ -1,4 +1,4 @@
-"""`WeightsOnDemand`: weights of which only those are copied that somebody reads."""
+"""`WeightsOnDemand`: weights that are copied only when they are read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,11 +7,11 @@ from plugrad.types import Array
 
 
 class WeightsOnDemand(Mapping[str, Array]):
-    """`{parameter name: numpy copy}`, each copied when it is first read: who acts reads no critic.
+    """`{parameter name: numpy copy}`, each copied when it is first read: acting does not read the critic.
 
     Args:
         weights: `{parameter name: parameter}` of the framework.
-        copy: makes a numpy copy of one.
+        copy: makes a numpy copy of a parameter.
     """
 
     def __init__(self, weights: Mapping[str, Any], copy: Callable[[Any], Array]) -> None:

@@ -1,16 +1,16 @@
 """From environments to episodes, in numpy.
 
 `make_env_runner` makes the env runner of a config. `env_runner` steps a policy in vector environments and returns
-episodes, `evaluation` returns the returns of whole ones.
+episodes, `evaluation` gives the returns of whole ones.
 
 - `environments` makes the environments that a config names, `named_envs` resolves their names, `contract` checks their
   answers.
-- `vector_envs` is what an env runner asks of environments that step together; `vectorization` makes them, in this
+- `vector_envs` has the interface of environments that step together; `vectorization` makes them, in this
   process or in others (`async_envs`).
-- `wrappers` puts around an environment what settings name, as `atari` and `frame_stack` do; `learner_rewards` makes of
-  rewards what a learner sees.
-- `rollout` takes one step of all environments; `seen_observations` makes of observations what the policy sees.
-- `running_episodes` saves running episodes and continues them; `replayable_env` has one as its seed and actions.
+- `wrappers` wraps environments as settings say, `atari` and `frame_stack` among them; `learner_rewards` makes the
+  rewards that a learner sees.
+- `rollout` takes one step of all environments; `seen_observations` makes the policy's rows.
+- `running_episodes` saves running episodes and continues them; `replayable_env` records one as its seed and actions.
 - `rollout_fragment` holds the steps of one `sample()` and splits them into episodes.
 - `recurrent_state` carries the state of a recurrent policy from step to step.
 - `episode_metrics` counts steps, episodes and returns; `whole_episodes` runs a number of episodes to their ends.

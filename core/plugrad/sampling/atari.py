@@ -19,7 +19,7 @@ FRAMES: Final = 4
 FILTERS: Final = "nature"
 """The convolutions of networks for such frames, unless `conv_filters` says otherwise: those of Mnih et al. (2015)."""
 FRAMESKIP: Final = MappingProxyType({"frameskip": 1})
-"""What games are made with: the preprocessing itself skips frames."""
+"""Arguments that games are made with, since the preprocessing itself skips frames."""
 STANDARD: Final = MappingProxyType({"terminal_on_life_loss": True})
 """Where the standard differs from the defaults of `gymnasium.wrappers.AtariPreprocessing`."""
 
@@ -33,7 +33,7 @@ def preprocess_atari(env: gym.Env[Any, Any], changes: Mapping[str, Any], name: s
     Args:
         env: a game that skips no frames.
         changes: keyword arguments of `AtariPreprocessing` in place of the standard ones. Without
-            `terminal_on_life_loss` lost lives are not said.
+            `terminal_on_life_loss` lost lives are not reported.
         name: of the environment, for errors.
 
     Returns:

@@ -233,7 +233,7 @@ class EnvRunner:
             self._first_steps = np.zeros(self.num_envs, np.int64)
 
     def truncate(self) -> None:
-        """Drop running episodes that `get_state` cannot hold, as a runner does that is restored from that state.
+        """Drop running episodes that `get_state` cannot hold, as a runner that is restored from that state does.
 
         So a run that saves and goes on equals one that is resumed from the save.
         """

@@ -185,8 +185,8 @@ def get_spaces(
 def is_multi_agent(config: MultiAgentConfig) -> bool:
     """Whether `config.env` has many agents: an environment of PettingZoo, or with RLlib's `MultiAgentEnv` interface.
 
-    Where only an environment can tell, as with a function that makes it, one is made and closed, once for a function
-    and its `env_config`. A class derived from `gymnasium.Env` has one agent, unless it has `possible_agents`.
+    Where only an environment can tell, for example if a function makes it, one is made and closed, once for each
+    function and `env_config`. A class derived from `gymnasium.Env` has one agent, unless it has `possible_agents`.
 
     Raises:
         ConfigError: the environment cannot be made.
@@ -251,8 +251,8 @@ def get_module_spaces(config: MultiAgentConfig) -> dict[ModuleID, tuple[Space[An
 
     Returns:
         `{module_id: (observation_space, action_space)}`, the first as modules read it, see `model_space`. A module of
-        `config.policies` that no agent is mapped to has the spaces of all agents, if these are equal, and else is not
-        there.
+        `config.policies` that no agent is mapped to has the spaces of all agents, if these are equal; else it is left
+        out.
 
     Raises:
         ConfigError: the environment cannot be made, a space is missing, or two agents of one module have different

@@ -28,7 +28,7 @@ class EnvPoolEnvs(VectorEnvs):
     """Environments in a pool of native threads; their running episodes cannot be saved.
 
     A pool resets an environment in the step after the one in which its episode ends, as `AutoresetMode.NEXT_STEP` says.
-    Its seeds are those of its making, so that each `reset` makes a new pool.
+    Its seeds are set when it is made, so each `reset` makes a new pool.
 
     Args:
         env_id: of envpool, such as `"Pong-v5"`.

@@ -32,7 +32,7 @@ def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | Non
         seed: for the environments: the same seed and policy give the same returns.
 
     Returns:
-        What the first `num_episodes` that begin give.
+        Returns and lengths of the first `num_episodes` that begin.
 
     Raises:
         ConfigError: fewer than 1 episode.

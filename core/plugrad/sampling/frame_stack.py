@@ -9,7 +9,7 @@ from gymnasium.vector.utils import batch_space
 
 
 def stack_frames(env: gym.Env[Any, Any], frame_stack: int) -> gym.Env[Any, Any]:
-    """Let an environment give its last frames, by `gymnasium.wrappers.FrameStackObservation`.
+    """Stack the last frames of an environment, by `gymnasium.wrappers.FrameStackObservation`.
 
     At the start of an episode the first frame is repeated.
 
@@ -26,7 +26,15 @@ def stack_frames(env: gym.Env[Any, Any], frame_stack: int) -> gym.Env[Any, Any]:
 
 
 def stacked_space(space: Space[Any], frame_stack: int) -> Space[Any]:
-    """The space of the last frames: each array has a first axis of this length. One frame is as it is."""
+    """The space of stacked frames.
+
+    Args:
+        space: of one frame.
+        frame_stack: number of frames, >= 1.
+
+    Returns:
+        A space whose arrays have a first axis of this length; `space` itself for one frame.
+    """
     return space if frame_stack == 1 else batch_space(space, frame_stack)
 
 

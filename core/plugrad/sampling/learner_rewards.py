@@ -13,7 +13,7 @@ from plugrad.types import Array
 class RewardNormalizer(RunningMoments):
     """Divides rewards by the standard deviation of the discounted returns seen so far, and clips them.
 
-    `reward / sqrt(variance + epsilon)`, within `[-clip, clip]`, as `VecNormalize` of stable-baselines3 has it. The
+    `reward / sqrt(variance + epsilon)`, within `[-clip, clip]`, as in `VecNormalize` of stable-baselines3. The
     discounted return of an environment at a step is `gamma * (that of the step before) + reward`; it begins at 0 with
     each episode. The mean is not subtracted.
 
@@ -83,7 +83,7 @@ class LearnerRewards:
     def of(
         cls, config: SamplingConfig, num_envs: int, *, next_step_autoreset: bool
     ) -> "LearnerRewards | None":
-        """As the settings have it.
+        """The `LearnerRewards` of a config.
 
         Args:
             config: the settings.

@@ -1,7 +1,7 @@
-"""Where environments say which actions they allow: three conventions, and one after `with_mask_in_info`.
+"""The three conventions for action masks of environments; `with_mask_in_info` makes all of them the last one.
 
-- `observation["action_mask"]`, as in RLlib. The key leaves the observation; if one other key is left, the observation
-  is what that key has.
+- `observation["action_mask"]`, as in RLlib. The key is removed from the observation. If one other key is left, the
+  observation is that key's value.
 - `env.action_masks()`, as in sb3-contrib.
 - `info["action_mask"]`, as in PettingZoo.
 """

@@ -20,7 +20,19 @@ NAMESPACES = {"ALE": ("ale_py", "atari")}
 
 
 def make_named(env: EnvSource | None, env_config: dict[str, Any], make: Callable[..., Any]) -> Any:
-    """Make an environment; `make` turns a Gymnasium id into one."""
+    """Make an environment.
+
+    Args:
+        env: as in `plugrad.sampling.environments.make_env`.
+        env_config: keyword arguments of the environment.
+        make: makes one from a Gymnasium id.
+
+    Returns:
+        The environment.
+
+    Raises:
+        ConfigError: there is no such environment, or it does not accept `env_config`.
+    """
     creator = _creator(env, make)
     try:
         return creator(**env_config)

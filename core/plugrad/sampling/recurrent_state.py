@@ -25,7 +25,7 @@ class RecurrentPolicy:
 
     Args:
         act: the policy function.
-        initial_state: `{name: array}` of one environment at the start of an episode; empty for a policy without.
+        initial_state: `{name: array}` of one environment at the start of an episode; empty for stateless policies.
         num_envs: `N`.
         next_step_autoreset: the step after an episode's end only resets the environment
             (`gymnasium.vector.AutoresetMode.NEXT_STEP`).
@@ -88,7 +88,7 @@ class RecurrentPolicy:
             **mask: as in a call.
 
         Returns:
-            The actions and `state_in/<name>`: what the policy says of its own actions is not of these.
+            The actions and `state_in/<name>`, without the policy's columns about its own actions.
         """
         columns = self(observations, **mask) if self._initial else {}
         states = {name: values for name, values in columns.items() if name in self._state_columns}

@@ -162,7 +162,7 @@ def episode_seed(series: int, episode: int) -> int:
         episode: number in the series.
 
     Returns:
-        Numbers that all differ for 2**31 episodes, as the factor is odd, and are small enough for simulators in C. They
-        need not look random: generators mix their seeds themselves.
+        The seed. Seeds of 2**31 episodes all differ, since the factor is odd, and are small enough for simulators in C.
+        They need not look random: generators mix their seeds themselves.
     """
     return (series + episode * 0x9E3779B1) % 2**31

@@ -27,8 +27,8 @@ class Rollout:
         rewards: turns their rewards into what a learner sees; None: they stay as they are.
 
     Attributes:
-        observations: what the policy sees next, `[N, ...]`; None: the environments have to be reset first. Its user
-            sets it when a whole fragment was sampled: after an error the last one counts.
+        observations: what the policy sees next, `[N, ...]`; None: the environments have to be reset first. The
+            caller sets it after a whole fragment; after an error it stays what it was.
         masks: the action masks of these; None: the environments have none.
     """
 

@@ -15,7 +15,7 @@ from plugrad.errors import BatchError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 MANY = 8
-"""From so many chunks on it takes less time to sum the rewards of all at once."""
+"""From this many chunks on, it is faster to sum the rewards of all at once."""
 
 
 class Chunk(NamedTuple):
@@ -77,7 +77,7 @@ class RolloutFragment:
         self.observations[:, t + 1] = observations
 
     def write_final_observation(self, env: int, t: int, observation: Array) -> None:
-        """Write what step `t` led to where it ended an episode and `observations` has the next one's first.
+        """Write the final observation of an episode that step `t` ended, where `observations` has the next one's first.
 
         Args:
             env: index of the environment.

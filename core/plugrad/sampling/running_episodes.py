@@ -39,7 +39,15 @@ def get_running_state(rollout: Rollout, metrics: EpisodeMetrics) -> dict[str, An
 
 
 def matches(running: Mapping[str, Any], rollout: Rollout) -> bool:
-    """Whether a state of `get_running_state` is of as many environments, with such observations, as here."""
+    """Whether `set_running_state` can take a state.
+
+    Args:
+        running: a state of `get_running_state`.
+        rollout: of the environments.
+
+    Returns:
+        True if the environments can replay, and number and observations are those of the state.
+    """
     shape = (rollout.envs.num_envs, *row_shape(rollout.envs.row_space))
     return rollout.envs.can_replay and running["observations"].shape == shape
 

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
         """The sample for a checkpoint: nested dicts and lists of arrays and plain values.
 
         Args:
-            weights_version: of now; a resumed run counts its versions anew.
+            weights_version: the present one; the state has the sample's age, since a resumed run counts anew.
         """
         return {
             "rank": self.rank,
@@ -43,7 +43,7 @@ def sample_from_state(state: Mapping[str, Any], weights_version: int) -> Sample:
         weights_version: of the weights with which the run is resumed.
 
     Returns:
-        The sample, as old as it was.
+        The sample, which is as many versions old as it was.
     """
     episodes = [episode_from_state(each) for each in state["episodes"]]
     return Sample(state["rank"], weights_version - state["staleness"], episodes, state["num_env_steps"])

@@ -67,7 +67,7 @@ def is_atari(config: SamplingConfig) -> bool:
 
 
 def evaluation_settings(config: SamplingConfig) -> dict[str, Any]:
-    """What changes in the settings where episodes are judged or recorded: they are as the environment has them.
+    """The settings that change for evaluation and recording: rewards and episodes are then the environment's own.
 
     Training may scale rewards, and end an episode where a life is lost.
     """

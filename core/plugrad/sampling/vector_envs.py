@@ -1,4 +1,4 @@
-"""What an env runner asks of its environments, in whatever way they step together."""
+"""The interface of environments that step together, as an env runner uses it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

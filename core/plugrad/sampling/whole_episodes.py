@@ -20,7 +20,7 @@ class SamplesEpisodes(Protocol[EpisodeT_co]):
 
 
 _STEPS_PER_SAMPLE = 32
-"""At most so many vector steps are made in vain after the last episode ends."""
+"""At most this many vector steps are wasted after the last episode ends."""
 
 
 def sample_episode_chunks(
@@ -28,7 +28,7 @@ def sample_episode_chunks(
 ) -> Iterator[tuple[int, EpisodeT]]:
     """Run `num_episodes` new episodes to their ends.
 
-    An environment that never ends an episode makes this run for ever: wrap it in `gymnasium.wrappers.TimeLimit`.
+    If an environment never ends an episode, this never returns: wrap it in `gymnasium.wrappers.TimeLimit`.
 
     Args:
         runner: one that is not used for training; its environments are reset.

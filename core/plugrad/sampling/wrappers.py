@@ -65,11 +65,14 @@ class EnvWrappers:
         return env
 
     def refuse(self, mode: str, instead: str) -> None:
-        """Raise `ConfigError` if anything is set that needs single environments.
+        """Refuse settings that need single environments.
 
         Args:
             mode: `vectorization_mode`.
             instead: what to type for wrappers in this mode, as the end of a sentence.
+
+        Raises:
+            ConfigError: names the first such setting.
         """
         for name, value, default in (
             ("atari", self.atari, None),

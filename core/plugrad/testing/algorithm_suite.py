@@ -1,14 +1,14 @@
-"""Whether an algorithm is one: its settings, its loss, its steps on every backend, and whether it learns.
+"""Tests of an algorithm: its settings, its loss, its steps on every backend, and whether it learns.
 
 The whole test file of an algorithm's author:
 
     from plugrad.testing.algorithm_suite import *
 
 `plugrad.testing.fixtures` says how the algorithm gets its name, and which fixtures may say more: `algorithm_config`
-(tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). A test
-of what is the algorithm's alone runs once; the others run on each installed backend and are held to the numpy
-reference, in float64 by finite differences; and each for each `tiny_task`, of discrete and of continuous actions, that
-the algorithm takes. `pytest -v` names each test as it begins.
+(tiny, for losses and steps), `algorithm_batch` (what its loss reads) and `learning_config` (for the tiny task). Tests
+of the algorithm's own parts run once. The others run on each installed backend and are compared with the numpy
+reference, in float64 by finite differences. Each runs for every `tiny_task`, of discrete and of continuous actions,
+that the algorithm takes. `pytest -v` names each test as it begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -114,7 +114,7 @@ def test_gradients_are_the_finite_differences_of_the_reference(
 def test_the_loss_depends_on_all_that_it_reads(
     algorithm_config: AlgorithmConfig, algorithm_batch: Batch
 ) -> None:
-    """Observations, and every column that it takes from the batch, change the loss or its gradients; others do not."""
+    """Observations, and every column that it reads from the batch, change the loss or its gradients; others do not."""
     learner = _learner(algorithm_config)
     watched = {
         each: ReadColumns(columns)

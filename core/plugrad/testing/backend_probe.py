@@ -1,7 +1,7 @@
-"""Asking a backend through its hooks alone: values and gradients of a function over ops, eager and in a program.
+"""Uses a backend through its hooks alone: values and gradients of a function over ops, eager and in a program.
 
 The float arrays that a function takes become the parameters of a module, so a gradient is what the backend's
-`differentiate` says, and a program what its `compile_update` makes. Knows no framework.
+`differentiate` says, and a program what its `compile_update` makes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Gradients without automatic differentiation: slow, exact to nine digits, and nothing to get wrong.
+"""Gradients without automatic differentiation: slow, but simple, and exact to nine digits.
 
-Each entry of the flat parameters costs two evaluations of the loss, so: tiny networks, few rows.
+Each entry of the flat parameters costs two evaluations of the loss: keep networks and batches tiny.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _STEP = float(np.cbrt(np.finfo(np.float64).eps))
 def central_differences(function: Callable[[Array], Array], x: Array) -> Array:
     """Gradients by central differences, `sum(f(x + h) - f(x - h)) / 2h` for each entry.
 
-    Summed last, so that a module whose loss does not move adds exactly nothing. The step h is the cube root of the
+    The sum comes last, so that a module whose loss does not change adds exactly 0. The step h is the cube root of the
     machine epsilon (6e-6) times max(1, |x|), which balances rounding and the next term of the series.
 
     Args:

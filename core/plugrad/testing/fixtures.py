@@ -1,4 +1,4 @@
-"""A pytest plugin for authors of plugins: what the suites ask for, and a last word on what they did not prove.
+"""A pytest plugin for authors of plugins: the fixtures of the suites, and a report of what they did not prove.
 
     # conftest.py
     import pytest
@@ -11,7 +11,7 @@
         return "mine"  # of backend_suite; of algorithm_suite: def algorithm(), of collective_suite: def collective()
 
 A test that needs what a backend does not declare in `BackendInfo.capabilities` is skipped by `requires`, and the end of
-the run says so. Knows no framework.
+the run says so.
 """
 
 import platform
@@ -46,7 +46,7 @@ ASKED = "capability"
 REFERENCE = "numpy"
 STRICT = "strict"
 ITERATIONS = 100
-"""Within which an algorithm must have trained on a batch."""
+"""Iterations within which an algorithm must have trained on a batch."""
 
 
 def installed_backends() -> list[str]:
@@ -118,8 +118,8 @@ def algorithm_config(
 ) -> AlgorithmConfig:
     """A few dozen weights and a few rows: what `algorithm_suite` computes losses and steps with.
 
-    An off-policy algorithm learns from the first step on, an offline one from `recorded_episodes`. To say more, take it
-    up in your conftest.py: `def algorithm_config(algorithm_config): return algorithm_config.training(...)`.
+    An off-policy algorithm learns from the first step on, an offline one from `recorded_episodes`. To change it,
+    override it in your conftest.py: `def algorithm_config(algorithm_config): return algorithm_config.training(...)`.
     """
     config: AlgorithmConfig = get_algorithm(algorithm)().framework(backend, compile="none").debugging(seed=1)
     config = config.environment(tiny_task).rl_module(model_config={"fcnet_hiddens": [4]})

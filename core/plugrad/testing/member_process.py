@@ -90,12 +90,12 @@ def contact(seat: Seat, cls: type[Collective], membership: Membership) -> bytes:
 
 
 def enter(seat: Seat, key: str, contacts: Sequence[bytes]) -> None:
-    """The second step. One who fails leaves, as learners do."""
+    """Enter the collective. A process that fails leaves, as learners do."""
     _as_learners_do(seat.ends[key], lambda end: end.enter(contacts))
 
 
 def all_reduce(seat: Seat, key: str, array: Array) -> Array:
-    """The sum; the array must stay as it was, of which it is an error."""
+    """The sum; it is an error if `array` has changed."""
     before = array.copy()
     total: Array = _as_learners_do(seat.ends[key], lambda end: end.all_reduce(array))
     if before.tobytes() != array.tobytes():
@@ -104,7 +104,7 @@ def all_reduce(seat: Seat, key: str, array: Array) -> Array:
 
 
 def stay_after_failure(seat: Seat, key: str, array: Array) -> Array:
-    """The sum; one who fails does not leave."""
+    """The sum; a process that fails does not leave."""
     return seat.ends[key].all_reduce(array)
 
 

@@ -143,7 +143,15 @@ class Epoch:
     contacts: list[bytes]
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Future[Any]]:
-        """Call a function of `member_process` with the key in all processes."""
+        """Call a function of `member_process` in all processes.
+
+        Args:
+            function: gets the key first.
+            *arguments: its other arguments.
+
+        Returns:
+            The answer of each process.
+        """
         return [each.ask(function, self.key, *arguments) for each in self.members]
 
     def begin_sum(self, arrays: Sequence[Array]) -> list[Future[Any]]:
@@ -213,7 +221,7 @@ class Members:
         return found
 
     def enter(self, members: int | Sequence[Member], timeout_s: float = LONG_S, epoch: int = 1) -> Epoch:
-        """Processes that have entered; as `introduce`, but that the timeout is for what comes behind."""
+        """Processes that have entered: see `Members.introduce`, but `timeout_s` holds for what comes after."""
         found = self.introduce(members, LONG_S, epoch)
         answers(found.ask(member_process.enter, found.contacts), LONG_S)
         answers(found.ask(member_process.set_timeout, timeout_s), LONG_S)
@@ -261,7 +269,7 @@ def outcomes(futures: Sequence[Future[Any]], limit_s: float) -> list[Any]:
 
 
 def answers(futures: Sequence[Future[Any]], limit_s: float) -> list[Any]:
-    """What calls gave; as `outcomes`, and the first exception is raised."""
+    """What calls gave: see `outcomes`, but the first exception is raised."""
     found = outcomes(futures, limit_s)
     for each in found:
         if isinstance(each, BaseException):

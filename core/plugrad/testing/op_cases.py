@@ -1,7 +1,7 @@
-"""How every op is called to be compared: on which arrays, and whether it has a gradient there.
+"""The calls of every op that are compared: on which arrays, and whether there is a gradient.
 
-Reals lie off the kinks of all ops (multiples of 1/100), and no two of one call are equal; what holds on the kinks
-stands in `KINKS`. Knows no framework.
+Reals lie off the kinks of all ops (multiples of 1/100), and no two of one call are equal; `KINKS` has what holds
+on the kinks.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def smooth(name: str, kinds: str, call: Function) -> Case:
     """A case with a gradient.
 
     Args:
-        name: an op, and perhaps words behind it.
+        name: an op, and perhaps words after it.
         kinds: of its arguments, as in `inputs`.
         call: `call(ops, *tensors)`.
 
@@ -56,7 +56,7 @@ def constant(name: str, kinds: str, call: Function) -> Case:
     """A case without a gradient.
 
     Args:
-        name: an op, and perhaps words behind it.
+        name: an op, and perhaps words after it.
         kinds: of its arguments, as in `inputs`.
         call: `call(ops, *tensors)`.
 

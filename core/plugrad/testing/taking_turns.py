@@ -1,8 +1,8 @@
-"""Several learners of a group in one thread: each hears what the others said in the round before.
+"""Several learners of a group in one thread: each gets the arrays that the others gave in the round before.
 
-Threads or processes would wait for each other. Here nobody waits: the same work is done again and again, from the same
-state, until nobody says anything new. What a learner says first depends on nobody, what it says next on what it has
-heard so far. So after as many rounds as there are exchanges, all have heard what they would have heard from each other.
+Threads or processes would wait for each other. Here the same work is repeated, from the same state, until no learner
+gives anything new. A learner's first array depends on no other learner, and each later one only on earlier exchanges.
+So after as many rounds as there are exchanges, each learner has got what the others really give.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class TurnCollective(Collective):
         """There is nothing to free."""
 
     def sum(self, array: Array) -> Array:
-        """What all have said, as far as it was heard; this learner's own in any case."""
+        """The sum of the arrays that were heard so far, and of this learner's own."""
         number = len(self.said)
         self.said.append(array.copy())
         parts = [each[number] if number < len(each) else np.zeros_like(array) for each in self.heard]

@@ -1,6 +1,6 @@
 """Tiny learners and batches: a few dozen parameters, so that finite differences are quick.
 
-What the suites train; it belongs to no algorithm and knows no framework.
+The suites train them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ flat = flatten
 
 @dataclass(frozen=True, kw_only=True)
 class TinyConfig(AlgorithmConfig):
-    """Of no algorithm: the loss is the learner class's."""
+    """The config of no algorithm: the learner's class has the loss."""
 
 
 class ActorCriticLearner(Learner):

@@ -1,4 +1,4 @@
-"""The smallest tasks that can be learned: say whether the first number is positive. Knows no algorithm."""
+"""The smallest tasks that can be learned: say whether the first number is positive."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ LEARNED = 0.875 * STEPS
 """The mean return of an algorithm that has learned."""
 NUM_DEMONSTRATIONS = 100
 SHARE_OF_RANDOM_ACTIONS = 0.1
-"""Of demonstrations: some are wrong, so that algorithms which value actions see worse ones, too."""
+"""In demonstrations: some actions are wrong, so that algorithms which value actions see worse ones, too."""
 
 
 class TinyTask(gym.Env[Array, Any]):
@@ -72,7 +72,7 @@ class RightOrLeft(TinyTask):
 
 
 class FarRightOrLeft(TinyTask):
-    """Continuous: the reward grows from one bound to the other, and which way says the first number.
+    """Continuous: the reward grows from one bound to the other; the first number's sign says which way.
 
     The bounds lie unevenly about 0: whoever mistakes actions in [-1, 1] for those of the Box gets too little.
     """
@@ -93,7 +93,7 @@ TASKS: dict[str, type[TinyTask]] = {"discrete": RightOrLeft, "continuous": FarRi
 
 
 def record_demonstrations(task: type[TinyTask], path: Path) -> None:
-    """Write episodes of somebody who is mostly right, for algorithms that learn from recorded episodes.
+    """Write episodes with mostly right actions, for algorithms that learn from recorded episodes.
 
     Args:
         task: what is played.

@@ -1,8 +1,8 @@
-"""How experience becomes updates: what one `Algorithm.train()` does.
+"""How experience becomes updates: what `Algorithm.train()` does.
 
-`OnPolicyTraining` is the core's own; `AsynchronousTraining` updates beside env runners that go on sampling,
-`OffPolicyTraining` learns from a replay buffer, `OfflineTraining` from recorded episodes. An algorithm names one of
-them, or a subclass of its own, as its answer to the hook `get_training_class`.
+`OnPolicyTraining` is the default. `AsynchronousTraining` updates while env runners keep sampling, `OffPolicyTraining`
+learns from a replay buffer, `OfflineTraining` from recorded episodes. An algorithm returns one of them, or its own
+subclass, from the hook `get_training_class`.
 """
 
 from plugrad.training.asynchronous import AsynchronousTraining

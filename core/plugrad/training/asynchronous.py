@@ -1,4 +1,4 @@
-"""`AsynchronousTraining`: env runners sample and learners update beside each other."""
+"""`AsynchronousTraining`: env runners sample while learners update."""
 
 from collections.abc import Iterable, Mapping
 from time import perf_counter
@@ -10,27 +10,27 @@ from plugrad.training.training import ModuleResults, Training
 
 
 class AsynchronousTraining(Training):
-    """Training on samples that older weights may have made; an algorithm corrects for that, as IMPALA by V-trace.
+    """Training on samples that may come from older weights; the algorithm corrects for this, as IMPALA with V-trace.
 
-    One iteration takes samples until they have `train_batch_size` environment steps, and updates on these. Env runner
-    processes sample meanwhile, each up to `max_requests_in_flight_per_env_runner` samples ahead; then they wait. With
-    `num_env_runners=0` it samples and updates in turn. Remote learners are not waited for either, up to
-    `max_requests_in_flight_per_learner` updates; `on_full` says what happens to one more. Results are of the last
-    update that is done.
+    One iteration takes samples until they have `train_batch_size` environment steps, and updates on these. Meanwhile
+    env runner processes sample, each up to `max_requests_in_flight_per_env_runner` samples ahead; then they wait. With
+    `num_env_runners=0` it samples and updates in turn. It does not wait for remote learners either: up to
+    `max_requests_in_flight_per_learner` updates may be in flight, and `on_full` says what happens beyond that. Results
+    are those of the last finished update.
 
-    Results, beside those of each training:
+    Additional results:
 
     - `env_runners/weights_staleness_mean` and `env_runners/weights_staleness_max`: updates between the weights that
-      acted and those that learned, over the samples that were learned from in the iteration.
+      acted and those that learned, over the samples trained on in the iteration.
     - `env_runners/num_samples_in_flight`: samples that were requested and not taken yet; `num_updates_in_flight`:
-      updates of remote learners that are not done yet.
+      unfinished updates of remote learners.
     - `num_env_steps_trained_lifetime`, `num_env_steps_waiting` and `num_env_steps_dropped_lifetime`: their sum is the
-      number of sampled steps. A step counts as sampled when its sample is taken, and as trained once, however often it
-      is learned from.
-    - `num_env_steps_trained_per_second`: in this iteration, evaluation excluded.
+      number of sampled steps. A step counts as sampled when its sample is taken, and as trained only once, even if it
+      is used several times.
+    - `num_env_steps_trained_per_second`: in this iteration, without evaluation.
 
-    A checkpoint waits for updates and samples under way. The samples are part of it, and a resumed run learns from them
-    first. `Algorithm.stop` does not wait.
+    A checkpoint waits for updates and samples in flight. The samples are part of it, and a resumed run first learns
+    from them. `Algorithm.stop` does not wait.
 
     A subclass may override `get_batches_to_learn`, such as for a circular buffer.
 
@@ -62,27 +62,27 @@ class AsynchronousTraining(Training):
         return learned
 
     def get_batches_to_learn(self, batch: TrainBatch) -> Iterable[TrainBatch]:
-        """The batches of one iteration, each of which becomes one update. Default: the new one.
+        """The batches of one iteration; each becomes one update. Default: the new batch.
 
-        A subclass that keeps batches may give older ones, and the same one several times. It calls `self.steps.drop`
-        for one that it will not give any more.
+        A subclass that keeps batches may return older ones, and the same one several times. It calls `self.steps.drop`
+        for a batch that it will not return again.
 
         Args:
             batch: new samples with at least `train_batch_size` environment steps.
 
         Returns:
-            Batches, which are learned from in this order.
+            Batches, trained on in this order.
         """
         return [batch]
 
     def _next_batch(self) -> TrainBatch:
-        """The oldest samples that have `train_batch_size` steps together."""
+        """The oldest samples that together have `train_batch_size` steps."""
         self.algorithm.request_samples()
         while sum(sample.num_env_steps for sample in self._taken) < self.config.train_batch_size:
             for sample in self.algorithm.collect_samples(max_samples=1):
                 self.steps.add(sample)
                 self._taken.append(sample)
-            self.algorithm.request_samples()  # so that no env runner waits for the update
+            self.algorithm.request_samples()  # so that env runners do not wait for the update
         batch, self._taken = TrainBatch(self._taken), []
         return batch
 
@@ -106,7 +106,7 @@ class AsynchronousTraining(Training):
         self._updates.append((future, batch))
 
     def _finish_updates(self) -> None:
-        """Count the updates of remote learners that are done, in their order."""
+        """Count the finished updates of remote learners, in order."""
         for future, batch in [each for each in self._updates if each[0].done]:
             self._updates.remove((future, batch))
             if future.state != "applied":
@@ -121,7 +121,7 @@ class AsynchronousTraining(Training):
         self._trained_before, self._seconds = self.steps.trained, 0.0
 
     def get_metrics(self) -> dict[str, float]:
-        """See the class; of the training steps since the last call."""
+        """The additional results (see the class) of the training steps since the last call."""
         steps, staleness = self.steps, self._staleness
         metrics: dict[str, float] = {
             "num_env_steps_trained_lifetime": steps.trained,

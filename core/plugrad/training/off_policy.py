@@ -1,4 +1,4 @@
-"""`OffPolicyTraining`: sample a little, remember it, take all gradient steps of an iteration in one update."""
+"""`OffPolicyTraining`: sample into a replay buffer, then take all gradient steps of an iteration in one update."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -24,23 +24,23 @@ _log = logging.getLogger("plugrad")
 
 
 class OffPolicyTraining(Training):
-    """Training from replay buffers, one for each module, made when its first rows come.
+    """Training from replay buffers, one per module, made when its first rows arrive.
 
     Rows have the columns of `plugrad.replay.transitions`. Settings are those of `plugrad.OffPolicyConfig`.
 
-    Priorities are of the TD errors after the update: one more forward pass over the rows that were drawn. They could
-    leave the update's program instead, but a program gives means over minibatches and nothing per row, on every
-    backend; and those errors would be of weights that the later minibatches have changed.
+    Priorities come from the TD errors after the update, computed by one more forward pass over the drawn rows. The
+    update's program cannot return them: on every backend it returns means over minibatches and no values per row.
+    Besides, its errors would come from weights that later minibatches have changed.
 
     Args:
         algorithm: see `Training`; its config is an `OffPolicyConfig`.
 
     Attributes:
-        td_errors: computes the TD errors [B] of rows, for prioritized replay: a function of the arguments of the hook
-            `compute_loss_for_module`, which a subclass names. None: the algorithm cannot prioritize.
+        td_errors: computes the TD errors [B] of rows, for prioritized replay: a function with the arguments of the hook
+            `compute_loss_for_module`, set by a subclass. None: the algorithm does not support prioritized replay.
 
     Raises:
-        ConfigError: prioritized replay is asked of an algorithm without `td_errors`.
+        ConfigError: prioritized replay is set, but the algorithm has no `td_errors`.
     """
 
     can_sample_async: ClassVar[bool] = True
@@ -94,14 +94,14 @@ class OffPolicyTraining(Training):
         return trained is None or module_id in trained
 
     def _sample(self) -> list[Any]:
-        """The next episodes; with `sample_async` those of the last request, and the next one is under way then."""
+        """The next episodes; with `sample_async` those of the last request, after the next one was sent."""
         if not self.config.sample_async:
             episodes: list[Any] = self.algorithm.sample(random_actions=self._acts_at_random)
             return episodes
-        if not self.algorithm.num_samples_in_flight:  # else by the last step, or by the run that is resumed
+        if not self.algorithm.num_samples_in_flight:  # else the last step, or the resumed run, requested one
             self._request()
         samples = self.algorithm.collect_all_samples()
-        self._request()  # before the update: so the weights that act follow from the seed alone
+        self._request()  # before the update, so that the acting weights depend only on the seed
         return [episode for sample in samples for episode in sample.episodes]
 
     def _request(self) -> None:
@@ -122,7 +122,7 @@ class OffPolicyTraining(Training):
         scaled = self.config.normalize_rewards
         normalizer = self.algorithm.env_runner.reward_normalizer if scaled else None
         batch = {module_id: with_seen_rewards(rows, normalizer) for module_id, (rows, _) in drawn.items()}
-        # The rows are in random order already; `num_epochs` would be more steps on the same ones.
+        # The rows are already in random order; `num_epochs` would mean more steps on the same rows.
         results: ModuleResults = self.algorithm.update(batch, shuffle_batch_per_epoch=False)
         self._prioritize(batch, {module_id: places for module_id, (_, places) in drawn.items()})
         return results
@@ -159,7 +159,7 @@ class OffPolicyTraining(Training):
             buffer.update_priorities(places[module_id], abs(errors[module_id]))
 
     def get_state(self) -> dict[str, Any]:
-        """The buffers, with their rows unless `checkpoint_replay` is off, and the steps that wait."""
+        """The buffers, with their rows unless `checkpoint_replay` is off, and steps that are not used yet."""
         return {
             module_id: {
                 "replay": buffer.get_state(rows=self.config.get_config_for_module(module_id).saves_replay),
@@ -169,7 +169,7 @@ class OffPolicyTraining(Training):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """See `Training`. A state without rows is logged; learning then waits until as many are there as at first."""
+        """See `Training`. A state without rows is logged; learning then waits for as many rows as at the beginning."""
         self._buffers, self._transitions = {}, {}
         for module_id, each in state.items():
             self._ensure_buffer(module_id)
@@ -188,7 +188,7 @@ class OffPolicyTraining(Training):
 def _compute_td_errors(
     learner: LearnerProtocol, td_errors: Callable[..., Tensor], batch: Mapping[ModuleID, Rows]
 ) -> dict[ModuleID, Array]:
-    """The TD errors [B] of each module's rows by its present weights."""
+    """The TD errors [B] of each module's rows with its current weights."""
     errors = {}
     for module_id, rows in batch.items():
         tensors = learner._convert_batch_type({**rows, **_draw_noise(learner, module_id, rows)})
@@ -199,7 +199,7 @@ def _compute_td_errors(
 
 
 def _draw_noise(learner: LearnerProtocol, module_id: ModuleID, rows: Rows) -> Rows:
-    """The noise columns that the TD errors of these rows read, from a stream that no update draws from."""
+    """The noise columns for the TD errors of these rows, from a stream that updates do not use."""
     number, rng = len(rows[Columns.OBS]), learner.stream(module_id, "priorities")
     shapes = learner.get_noise_columns(module_id)
     return {name: rng.standard_normal((number, *shape), np.float32) for name, shape in shapes.items()}

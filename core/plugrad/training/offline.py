@@ -1,4 +1,4 @@
-"""`OfflineTraining`: recorded episodes are made into columns once; each update learns from some of their rows."""
+"""`OfflineTraining`: converts recorded episodes to columns once; each update learns from some of the rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,18 +22,18 @@ from plugrad.types import Array, ModuleID
 
 
 class OfflineTraining(Training):
-    """Training from recorded episodes, whose config is a `plugrad.OfflineConfig`.
+    """Training from recorded episodes; the config is a `plugrad.OfflineConfig`.
 
-    Each step takes the next `train_batch_size` rows of every module, in an order drawn anew for each pass. Of a
-    recurrent module these are sequences with as many steps on average. Where no state was recorded, each sequence of
-    `max_seq_len` steps begins in the initial state: the zero start state of Kapturowski et al. 2019 ("Recurrent
+    Each step takes the next `train_batch_size` rows of every module, in an order that is drawn again for each pass. For
+    a recurrent module it takes sequences that have this many steps on average. If no state was recorded, each sequence
+    of `max_seq_len` steps begins in the initial state: the zero start state of Kapturowski et al. 2019 ("Recurrent
     Experience Replay in Distributed Reinforcement Learning", ICLR), section 3.
 
     Args:
         algorithm: see `Training`; `config.input_` names the episodes.
 
     Raises:
-        ConfigError: they are of other spaces than the modules.
+        ConfigError: their spaces differ from the modules' spaces.
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -65,14 +65,14 @@ class OfflineTraining(Training):
 
     @property
     def num_env_steps(self) -> int:
-        """Recorded steps that were learned from, repetitions included; of sequences their mean length counts."""
+        """Recorded steps that were trained on, including repetitions; sequences count with their mean length."""
         return max(
             rows.taken * _num_steps(self._columns[module_id]) // _num_rows(self._columns[module_id])
             for module_id, rows in self._rows.items()
         )
 
     def get_state(self) -> dict[str, Any]:
-        """How many rows each module has taken; the orders follow from the seed."""
+        """The number of rows that each module has taken; the orders follow from the seed."""
         return {"rows_taken": {module_id: rows.taken for module_id, rows in self._rows.items()}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -82,13 +82,13 @@ class OfflineTraining(Training):
 
 
 def _make_columns(learner: LearnerProtocol, episodes: Sequence[Episode]) -> dict[ModuleID, dict[str, Array]]:
-    """The columns that the learner's connectors make of episodes."""
+    """The columns that the learner's connectors make from episodes."""
     renamed = _rename_to_only_module(learner, episodes)
     return learner.run_connectors([_with_states(learner, episode) for episode in renamed])
 
 
 def _with_states(learner: LearnerProtocol, episode: Episode) -> Episode:
-    """An episode whose steps have a recorded state: the initial one where a recurrent module finds none."""
+    """Add the initial state to each step of an episode if a recurrent module finds no recorded states."""
     if not isinstance(episode, SingleAgentEpisode) or episode.module_id not in learner.module:
         return episode
     recorded = episode.extra_model_outputs
@@ -103,7 +103,7 @@ def _with_states(learner: LearnerProtocol, episode: Episode) -> Episode:
 
 
 def _num_rows(columns: Mapping[str, Array]) -> int:
-    """Rows that can be taken one by one: steps, or sequences."""
+    """The number of rows: steps, or sequences."""
     return len(next(iter(columns.values())))
 
 
@@ -112,7 +112,7 @@ def _num_steps(columns: Mapping[str, Array]) -> int:
 
 
 def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]) -> Sequence[Episode]:
-    """The only module learns from episodes of one module, whatever it was called when they were recorded."""
+    """Let the only module learn from episodes of one module, whatever its id was when they were recorded."""
     recorded = {episode.module_id for episode in episodes if isinstance(episode, SingleAgentEpisode)}
     if len(learner.module) > 1 or len(recorded) != 1 or recorded == set(learner.module):
         return episodes
@@ -131,7 +131,7 @@ def _check_spaces(data: EpisodeData, config: Any) -> None:
 
 
 def _comparable(space: gym.Space[Any]) -> tuple[Any, ...]:
-    """What must agree: bounds may differ, and do between an environment and a recording of it."""
+    """What must agree between spaces. Bounds may differ, as between an environment and a recording of it."""
     if is_structured(space) or isinstance(space, gym.spaces.Box):
         return ("rows", row_shape(space))
     return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))

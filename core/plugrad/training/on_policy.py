@@ -1,4 +1,4 @@
-"""`OnPolicyTraining`: sample, update, forget."""
+"""`OnPolicyTraining`: sample a batch and update once on it."""
 
 import logging
 from typing import Any
@@ -10,9 +10,10 @@ _log = logging.getLogger("plugrad")
 
 
 class OnPolicyTraining(Training):
-    """Sample one batch with the present policy, update once on it, forget it.
+    """Samples one batch with the current policy, updates once on it, and discards it.
 
-    A batch is one sample of all environments. If that is not `train_batch_size`, the first step logs both numbers.
+    A batch is one sample of all environments. If it does not have `train_batch_size` steps, the first training step
+    logs both numbers.
 
     Args:
         algorithm: see `Training`.

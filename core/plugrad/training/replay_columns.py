@@ -1,4 +1,4 @@
-"""Check that rows of a restored replay buffer are of the spaces that a config names."""
+"""Check that the rows of a restored replay buffer fit the spaces of a config."""
 
 import logging
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
 
     Args:
         found: `{column: shape of one row}`; empty for an empty buffer.
-        config: has the spaces.
-        module_id: whose buffer it is.
+        config: the config with the spaces.
+        module_id: the buffer's module.
 
     Raises:
         RestoreMismatchError: a column is missing, or its rows have another shape.
@@ -45,12 +45,12 @@ def check_columns(found: Shapes, config: Any, module_id: ModuleID) -> None:
 
 
 def with_masks_of(found: Shapes, rows: Mapping[str, Array], module_id: ModuleID) -> Mapping[str, Array]:
-    """Leave action masks out where a buffer has rows without them: a checkpoint of a version without masks.
+    """Leave out action masks if a buffer's rows have none, because its checkpoint is of a version without masks.
 
     Args:
         found: `{column: shape of one row}` of the buffer; empty for an empty one.
-        rows: that are to be added.
-        module_id: whose buffer it is.
+        rows: the rows to add.
+        module_id: the buffer's module.
 
     Returns:
         The rows.

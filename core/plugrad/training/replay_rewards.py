@@ -1,6 +1,6 @@
-"""Rewards of a replay buffer: kept as the environment gave them, and normalised when they are drawn.
+"""Rewards of a replay buffer: stored without normalisation, and normalised when they are drawn.
 
-So rows of any age have the scale of the present statistics, as in stable-baselines3.
+So rows of any age are scaled with the current statistics, as in stable-baselines3.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from plugrad.sampling.settings import SamplingConfig
 def rewards_to_keep(
     chunks: Sequence[SingleAgentEpisode], config: SamplingConfig
 ) -> Sequence[SingleAgentEpisode]:
-    """Sampled chunks with the rewards that a buffer keeps.
+    """Sampled chunks with the rewards that a buffer stores.
 
     Args:
         chunks: as an env runner sampled them.
         config: the settings.
 
     Returns:
-        The chunks with clipped rewards that are not normalised.
+        The chunks with rewards that are clipped (if set) but not normalised.
     """
     if not config.normalize_rewards:
         return chunks
@@ -32,11 +32,11 @@ def rewards_to_keep(
 
 
 def with_seen_rewards(rows: Rows, normalizer: RewardNormalizer | None) -> Rows:
-    """Drawn rows with the rewards that a learner sees; those of n steps are normalised as one sum.
+    """Drawn rows with the rewards that a learner sees; an n-step reward is normalised as one sum.
 
     Args:
-        rows: as the buffer keeps them.
-        normalizer: present statistics; None: rewards are not normalised.
+        rows: rows as the buffer stores them.
+        normalizer: the current statistics; None: rewards are not normalised.
 
     Returns:
         The rows.

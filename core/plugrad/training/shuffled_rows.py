@@ -1,4 +1,4 @@
-"""Endless passes over the rows of a data set, each in a new order. Knows numbers of rows only."""
+"""Endless passes over the row numbers of a data set, each in a new order."""
 
 from math import ceil
 
@@ -9,15 +9,15 @@ from plugrad.types import Array
 
 
 class ShuffledRows:
-    """Row numbers in passes. The order of a pass follows from the seed, the name and the pass alone.
+    """Row numbers in passes. The order of a pass depends only on the seed, the name and the number of the pass.
 
     Args:
-        num_rows: of the data set, at least 1.
-        seed: of all orders.
-        name: tells data sets of one seed apart.
+        num_rows: the number of rows of the data set, at least 1.
+        seed: the seed of all orders.
+        name: distinguishes data sets with the same seed.
 
     Attributes:
-        taken: how many were handed out: the whole state.
+        taken: how many row numbers were taken; this is the whole state.
     """
 
     def __init__(self, num_rows: int, seed: int, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`TrainBatch`: samples that are learned from together; `StepCounts`: what became of the steps of all of them."""
+"""`TrainBatch`: samples that are trained on together; `StepCounts`: counts of trained, waiting and dropped steps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,10 +7,10 @@ from plugrad.sampling.sample import Sample
 
 
 class TrainBatch:
-    """Samples that are learned from together.
+    """Samples that are trained on together.
 
     Args:
-        samples: of env runners, at least one.
+        samples: samples of env runners, at least one.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -30,22 +30,22 @@ class TrainBatch:
         return sum(sample.num_env_steps for sample in self.samples)
 
     def staleness(self, weights_version: int) -> list[int]:
-        """Updates between the weights that acted in each sample and those that learn.
+        """The number of updates between the weights that acted in each sample and those that learn.
 
         Args:
-            weights_version: of the weights that learn.
+            weights_version: the version of the weights that learn.
         """
         return [weights_version - sample.weights_version for sample in self.samples]
 
 
 class StepCounts:
-    """What became of the environment steps that were sampled: `sampled = trained + waiting + dropped`, always.
+    """Counts sampled environment steps: `sampled = trained + waiting + dropped`.
 
-    A step counts as trained once, however often it is learned from.
+    A step counts as trained only once, even if it is used several times.
 
     Attributes:
-        trained: steps of batches that an update learned from.
-        dropped: steps of batches that no update will learn from.
+        trained: steps of batches that were trained on.
+        dropped: steps of batches that will not be trained on.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class StepCounts:
 
     @property
     def waiting(self) -> int:
-        """Steps that were neither trained nor dropped yet."""
+        """Steps that were not trained or dropped yet."""
         return sum(sample.num_env_steps for sample in self._waiting.values())
 
     @property
@@ -64,19 +64,19 @@ class StepCounts:
 
     def add(self, sample: Sample) -> None:
         """Count a new sample: its steps wait."""
-        self._waiting[id(sample)] = sample  # kept, so that no other has this id meanwhile
+        self._waiting[id(sample)] = sample  # kept, so that no other sample gets this id meanwhile
 
     def is_waiting(self, sample: Sample) -> bool:
-        """Whether the steps of a sample were neither trained nor dropped yet."""
+        """Whether the steps of a sample were not trained or dropped yet."""
         return id(sample) in self._waiting
 
     def add_restored(self, sample: Sample) -> None:
-        """Let a sample that waited when the run was saved wait again, which `set_state` counted as dropped."""
+        """Count a restored sample, which `set_state` counted as dropped, as waiting again."""
         self.dropped -= sample.num_env_steps
         self.add(sample)
 
     def train(self, batch: TrainBatch) -> None:
-        """Count the steps of a batch as trained, unless they are already."""
+        """Count the steps of a batch as trained, unless they already are."""
         self.trained += self._remove(batch)
 
     def drop(self, batch: TrainBatch) -> None:
@@ -88,10 +88,10 @@ class StepCounts:
         return sum(sample.num_env_steps for sample in found if sample is not None)
 
     def get_state(self) -> dict[str, int]:
-        """The counts. A resumed run counts steps that wait as dropped, until `add_restored`."""
+        """The counts. A resumed run counts waiting steps as dropped until `add_restored`."""
         return {"trained": self.trained, "dropped": self.dropped, "waiting": self.waiting}
 
     def set_state(self, state: dict[str, int]) -> None:
-        """Go on from a state of `get_state`."""
+        """Continue from a state from `get_state`."""
         self._waiting = {}
         self.trained, self.dropped = state["trained"], state["dropped"] + state["waiting"]

@@ -1,4 +1,4 @@
-"""`Training`: what one `Algorithm.train()` does, and what it keeps for the next one."""
+"""`Training`: what `Algorithm.train()` does, and what is kept between calls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ class Training(ABC):
         algorithm: the Algorithm, whose attributes and methods a training step may use.
 
     Attributes:
-        algorithm: gives `sample()` and `update()`, which are timed and counted; `learner_group`, `env_runner` and
-            `iteration`.
-        can_sample_async: whether it can learn from samples of older weights while the next ones are made.
+        algorithm: the Algorithm; it has `sample()` and `update()`, which are timed and counted, and `learner_group`,
+            `env_runner` and `iteration`.
+        can_sample_async: whether it can learn from samples of older weights while the next samples are made.
     """
 
     can_sample_async: ClassVar[bool] = False
@@ -29,15 +29,15 @@ class Training(ABC):
 
     @property
     def config(self) -> Any:
-        """The settings of the algorithm; they follow modules that come and go."""
+        """The algorithm's settings; they change when modules are added or removed."""
         return self.algorithm.config
 
     @classmethod
     def check_config(cls, config: Any) -> None:
-        """Refuse settings that this training cannot follow, before anything is built of them.
+        """Refuse settings that this training does not support, before anything is built from them.
 
         Raises:
-            ConfigError: `sample_async`, without env runner processes or for training that needs the present weights.
+            ConfigError: `sample_async` is set without env runner processes, or the training needs the current weights.
         """
         if config.sample_async and not cls.can_sample_async:
             raise ConfigError(
@@ -53,30 +53,30 @@ class Training(ABC):
 
     @abstractmethod
     def training_step(self) -> ModuleResults:
-        """One iteration: get experience, update.
+        """Run one training step: get experience, then update.
 
         Returns:
-            `{module_id: {name: value}}`, as `Learner.update` does; `{}` if there was nothing to learn from yet.
+            `{module_id: {name: value}}`, as `Learner.update` returns it; `{}` if there was nothing to learn from yet.
         """
 
     def get_metrics(self) -> Mapping[str, float]:
-        """Further results of the training steps since the last call, `{path: value}`; default: none."""
+        """Additional results of the training steps since the last call, `{path: value}`; default: none."""
         return {}
 
     @property
     def num_env_steps(self) -> int:
-        """Environment steps so far, in the run's whole life: what schedules and `--stop-timesteps` go by."""
+        """Environment steps of the whole run so far, which schedules and `--stop-timesteps` use."""
         return int(self.algorithm.env_runner.total_steps)
 
     def get_state(self) -> dict[str, Any]:
-        """What `set_state` needs to go on exactly from here: nested dicts of arrays and plain values."""
+        """What `set_state` needs to continue exactly from here: nested dicts of arrays and plain values."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `get_state` returned; `{}` if the checkpoint has nothing.
+        """Continue from what `get_state` returned; `{}` if the checkpoint has no such state.
 
         Raises:
-            RestoreMismatchError: the state is not one of this training.
+            RestoreMismatchError: the state does not fit this training.
         """
         if state:
             raise RestoreMismatchError(

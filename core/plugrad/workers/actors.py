@@ -1,4 +1,4 @@
-"""Actors in Ray: started, called, and killed whatever state they are in."""
+"""Actors in Ray: start them, call them, and kill them whatever state they are in."""
 
 import os
 import signal
@@ -165,12 +165,12 @@ class RayCalls:
         self._ray = ray
 
     def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
-        """See `Calls`."""
+        """See `Calls.wait`."""
         done: Sequence[Any] = self._ray.wait(list(refs), num_returns=1, timeout=timeout_s)[0]
         return done
 
     def get(self, rank: int, ref: Any) -> Any:
-        """See `Calls`."""
+        """See `Calls.get`."""
         raylet.check(self._ray)
         try:
             return self._ray.get(ref)

@@ -25,7 +25,7 @@ class LostActor:
 
 
 class Calls(Protocol):
-    """How the answers of one kind of actors are had."""
+    """How the answers of one kind of actor are received."""
 
     def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
         """Wait until one of several requests is answered.
@@ -53,7 +53,7 @@ class Calls(Protocol):
 
 
 class CanBePinged(Protocol):
-    """An actor, as far as its pings go."""
+    """An actor that can be pinged."""
 
     def ping(self) -> Any:
         """Ask for a sign of life, which a thread beside a busy one gives; returns the request."""

@@ -1,4 +1,4 @@
-"""`WorkerProcess`: an object in a process of its own on this machine, called as an actor of Ray's is.
+"""`WorkerProcess`: an object in a process of its own on this machine, called like a Ray actor.
 
 The process is a new interpreter: it shares nothing with this one, and it does not run the user's script again, so that
 scripts need no `if __name__ == "__main__"` and notebooks work. It leads a process group of its own: Ctrl-C reaches the
@@ -23,9 +23,9 @@ from plugrad.workers.answers import LostActor
 from plugrad.workers.process_main import HEADER, Call
 
 POLL_S = 0.5
-"""Seconds between two looks whether a silent process is still there."""
+"""Seconds between checks that a silent process is still there."""
 EXIT_S = 1.0
-"""Seconds in which a process ends whose connection is closed."""
+"""Seconds that a process has to end after its connection is closed."""
 
 
 class _LostError(Exception):
@@ -152,11 +152,11 @@ class ProcessCalls:
     """Answers of processes, for `gather`."""
 
     def wait(self, refs: Sequence[Any], timeout_s: float) -> Sequence[Any]:
-        """See `Calls`."""
+        """See `Calls.wait`."""
         return list(wait(refs, timeout_s, return_when=FIRST_COMPLETED).done)
 
     def get(self, rank: int, ref: Any) -> Any:
-        """See `Calls`."""
+        """See `Calls.get`."""
         try:
             good, answer = ref.result()
         except _LostError as lost:

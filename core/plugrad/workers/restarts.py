@@ -13,7 +13,7 @@ class RestartLimit:
 
     Args:
         max_restarts: the setting.
-        clock: gives seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, max_restarts: int, clock: Callable[[], float] = monotonic) -> None:
@@ -22,13 +22,13 @@ class RestartLimit:
         self._times: deque[float] = deque()
 
     def take(self, number: int) -> bool:
-        """Take so many restarts, if there are as many left in this hour.
+        """Take `number` restarts, if as many are left in this hour.
 
         Args:
             number: of processes to be replaced.
 
         Returns:
-            Whether there are; else none is taken.
+            True if there were; else none are taken.
         """
         now = self._clock()
         while self._times and now - self._times[0] >= WINDOW_S:
@@ -40,5 +40,5 @@ class RestartLimit:
 
     @property
     def used_up(self) -> str:
-        """The words of an error: there are none left."""
+        """The message of the error that none are left."""
         return f"max_restarts={self._max_restarts} are used up for this hour"

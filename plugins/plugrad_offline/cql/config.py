@@ -35,23 +35,25 @@ class CQLConfig(TransitionConfig):
         minimum=1,
         help="actions per row and source: uniform, of the policy in obs, of the policy in new_obs",
     )
-    temperature: float = field(1.0, above=0, help="of the soft maximum of the sampled actions' values")
+    temperature: float = field(
+        1.0, above=0, help="temperature of the soft maximum of the sampled actions' values"
+    )
     lagrangian: bool = field(
         False,
         help="learn a multiplier of min_q_weight that keeps the conservative term near lagrangian_thresh",
     )
-    lagrangian_thresh: float = field(5.0, help="see lagrangian")
+    lagrangian_thresh: float = field(5.0, help="target of the conservative term, with lagrangian")
     deterministic_backup: bool = field(
         True, help="values of the next state without the policy's entropy, unlike SAC"
     )
     initial_alpha: float = field(
-        1.0, above=0, help="the temperature of SAC at first: the weight of the policy's entropy"
+        1.0, above=0, help="the initial temperature of SAC: the weight of the policy's entropy"
     )
     target_entropy: float | str | None = field(
         "auto",
         check=SACConfig.fields()["target_entropy"].check,
-        help="entropy of the policy in nats that the temperature aims at; auto: minus the number of dimensions; "
-        "None: the temperature stays as it is",
+        help="target entropy of the policy in nats; auto: minus the number of dimensions; "
+        "None: the temperature is constant",
     )
 
     @classmethod

@@ -50,7 +50,7 @@ def cql_loss(
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops, new_obs = learner.ops, batch[Columns.NEXT_OBS]
     outputs = learner.module[module_id].forward_train({Columns.OBS: new_obs})
@@ -79,9 +79,9 @@ def conservative_loss(
 ) -> Tensor:
     """`log sum_a exp Q_i(s, a) - Q_i(s, a_data)` of both critics, added up, times `min_q_weight`: equation 4.
 
-    The sum over actions is estimated by importance sampling (appendix F): of each sampled action `exp Q / mu` counts,
-    `mu` its density. The mean's constant `log(3 n)` is left out. With `lagrangian`, a multiplier grows while the term
-    is above `lagrangian_thresh` and shrinks while it is below (appendix F).
+    The sum over actions is estimated by importance sampling (appendix F): each sampled action adds `exp Q / mu`, where
+    `mu` is its density. The constant `log(3 n)` of the mean is left out. With `lagrangian`, a multiplier grows while
+    the term is above `lagrangian_thresh` and shrinks while it is below (appendix F).
 
     Args:
         learner: see `cql_loss`.

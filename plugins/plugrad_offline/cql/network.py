@@ -12,16 +12,16 @@ from plugrad_sac import QF_PREDS, SquashedGaussianNetwork
 SAMPLED_ACTIONS = "sampled_actions"
 """Several actions of each row [B, n, ...], in place of ACTIONS: QF_PREDS [2, B, n] are all that is computed."""
 LOG_ALPHA_PRIME = "lagrange.log_alpha_prime"
-"""The logarithm of the Lagrange multiplier: a scalar parameter, and a column beside QF_PREDS of ACTIONS."""
+"""The logarithm of the Lagrange multiplier: a scalar parameter, and an output where the batch has ACTIONS."""
 
 
 class CQLNetwork(SquashedGaussianNetwork):
-    """SAC's network for a bounded Box. SAMPLED_ACTIONS in the batch give QF_PREDS of all of them, and nothing else.
+    """SAC's network for a bounded Box. SAMPLED_ACTIONS in the batch give QF_PREDS alone, of all these actions.
 
     Args:
         spec: spaces and `model_config`.
-        initial_alpha: SAC's temperature at first, above 0.
-        lagrangian: with a Lagrange multiplier, at first 1.
+        initial_alpha: SAC's initial temperature, above 0.
+        lagrangian: whether there is a Lagrange multiplier, initially 1.
 
     Raises:
         ConfigError: the action space is no float Box with finite bounds.
@@ -38,7 +38,7 @@ class CQLNetwork(SquashedGaussianNetwork):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """See the class, and `Network.forward`."""
+        """See `Network.forward` and the class."""
         if SAMPLED_ACTIONS in batch:
             return {QF_PREDS: self._sampled(ops, weights, batch[Columns.OBS], batch[SAMPLED_ACTIONS])}
         columns = super().forward(ops, weights, batch, value=value)

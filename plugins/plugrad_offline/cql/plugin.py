@@ -39,7 +39,10 @@ def build_network(config: CQLConfig, module_spec: RLModuleSpec) -> CQLNetwork:
 
 @hookimpl
 def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: CQLConfig) -> None:
-    """An optimizer each for policy and critics, and for the temperature and the multiplier where they are learned."""
+    """An optimizer each for policy and critics, and for the temperature and the multiplier where they are learned.
+
+    See `AlgorithmSpec.configure_optimizers_for_module`.
+    """
     networks = {
         POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
         CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},

@@ -13,8 +13,8 @@ from plugrad_offline.transition_config import TransitionConfig
 class IQLConfig(TransitionConfig):
     """Settings of IQL beside those of every offline algorithm; all are arguments of `.training(...)`.
 
-    The defaults are the paper's for locomotion (arXiv:2110.06169, section 5.1), but for the policy's learning rate,
-    which falls to 0 there along a cosine. Give `actor_lr` a schedule for that.
+    The defaults are the paper's for locomotion (arXiv:2110.06169, section 5.1), except the policy's learning rate: in
+    the paper it falls to 0 along a cosine. Give `actor_lr` a schedule for that.
     """
 
     default_model_config: ClassVar[Mapping[str, Any]] = {
@@ -30,12 +30,12 @@ class IQLConfig(TransitionConfig):
         0.7,
         above=0,
         maximum=1,
-        help="of the critics' values that a state's value is: 0.5 the mean, near 1 the largest",
+        help="which expectile of the critics' values is a state's value: 0.5 the mean, near 1 the largest",
     )
     beta: float = field(
         3.0, above=0, help="weight of the advantages in the exponent: the inverse temperature"
     )
-    max_weight: float = field(100.0, above=0, help="limit of exp(beta A), the weight of one action")
+    max_weight: float = field(100.0, above=0, help="limit on exp(beta A), the weight of an action")
 
     @classmethod
     def rllib_defaults(cls) -> Self:

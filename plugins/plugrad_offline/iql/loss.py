@@ -27,7 +27,7 @@ def iql_loss(
 ) -> Tensor:
     """The losses of the value (equation 5), the critics (6) and the policy (7) of arXiv:2110.06169, added up.
 
-    Each has a gradient for its own parameters alone, so one sum trains all three. No action but those of the data is
+    Each has a gradient for its own parameters alone, so one sum trains all three. Only actions of the data are
     ever valued.
 
     Args:
@@ -35,13 +35,13 @@ def iql_loss(
         module_id: whose loss.
         config: gamma, expectile, beta, max_weight.
         batch: obs, actions, rewards [B] (the sum of n), terminateds [B]; `n_step` [B] if not 1.
-        fwd_out: action_dist_inputs, vf_preds [B], next_vf_preds [B] of new_obs, qf_preds [2, B].
+        fwd_out: action_dist_inputs [B, 2 d], vf_preds [B], next_vf_preds [B] of new_obs, qf_preds [2, B].
 
     Returns:
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     taken = {Columns.OBS: batch[Columns.OBS], POLICY_ACTIONS: batch[Columns.ACTIONS]}

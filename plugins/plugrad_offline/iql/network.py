@@ -16,11 +16,11 @@ LOG_STD = f"{POLICY}.log_std"
 NEXT_VF_PREDS = "next_vf_preds"
 """The values [B] of NEXT_OBS."""
 LOWEST_LOG_STD = -5.0
-"""Of an action that is rescaled to [-1, 1]; that of the paper's authors."""
+"""Lower bound of the log standard deviation of actions rescaled to [-1, 1]; the authors' value."""
 
 
 class IQLNetwork(BoxPolicyAndCritics):
-    """A policy, twin critics and a value network, without common layers, for a bounded Box.
+    """A policy, twin critics and a value network, without shared layers, for a bounded Box.
 
     The policy is a Gaussian. Its mean is squashed into the bounds; its standard deviation is the same in all states, at
     first half of the bounds' width. With ACTIONS and NEXT_OBS in the batch there are VF_PREDS and NEXT_VF_PREDS beside
@@ -53,7 +53,7 @@ class IQLNetwork(BoxPolicyAndCritics):
     def forward(
         self, ops: Ops, weights: Mapping[str, Tensor], batch: Mapping[str, Tensor], *, value: bool
     ) -> dict[str, Tensor]:
-        """See the class, and `Network.forward`."""
+        """See `Network.forward` and the class."""
         columns = super().forward(ops, weights, batch, value=value)
         if Columns.ACTION_DIST_INPUTS in columns:
             means = columns[Columns.ACTION_DIST_INPUTS]

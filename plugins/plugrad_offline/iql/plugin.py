@@ -39,7 +39,7 @@ def build_network(module_spec: RLModuleSpec) -> IQLNetwork:
 
 @hookimpl
 def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleID, config: IQLConfig) -> None:
-    """An optimizer each for policy, critics and value."""
+    """An optimizer each for policy, critics and value. See `AlgorithmSpec.configure_optimizers_for_module`."""
     networks = {
         POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
         CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},

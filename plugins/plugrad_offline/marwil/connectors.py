@@ -11,9 +11,9 @@ from plugrad.types import Array, ModuleID
 
 
 class ReturnsToGo:
-    """Adds `Columns.RETURNS_TO_GO`, float32 [B]: what was recorded from each step to the end of its episode.
+    """Adds `Columns.RETURNS_TO_GO`, float32 [B]: the discounted return from each step to the end of its episode.
 
-    Nothing is bootstrapped: an episode that was truncated counts as far as it was recorded, as in the paper.
+    Nothing is bootstrapped: the return of a truncated episode ends with its last recorded step, as in the paper.
 
     Args:
         gamma: discount per step.

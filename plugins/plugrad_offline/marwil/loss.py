@@ -26,20 +26,22 @@ def marwil_loss(
     batch: Mapping[str, Tensor],
     fwd_out: Mapping[str, Tensor],
 ) -> Tensor:
-    """`-mean(w log pi(a|s))`; `w` is 1 for `beta` 0, else MARWIL's weight, and the value error is added.
+    """`-mean(w log pi(a|s))`. With `beta` 0, `w` is 1; else it is `exp(beta A / c)`, and the value error is added.
+
+    `A` is return - value, `c^2` a moving average of `A^2` (Wang et al. 2018, section 4).
 
     Args:
         learner: gives ops and takes metrics.
         module_id: whose loss.
         config: beta, vf_coeff, moving_average_sqd_adv_norm_start.
-        batch: actions; with `beta` above 0 also returns_to_go [B], or RLlib's name for what they are, value_targets.
-        fwd_out: action_dist_inputs; with `beta` above 0 also vf_preds [B].
+        batch: actions; with `beta` above 0 also returns_to_go [B], or value_targets, RLlib's name for them.
+        fwd_out: action_dist_inputs [B, inputs]; with `beta` above 0 also vf_preds [B].
 
     Returns:
         The scalar loss.
 
     Raises:
-        BatchError: a column has not one number per row, and would broadcast.
+        BatchError: a column does not have one number per row, and would broadcast.
     """
     ops = learner.ops
     dist_class = learner.module[module_id].get_train_action_dist_cls()

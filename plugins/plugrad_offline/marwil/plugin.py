@@ -56,8 +56,8 @@ def after_gradient_based_update(
 ) -> Generator[None, None, None]:
     """Move the average of the squared advantages, `c ** 2` in the paper, after each update.
 
-    The losses of an update all use the average from before it, so that several learners, or the parts of an accumulated
-    batch, compute what one learner does. A learner whose own loss reports no advantages keeps its average. See
+    All losses of an update use the average from before it, so that several learners, or the parts of an accumulated
+    batch, compute the same as one learner. A learner whose own loss reports no advantages keeps its average. See
     `AlgorithmSpec.after_gradient_based_update`.
     """
     yield

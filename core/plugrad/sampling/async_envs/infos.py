@@ -1,4 +1,4 @@
-"""The infos of several vector environments, joined as one of them all gives them."""
+"""Joins the infos of several vector environments into those of one vector environment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A worker process: started, called, and ended whatever state it is in."""
+"""A worker process: start it, call it, and end it whatever state it is in."""
 
 import os
 import pickle
@@ -52,7 +52,7 @@ class WorkerProcess:
         return self._process.pid
 
     def call(self, method: str, *args: Any, timeout_s: float) -> None:
-        """Call a method of the worker without waiting for its answer, which tells if the process is dead.
+        """Call a method of the worker without waiting for its answer; `answer` raises if the process is dead.
 
         Args:
             method: its name.

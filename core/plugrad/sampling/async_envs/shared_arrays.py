@@ -1,6 +1,6 @@
 """The arrays that a driver and its worker processes share.
 
-They lie in a file without a name, which is gone with the last process that has it open.
+They lie in an unnamed file, which is removed when the last process closes it.
 """
 
 import mmap
@@ -22,7 +22,7 @@ IDLE = -1
 
 
 class SharedArrays(NamedTuple):
-    """What all environments were told and answered last.
+    """The last actions and answers of all environments.
 
     Args:
         observations: `[N, ...]`.
@@ -50,7 +50,7 @@ def create_memory() -> int:
 
 
 def reserve(descriptor: int, spaces: EnvSpaces, num_envs: int, num_workers: int) -> None:
-    """Make the file as large as the arrays are.
+    """Make the file large enough for the arrays.
 
     Args:
         descriptor: of `create_memory`.
@@ -74,7 +74,17 @@ def reserve(descriptor: int, spaces: EnvSpaces, num_envs: int, num_workers: int)
 
 
 def map_arrays(descriptor: int, spaces: EnvSpaces, num_envs: int, num_workers: int) -> SharedArrays:
-    """The arrays in a file that was made large enough by `reserve`, with the same arguments."""
+    """Map the arrays of a file.
+
+    Args:
+        descriptor: of the file, after `reserve`.
+        spaces: as in `reserve`.
+        num_envs: as in `reserve`.
+        num_workers: as in `reserve`.
+
+    Returns:
+        The arrays, which all processes share.
+    """
     memory, start, arrays = mmap.mmap(descriptor, 0), 0, []
     for dtype, shape in _layout(spaces, num_envs, num_workers):
         count = int(np.prod(shape))

@@ -190,7 +190,7 @@ def _lean(episode: RunningEpisode) -> RunningEpisode:
 
 
 class WatchedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Writes down that its environment is busy, so that the driver knows in which one a worker died.
+    """Marks its environment as busy, so that the driver knows in which one a worker died.
 
     Args:
         env: the environment.

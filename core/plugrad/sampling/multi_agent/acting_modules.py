@@ -29,7 +29,7 @@ class ActingModules:
         normalizers: `{module_id: statistics}`; None: new ones, as the settings say.
 
     Attributes:
-        by_id: `{module_id: module}`, in the order in which they act, which is that of a resumed run.
+        by_id: `{module_id: module}`, in the order in which they act; a resumed run keeps it.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class ActingModules:
         self._normalizers = self._make_normalizers() if normalizers is None else dict(normalizers)
 
     def set_config(self, config: MultiAgentSamplingConfig) -> set[ModuleID]:
-        """Let other settings hold for agents that arrive from now on.
+        """Use other settings for agents that arrive from now on.
 
         Returns:
-            The ids of modules that have acted and that are there no more.
+            The ids of modules that have acted and no longer exist.
         """
         self._config = config
         self._mapping = ModuleMapping(config)

@@ -1,6 +1,6 @@
 """`AgentEnv`: the one interface to environments with many agents.
 
-It has the meaning of RLlib's `MultiAgentEnv`: the agents that have an observation act next. Rewards of others add up
+It works as RLlib's `MultiAgentEnv`: the agents that have an observation act next. Rewards of others add up
 until their next observation or their end. Agents may come, go and end at different times.
 """
 

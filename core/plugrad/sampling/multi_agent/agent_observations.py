@@ -1,4 +1,4 @@
-"""From what environments show the agents of one module to rows that it reads, and to action masks."""
+"""Turns the observations of one module's agents into rows that it reads, and into action masks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -57,7 +57,7 @@ class AgentObservations:
             info: of the agent.
 
         Returns:
-            `(observation, mask)`, of which the mask may be None.
+            `(observation, mask)`; the mask may be None.
         """
         mask = None
         if type(observation) is not np.ndarray:
@@ -114,7 +114,7 @@ class AgentObservations:
         Args:
             tracks: of the agents.
             masks: one of each, or None.
-            acts: bool [N]: who acts next. Of the others, a mask that is none or forbids everything allows everything.
+            acts: bool [N]: who acts next. For the others, no mask or one that forbids everything means all allowed.
 
         Returns:
             bool [N, choices]; None if the agents have no masks.
@@ -164,6 +164,9 @@ class AgentObservations:
             info: of the agent.
             row: the observation that was seen.
             mask: the mask that was seen; None: there was none.
+
+        Returns:
+            True if observation and mask are equal to those.
         """
         observation, found = self.split(observation, info)
         flat = self._flat([observation])

@@ -101,7 +101,12 @@ class AgentTrack:
             self.observations = [row]
 
     def end(self, *, terminated: bool, truncated: bool) -> None:
-        """End the agent; an action that still waits for its outcome gets the last observation once more."""
+        """End the agent; an action that still waits for its outcome gets the last observation once more.
+
+        Args:
+            terminated: whether it ended in a terminal state.
+            truncated: whether a limit ended it.
+        """
         self.terminated, self.truncated = terminated, truncated
         if self.waits_for_outcome:
             self.add_observation(self.observations[-1])

@@ -1,4 +1,4 @@
-"""An environment of one agent as one of several agents that do not meet: RLlib's `make_multi_agent`."""
+"""Copies of a single-agent environment as one with several independent agents: RLlib's `make_multi_agent`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -208,7 +208,7 @@ class MultiAgentEnvRunner:
             self._running = episodes
 
     def truncate(self) -> None:
-        """Drop running episodes that `get_state` cannot hold, as a runner does that is restored from that state.
+        """Drop running episodes that `get_state` cannot hold, as a runner that is restored from that state does.
 
         So a run that saves and goes on equals one that is resumed from the save.
         """

@@ -300,6 +300,9 @@ class ModuleBatches:
             track: of the agent.
             observation: as the environment gave it.
             info: of the agent.
+
+        Returns:
+            True if observation and mask are equal to the last ones.
         """
         row = track.observations[-1]
         mask = self._masks[0][row] if self._masks else None

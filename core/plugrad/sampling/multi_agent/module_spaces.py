@@ -97,7 +97,7 @@ def spaces_of_modules(env: AgentEnv, config: MultiAgentConfig) -> dict[ModuleID,
 
     Returns:
         `{module_id: (observation_space, action_space)}` as modules read them. A module of `config.policies` that no
-        agent is mapped to has the spaces of all agents, if these are equal, and else is not there.
+        agent is mapped to has the spaces of all agents, if these are equal; else it is left out.
 
     Raises:
         ConfigError: a space is missing, or two agents of a module have different ones.

@@ -1,4 +1,4 @@
-"""PettingZoo's two interfaces, known by their methods: `ParallelEnv` and `AECEnv`."""
+"""PettingZoo's two interfaces, recognised by their methods: `ParallelEnv` and `AECEnv`."""
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -75,7 +75,7 @@ class ParallelAgents(PettingZooEnv):
 class AECAgents(PettingZooEnv):
     """A `pettingzoo.AECEnv`: agents act in turn, and an agent's rewards since its last turn come with its next one.
 
-    An agent that has ended takes no more turn: the environment gets its action None at once.
+    An agent that has ended takes no more turns: the environment gets its action None at once.
     """
 
     def reset(self, seed: int | None) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:

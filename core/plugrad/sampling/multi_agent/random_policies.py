@@ -1,4 +1,4 @@
-"""Random actions in place of those of modules."""
+"""Random actions in place of the modules' actions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""RLlib's interface `MultiAgentEnv`, known by its methods; RLlib need not be installed."""
+"""RLlib's interface `MultiAgentEnv`, recognised by its methods; RLlib need not be installed."""
 
 from collections.abc import Mapping
 from typing import Any

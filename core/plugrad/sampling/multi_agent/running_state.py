@@ -12,7 +12,7 @@ from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisod
 from plugrad.types import AgentID, ModuleID
 
 ModuleFor = Callable[[ModuleID, AgentID], ModuleBatches]
-"""The module with an id, of which an agent is given."""
+"""`module_for(module_id, agent)` gives the module of an id; `agent` is one of its agents."""
 
 
 def get_running_state(

@@ -1,4 +1,4 @@
-"""Whether a backend is one: every hook and every op, against numpy and finite differences.
+"""Tests of a backend: every hook and every op, against numpy and finite differences.
 
 The whole test file of a backend's author:
 

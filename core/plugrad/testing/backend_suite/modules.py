@@ -123,7 +123,7 @@ def test_a_module_refuses_weights_that_do_not_fit_and_keeps_its_own(backend: str
 
 
 def test_a_stranger_is_no_module_and_no_model(backend: str) -> None:
-    """What the framework cannot train is said to be so, by `ConfigError` or `OptimizerError`."""
+    """What the framework cannot train is refused by `ConfigError` or `OptimizerError`."""
     learner = tiny_learner(backend)
     assert learner._is_module_compatible_with_learner(learner.module[P])
     assert not learner._is_module_compatible_with_learner(RLModule())

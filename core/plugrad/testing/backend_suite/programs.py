@@ -30,7 +30,7 @@ MODES = ("none", "forward_train", "complete_update")
 
 
 class WithTarget(ActorCriticLearner):
-    """With a target network of which the loss reads the values."""
+    """With a target network whose values the loss reads."""
 
     def get_target_parameters(self, module_id: ModuleID, config: Any = None) -> list[str]:
         """All."""

@@ -1,4 +1,4 @@
-"""Whether a collective is one: exact sums, faults that are noticed, epochs that are kept apart, nothing left behind.
+"""Tests of a collective: exact sums, faults that are noticed, epochs that are kept apart, nothing left behind.
 
 The whole test file of a collective's author:
 

@@ -174,7 +174,7 @@ def _made_up(size: int) -> StrictTensor:
 
 @hookimpl
 def compile_update(learner: Learner, step: Step, variables: Sequence[Variable]) -> Program:
-    """A loop: there is nothing to compile."""
+    """See `BackendSpec.compile_update`: a loop, since there is nothing to compile."""
     return StrictLoop(step, Probe(learner, variables))
 
 

@@ -69,6 +69,6 @@ def present_step() -> int:
 
 
 def note(name: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-    """Tell all recorders of an operation; arguments as of `Recorder.note`."""
+    """Tell all recorders of an operation. See `Recorder.note`."""
     for each in _recorders.get():
         each.note(name, inputs, outputs)

@@ -1,8 +1,8 @@
 """Template: a backend for plugrad. It begins with the answers of plugrad's numpy reference, all but one.
 
-Take them over one by one: write a function of the hook's name here, and strike it from the import. `plugrad plugins
---check template` lists whose each answer is; what an answer must do stands in docs/hooks.md of plugrad, and after each
-step `pytest` says what does not hold yet. Begin with `ops`, `get_tensor_variable`, `convert_batch_type` and
+Replace them one by one: write a function with the hook's name here, and remove the name from the import. `plugrad
+plugins --check template` lists where each answer comes from. docs/hooks.md of plugrad says what an answer must do, and
+`pytest` says what does not hold yet. Begin with `ops`, `get_tensor_variable`, `convert_batch_type` and
 `convert_to_numpy`: what a tensor is. Then `build_module` and `flatten_parameters`: where weights live. Then
 `differentiate` and `compute_gradients`, and last `compile_update`: what makes it fast.
 

@@ -1,7 +1,7 @@
 """Template: a listener for plugrad. It begins as a line in the log for every update, with the loss of each module.
 
-It is loaded when `--plugin template`, `config.plugins("template")` or PLUGRAD_PLUGINS names it. Hooks that it may hear:
-docs/hooks.md of plugrad; any other it may wrap, with `@hookimpl(wrapper=True)`.
+It is loaded when `--plugin template`, `config.plugins("template")` or PLUGRAD_PLUGINS names it. docs/hooks.md of
+plugrad lists the hooks that it may hear; it may wrap any other one, with `@hookimpl(wrapper=True)`.
 """
 
 import logging
