@@ -30,7 +30,7 @@ class SingleAgentEpisode:
     Args:
         observations: `[T + 1, ...]`: the T that were acted on, then the one that the last action led to, even where
             the episode ended (never the first observation of the next episode). Those of a Dict or Tuple space may be
-            a dict or tuple of arrays `[T + 1, ...]`, or a list of dicts; the learner makes rows of them.
+            a dict or tuple of arrays `[T + 1, ...]`, or a list of dicts or tuples; the learner makes rows of them.
         actions: `[T, ...]`.
         rewards: `[T]`.
         terminated: whether the environment reached a terminal state, whose value is 0.
@@ -124,9 +124,14 @@ def unchecked_episode(**parts: Any) -> SingleAgentEpisode:
 
 
 def _observations(given: Any, steps: int) -> Any:
-    """An array, or the dict or tuple of arrays that is given."""
+    """An array, or the dict or tuple of arrays that is given. A list of tuples with arrays is one of observations."""
     if isinstance(given, Mapping):
         return given
+    if isinstance(given, list) and given and _has_parts(given[0]):
+        one_by_one = np.empty(len(given), object)
+        for step, each in enumerate(given):
+            one_by_one[step] = each
+        return one_by_one
     if not isinstance(given, tuple):
         return np.asarray(given)
     try:
@@ -134,6 +139,12 @@ def _observations(given: Any, steps: int) -> Any:
     except ValueError:  # arrays of different shapes: the parts of a Tuple
         return given
     return array if _lengths(array) == [steps + 1] else given
+
+
+def _has_parts(observation: Any) -> bool:
+    return isinstance(observation, tuple) and any(
+        isinstance(each, np.ndarray | Mapping) for each in observation
+    )
 
 
 def _lengths(values: Any) -> list[int]:

@@ -144,6 +144,20 @@ def test_losses_of_no_module_are_an_error(backend, change, message):
         built(backend, losses_of(change)).update(ppo_batch(16))
 
 
+@pytest.mark.parametrize("given", [None, 1.0, {"loss": 1.0}])
+def test_a_loss_that_is_no_tensor_is_an_error_that_names_the_module(backend, given):
+    class Forgetful(Learner):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            return given
+
+    learner = built(backend, Forgetful)
+    before = digest(learner.get_state())
+    with pytest.raises(LossError, match=f"loss of module '{P}' is .*; it must be a scalar tensor") as caught:
+        learner.update(ppo_batch(16))
+    assert caught.value.facts["module_id"] == P
+    assert digest(learner.get_state()) == before
+
+
 def test_a_joint_loss_may_stand_under_one_module_or_all():
     def update(change):
         config = with_modules(ppo_config(), "a", "b").learners(learner_class=losses_of(change))

@@ -7,7 +7,7 @@ from pathlib import Path
 import counting
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple, flatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import assert_chunk, make_runner
@@ -64,6 +64,28 @@ def test_episodes_come_back_as_they_were_part_after_part(tmp_path_factory, parts
         assert_equal(found, expected)
     assert data.observation_space == SPACES["observation_space"]
     assert data.action_space == SPACES["action_space"]
+
+
+@pytest.mark.parametrize(
+    "space", [Dict(a=Box(-1, 1, (2,)), b=Discrete(3)), Tuple((Box(-1, 1, (2,)), Discrete(3)))]
+)
+def test_observations_in_the_structure_of_their_space_are_saved_as_rows(tmp_path, space):
+    """As one structure of arrays, and as a list of observations: gymnasium's `flatten` of each is a row."""
+    space.seed(0)
+    seen = [space.sample() for _ in range(4)]
+    keys = space.spaces if isinstance(space, Dict) else range(2)
+    arrays = {key: np.stack([each[key] for each in seen]) for key in keys}
+    together = arrays if isinstance(space, Dict) else tuple(arrays.values())
+    steps = {"actions": np.zeros(3, int), "rewards": np.zeros(3, np.float32), "terminated": True}
+    for number, observations in enumerate((seen, together)):
+        one = SingleAgentEpisode(observations=observations, **steps)
+        save_episodes(tmp_path / str(number), [one], observation_space=space, action_space=Discrete(2))
+        (found,) = load_episodes(str(tmp_path / str(number))).episodes
+        np.testing.assert_array_equal(found.observations, np.stack([flatten(space, each) for each in seen]))
+    wrong = SingleAgentEpisode(observations=[{"c": 1}] * 4, **steps)
+    with pytest.raises(BatchError, match="expected"):
+        save_episodes(tmp_path / "wrong", [wrong], observation_space=space, action_space=Discrete(2))
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_several_sources_are_one_after_the_other_if_their_spaces_agree(tmp_path):

@@ -168,7 +168,7 @@ def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]
 
 
 def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
-    """Refuse losses of unknown modules, and losses that are not scalars. A module may have no loss."""
+    """Refuse losses of unknown modules, and losses that are not scalar tensors. A module may be left out."""
     if not isinstance(losses, Mapping) or not losses:
         raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
     known = [*batch, ALL_MODULES]
@@ -180,6 +180,14 @@ def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) 
                 module_id=module_id,
                 expected=list(batch),
                 found=list(losses),
+            )
+        if type(loss).__module__ == "builtins":  # None, a float, a dict: no framework's tensor
+            raise LossError(
+                f"the loss of module {module_id!r} is {loss!r:.100}; it must be a scalar tensor. Does "
+                "compute_loss_for_module return what it computes?",
+                module_id=module_id,
+                expected=[],
+                found=loss,
             )
         shape = tuple(learner.ops.shape(loss))
         if shape != ():

@@ -11,7 +11,7 @@ from plugrad.columns import Columns
 from plugrad.episodes import Episode, MultiAgentEpisode
 from plugrad.errors import BatchError
 from plugrad.observations import is_structured, structured_rows
-from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 EpisodeT = TypeVar("EpisodeT", bound=Episode)
 
@@ -24,7 +24,7 @@ def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OB
     Args:
         module_id: the module's id, for the error.
         module: the RLModule.
-        obs: a dict or tuple of arrays [B, ...] or [B, T, ...]; or rows.
+        obs: a dict or tuple of arrays [B, ...] or [B, T, ...]; an array of observations, dtype object; or rows.
         column: the column's name, for the error.
 
     Returns:
@@ -33,9 +33,10 @@ def rows_of(module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OB
     Raises:
         BatchError: the observations do not fit the space.
     """
-    if isinstance(obs, np.ndarray) or not isinstance(obs, Mapping | tuple):
-        return obs
     space = module.observation_space
+    one_by_one = isinstance(obs, np.ndarray) and obs.dtype.kind == "O" and is_structured(space)
+    if not one_by_one and not isinstance(obs, Mapping | tuple):
+        return obs
     if not is_structured(space):
         found = (
             f"{type(obs).__name__} of {', '.join(map(str, obs)) if isinstance(obs, Mapping) else len(obs)}"
@@ -116,12 +117,7 @@ def _episode_in_rows(episode: Any, modules: Mapping[ModuleID, Any]) -> Any:
 
 
 def _single_in_rows(episode: Any, module_id: ModuleID, modules: Mapping[ModuleID, Any]) -> Any:
-    seen: Any = episode.observations
-    if isinstance(seen, np.ndarray) and seen.dtype.kind != "O":
-        return episode
     if module_id not in modules:
         return episode
-    if isinstance(seen, np.ndarray):  # a list of observations, one for each step
-        rows: list[Array] = [rows_of(module_id, modules[module_id], each) for each in seen]
-        return replace(episode, observations=np.stack(rows))
-    return replace(episode, observations=rows_of(module_id, modules[module_id], seen))
+    rows = rows_of(module_id, modules[module_id], episode.observations)
+    return episode if rows is episode.observations else replace(episode, observations=rows)

@@ -41,11 +41,16 @@ def structured_rows(space: Space[Any], observation: Any) -> Array:
 
     Args:
         space: see `flat_rows`.
-        observation: see `flat_rows`.
+        observation: see `flat_rows`; or an array of observations, dtype object.
 
     Returns:
         The result of `flat_rows`: uint8 if all parts are, else float32.
+
+    Raises:
+        BatchError: the observation does not fit the space.
     """
+    if isinstance(observation, np.ndarray) and observation.dtype.kind == "O":
+        return np.stack([structured_rows(space, each) for each in observation])
     flat = flat_rows(space, observation)
     return flat if flat.dtype == np.uint8 else flat.astype(np.float32)
 

@@ -5,6 +5,7 @@ episodes, and their `lengths`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
 from plugrad.config.serialize import encode
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import BatchError, CheckpointError
+from plugrad.observations import is_structured, structured_rows
 from plugrad.offline.episode_columns import EpisodeColumns, read_space
 from plugrad.offline.episode_data import EpisodeData
 from plugrad.offline.validation import check_steps
@@ -37,7 +39,8 @@ def save_episodes(
 
     Args:
         path: the directory, made if it is missing.
-        episodes: of one module, all with the same columns.
+        episodes: of one module, all with the same columns. Observations of a Dict or Tuple space have its structure,
+            or are rows.
         observation_space: of the episodes.
         action_space: of the episodes; discrete actions are counted from 0.
         about: further metadata, plain data such as who recorded them.
@@ -50,7 +53,7 @@ def save_episodes(
             fit the spaces (`plugrad.offline.validation`).
         CheckpointError: the disk refused; earlier parts are as they were.
     """
-    state = _state(episodes)
+    state = _state([_in_rows(each, observation_space) for each in episodes])
     found = EpisodeColumns("the episodes", state)
     check_steps(
         "the episodes",
@@ -69,6 +72,13 @@ def save_episodes(
         **(about or {}),
     }
     return str(save_checkpoint(path, state, metadata=metadata, keep=ALL))
+
+
+def _in_rows(episode: SingleAgentEpisode, space: gym.Space[Any]) -> SingleAgentEpisode:
+    seen: Any = episode.observations
+    if not is_structured(space) or (isinstance(seen, np.ndarray) and seen.dtype.kind != "O"):
+        return episode
+    return replace(episode, observations=structured_rows(space, seen))
 
 
 def read_episodes(path: str | Path) -> EpisodeData:
