@@ -48,7 +48,8 @@ def check_one_per_row(
         found = list(ops.shape(columns[name]))
         if found != expected:
             raise BatchError(
-                f"module {module_id!r}, column {name!r}: expected one number per row, shape {expected}, found {found}",
+                f"module {module_id!r}, column {name!r}: expected one number per row, shape {expected}, found {found} "
+                "in a minibatch",
                 module_id=module_id,
                 column=name,
                 expected=expected,

@@ -28,7 +28,11 @@ class DQNConfig(OffPolicyConfig):
     grad_clip: float | None = field(10.0, help="limit on the gradient; none: no limit")
     num_steps_sampled_before_learning_starts: int = field(1000)
     epsilon: float | list[list[float]] = field(
-        [[0, 1.0], [10_000, 0.05]], schedulable=True, help="share of random actions while exploring"
+        [[0, 1.0], [10_000, 0.05]],
+        minimum=0,
+        maximum=1,
+        schedulable=True,
+        help="share of random actions while exploring",
     )
     target_update: str = field("update")
     target_network_update_freq: int = field(500)

@@ -13,7 +13,7 @@ class APPOConfig(IMPALAConfig):
     """Settings of APPO beside those of IMPALA; all are arguments of `.training(...)`."""
 
     clip_param: float | list[list[float]] = field(
-        0.4, help="epsilon of the clipped surrogate", schedulable=True
+        0.4, minimum=0, help="epsilon of the clipped surrogate", schedulable=True
     )
     target_worker_clipping: float = field(
         2.0, above=0, help="bound of the ratio of the acting policy to the target network's"
@@ -28,8 +28,8 @@ class APPOConfig(IMPALAConfig):
         "circular_buffer_num_batches * circular_buffer_iterations_per_batch * train_batch_size steps",
     )
     use_kl_loss: bool = field(False, help="add a KL penalty whose coefficient adapts")
-    kl_coeff: float = field(1.0, help="initial KL coefficient", variable=True)
-    kl_target: float = field(0.01, help="KL divergence per update that the coefficient aims at")
+    kl_coeff: float = field(1.0, minimum=0, help="initial KL coefficient", variable=True)
+    kl_target: float = field(0.01, minimum=0, help="KL divergence per update that the coefficient aims at")
 
     @property
     def steps_between_target_updates(self) -> int:

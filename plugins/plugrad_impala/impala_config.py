@@ -27,7 +27,7 @@ class IMPALAConfig(AlgorithmConfig):
     lambda_: float = field(
         0.95, minimum=0, maximum=1, help="lambda of V-trace: 0 trusts the values, 1 the rewards"
     )
-    vf_loss_coeff: float = field(0.25, help="weight of the value error")
+    vf_loss_coeff: float = field(0.25, minimum=0, help="weight of the value error")
     entropy_coeff: float | list[list[float]] = field(
         0.01, help="weight of the entropy bonus", schedulable=True
     )

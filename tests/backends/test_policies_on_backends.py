@@ -8,9 +8,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from test_distribution_of_a_module import own_module
 
 import plugrad
-from plugrad import Learner
+from plugrad import Columns, Learner, RLModuleSpec
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad_ppo import PPOConfig
 
@@ -107,6 +108,109 @@ def test_a_users_own_model_is_brought_by_who_loads_it(backend: str, tmp_path: Pa
         plugrad.load_policy(tmp_path)
     policy = plugrad.load_policy(tmp_path, module=own_model(backend))
     np.testing.assert_array_equal(policy.predict(OBSERVATIONS)[0], expected)
+
+
+BOX = gym.spaces.Box(-9.0, 9.0, (3,))
+PARTS = gym.spaces.Dict(position=gym.spaces.Box(-9.0, 9.0, (2,)), speed=gym.spaces.Box(0.0, 9.0, (1,)))
+ACTIONS = gym.spaces.Box(-100.0, 100.0, (2,))
+
+
+class Far(gym.Env[Any, Any]):
+    """Observations of a space, far from mean 0 and variance 1."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        self.observation_space, self.action_space = space, ACTIONS
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def reading(observation_space: gym.Space[Any], action_space: gym.Space[Any], model_config: Any) -> Any:
+    """A module of the framework's own layers, over three numbers."""
+    rows: Any = own_module(model_config["backend"])
+    spaces = {"observation_space": observation_space, "action_space": action_space}
+    if not isinstance(observation_space, gym.spaces.Dict):
+        return rows(**spaces)
+
+    class Parts(rows):  # type: ignore[misc]
+        def _forward(self, batch: Any, **kwargs: Any) -> Any:
+            obs = batch[Columns.OBS]
+            joined = self.ops.concat([obs["position"], obs["speed"]], -1)
+            return super()._forward({**batch, Columns.OBS: joined}, **kwargs)
+
+    return Parts(**spaces)
+
+
+def float64(space: gym.Space[Any]) -> gym.Space[Any]:
+    """The same space, as most environments of MuJoCo have it."""
+    if isinstance(space, gym.spaces.Dict):
+        return gym.spaces.Dict({key: float64(each) for key, each in space.spaces.items()})
+    assert isinstance(space, gym.spaces.Box)
+    return gym.spaces.Box(space.low, space.high, dtype=np.float64)
+
+
+@pytest.mark.parametrize("space", [BOX, float64(BOX), PARTS, float64(PARTS)], ids=str)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_statistics_are_applied_whatever_space_a_module_object_was_made_with(
+    backend: str, tmp_path: Path, space: gym.Space[Any], normalize: bool
+) -> None:
+    model_config = {"backend": backend}
+    some = PPOConfig().environment(Far, env_config={"space": space}).framework(backend, compile="none")
+    some = some.env_runners(normalize_observations=normalize).debugging(seed=0)
+    spec = RLModuleSpec(module_class=reading, model_config=model_config)
+    algorithm = some.rl_module(rl_module_spec=spec).build_algo()
+    algorithm.sample(50)
+    policy, told = algorithm.get_policy(), algorithm.learner_group.acting_learner.learner.module
+    observation = gym.vector.utils.batch_space(space, 4).sample()
+    expected, _ = policy.predict(observation)
+    paths = [algorithm.save_to_path(tmp_path / "run"), policy.save(tmp_path / "file")]
+    algorithm.stop()
+    for n, path in enumerate(paths):
+        for known in (policy.observation_space, told["default_policy"].observation_space):
+            module = reading(known, policy.action_space, model_config)
+            loaded = plugrad.load_policy(path, module=module)
+            np.testing.assert_array_equal(loaded.predict(observation)[0], expected)
+            assert loaded.observation_space == space
+            saved = loaded.save(tmp_path / f"again {n}")
+            again = plugrad.load_policy(saved, module=reading(known, policy.action_space, model_config))
+            np.testing.assert_array_equal(again.predict(observation)[0], expected)
+
+
+def test_a_module_object_of_another_shape_is_refused_with_the_space_to_type(tmp_path: Path) -> None:
+    space, spec = gym.spaces.Discrete(3), RLModuleSpec(module_class=OwnModule)
+    some = PPOConfig().environment(Far, env_config={"space": space}).framework("numpy")
+    algorithm = some.rl_module(rl_module_spec=spec).build_algo()
+    algorithm.save_to_path(tmp_path)
+    algorithm.stop()
+    with pytest.raises(
+        ConfigError, match=r"made with observation_space=Discrete\(3\).*: make it with .*Box\("
+    ):
+        plugrad.load_policy(tmp_path, module=OwnModule(observation_space=space, action_space=ACTIONS))
+
+
+def test_a_policy_acts_as_env_runners_do_also_if_the_spec_has_the_environments_space(
+    backend: str, tmp_path: Path
+) -> None:
+    spaces = {"observation_space": BOX, "action_space": ACTIONS}
+    algorithm = (
+        config(backend)
+        .environment(Far, env_config={"space": BOX})
+        .rl_module(rl_module_spec=RLModuleSpec(**spaces, model_config={"fcnet_hiddens": [4]}))
+        .build_algo()
+    )
+    algorithm.train()
+    algorithm.save_to_path(tmp_path)
+    observation = OBSERVATIONS * 3.0
+    rows = algorithm.env_runner.normalizer.normalize(observation)
+    learner = algorithm.learner_group.acting_learner.learner
+    expected = learner.compute_actions(rows, explore=False)[Columns.ACTIONS]
+    algorithm.stop()
+    for policy in (algorithm.get_policy(), plugrad.load_policy(tmp_path)):
+        np.testing.assert_allclose(policy.predict(observation)[0], expected, atol=1e-6)
 
 
 def test_a_class_of_ones_own_in_a_checkpoint_is_refused_by_name(backend: str, tmp_path: Path) -> None:

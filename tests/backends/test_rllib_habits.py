@@ -1,5 +1,7 @@
 """What code written for RLlib's present API asks for: it works, or the error says what to type."""
 
+import re
+
 import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, digest, ppo_batch, ppo_config, quick, with_modules
@@ -7,7 +9,11 @@ from pages import BLOCK, DOCS
 
 from plugrad import ALL_MODULES, Columns, Learner, MultiRLModule, MultiRLModuleSpec, RLModuleSpec
 from plugrad import DEFAULT_MODULE_ID as P
+from plugrad.config import SECTIONS
 from plugrad.errors import CheckpointError, ConfigError, LossError, RestoreMismatchError, UnknownModuleError
+from plugrad.hooks.plugin_records import list_plugins
+from plugrad.hooks.registry import get_algorithm
+from plugrad.legacy.instead import INSTEAD
 from plugrad_bc import BCConfig
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig, PPOLearner
@@ -105,6 +111,41 @@ def test_a_setting_of_rllibs_that_is_not_here_says_what_to_type(config_class, na
         config_class().training(**{name: 1})
     with pytest.raises(AttributeError, match=f"Here: .*{instead}"):
         getattr(config_class(), name)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "instead"),
+    [
+        ("env_runners", "env_to_module_connector", r"env_runners\(env_wrappers="),
+        ("env_runners", "normalize_actions", "gymnasium.wrappers:RescaleAction"),
+        ("env_runners", "batch_mode", "rollout_fragment_length"),
+        ("env_runners", "explore", r"training\(epsilon="),
+        ("evaluation", "evaluation_duration", r"evaluation\(evaluation_num_episodes="),
+        ("multi_agent", "policy_mapping_fn", r"multi_agent\(agent_to_module="),
+        ("learners", "num_gpus", r"learners\(num_gpus_per_learner="),
+    ],
+)
+def test_a_setting_of_another_section_of_rllibs_says_what_to_type(section, name, instead):
+    with pytest.raises(ConfigError, match=rf"no setting '{name}'. Here: .*{instead}"):
+        getattr(PPOConfig(), section)(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("checkpointing", "save_to_path"), ("exploration", r"training\(epsilon=")]
+)
+def test_a_method_of_rllibs_config_that_is_not_here_says_what_to_use(name, instead):
+    with pytest.raises(AttributeError, match=rf"no setting '{name}'. Here: .*{instead}"):
+        getattr(PPOConfig(), name)
+
+
+def test_every_call_that_a_hint_names_is_there():
+    """`section(setting=...)` in a hint: the section has the setting, of one of the algorithms."""
+    records = [record for record in list_plugins() if record.kind == "algorithm"]
+    classes = [get_algorithm(record.name) for record in records if record.distribution == "plugrad"]
+    known = {(info.section, name) for each in classes for name, info in each.fields().items()}
+    calls = re.findall(rf"\b({'|'.join(SECTIONS)})\((?:\w+, )?(\w+)=", " ".join(INSTEAD.values()))
+    assert len(calls) > 40
+    assert set(calls) <= known
 
 
 # --- updates ---

@@ -1,5 +1,6 @@
 """Environments of every action space: sampled, resumed in the middle of episodes, vectorised, recorded."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad.offline import load_episodes, save_episodes
 from plugrad.types import Array
 from plugrad_bc import BCConfig
+from plugrad_ppo import PPOConfig
+from plugrad_sac import SACConfig, TD3Config
 
 LENGTH = 5
 OBSERVATIONS = Box(-np.inf, np.inf, (2,), np.float32)
@@ -225,3 +228,45 @@ def test_recorded_actions_of_other_parts_are_refused(tmp_path: Any) -> None:
     assert np.isfinite(same.build_algo().train()["learners/default_policy/total_loss"])
     with pytest.raises(ConfigError, match=r"expected episodes of the action_space Dict.*found Dict"):
         other.build_algo().train()
+
+
+class Bounded(gym.Env[Any, Any]):
+    """Its actions have these bounds."""
+
+    observation_space = OBSERVATIONS
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.action_space = Box(np.float32(low), np.float32(high))
+
+
+RESCALED = [("gymnasium.wrappers:RescaleAction", {"min_action": -1.0, "max_action": 1.0})]
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered")  # by Gymnasium's wrapper
+@pytest.mark.parametrize(
+    ("config", "low", "high", "wrappers", "warns"),
+    [
+        (PPOConfig(), [50], [100], [], True),
+        (PPOConfig(), [-100], [-50], [], True),
+        (PPOConfig(), [-1, -20], [1, 20], [], True),
+        (PPOConfig(), [-0.05], [0.05], [], True),
+        (PPOConfig(), [50], [100], RESCALED, False),
+        (PPOConfig(), [-2, 0], [2, 1], [], False),
+        (PPOConfig(), [-np.inf, 50], [np.inf, np.inf], [], False),
+        (SACConfig(), [50], [100], [], False),
+        (TD3Config(), [50], [100], [], False),
+    ],
+)
+def test_bounds_that_a_gaussian_hardly_reaches_are_warned_of_once(
+    config: Any, low: Any, high: Any, wrappers: Any, warns: bool
+) -> None:
+    config = config.environment(Bounded, env_config={"low": low, "high": high}).framework("numpy")
+    config = config.env_runners(env_wrappers=wrappers)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        config.build_algo()
+    found = [str(each.message) for each in caught if "Gaussian" in str(each.message)]
+    assert len(found) == warns
+    for message in found:
+        assert message.startswith("the actions are Box(")
+        assert f".env_runners(env_wrappers={RESCALED})".replace("'", '"') in message

@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import cloudpickle
+import gymnasium as gym
 import pytest
 from click.testing import CliRunner
 
@@ -191,6 +193,7 @@ def test_an_update_that_is_not_waited_for_returns_the_results_of_earlier_ones():
         ("learn", r"train\(\) runs one iteration"),
         ("predict", r"get_policy\(\).predict\(observation\)"),
         ("save", r"save_to_path\(path\)"),
+        ("get_module", r"get_policy\(module_id\) acts; learner_group.foreach_learner"),
         ("compute_single_action", r"get_policy\(\).predict\(observation\)"),
     ],
 )
@@ -203,3 +206,28 @@ def test_a_name_of_another_library_says_what_to_use(name, instead):
     with pytest.raises(AttributeError, match=r"^'Algorithm' object has no attribute 'trian'$"):
         algorithm.trian  # noqa: B018
     algorithm.stop()
+
+
+def test_what_cannot_be_saved_is_a_warning_when_it_is_built(tmp_path):
+    config = (
+        PPOConfig()
+        .framework("numpy")
+        .training(train_batch_size=16, minibatch_size=None)
+        .rl_module(model_config={"fcnet_hiddens": [2]})
+    )
+    named = config.environment("CartPole-v1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named.build_algo().stop()
+    unnamed = {
+        "env": config.environment(lambda: gym.make("CartPole-v1")),
+        "learner_connector": named.learners(learner_connector=lambda observation_space, action_space: []),
+    }
+    for setting, some in unnamed.items():
+        with pytest.warns(UserWarning, match=f"^{setting} cannot be written: .*save_to_path raises") as said:
+            algorithm = some.build_algo()
+        assert [each.filename for each in said] == [__file__]
+        algorithm.train()
+        with pytest.raises(ConfigError, match=f"{setting} cannot be written"):
+            algorithm.save_to_path(tmp_path / "saved")
+        algorithm.stop()

@@ -13,7 +13,7 @@ import masked
 import numpy as np
 import pytest
 from sampling import Sampling, make_runner, swing
-from worker_envs import Camera, Fragile, Levers, Picture, Unlike
+from worker_envs import Camera, Fragile, Levers, OneArray, Picture, Unlike
 
 from plugrad.errors import ConfigError, EnvContractError, EnvWorkerError
 from plugrad.sampling.env_runner import EnvRunner
@@ -248,6 +248,60 @@ print(*[each.pid for each in runner._envs._workers], flush=True)
 while True:
     runner.sample(1)
 """
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("num_cores", [1], indirect=True)
+def test_the_last_observation_and_mask_are_kept_by_an_environment_that_writes_all_into_one_array(mode):
+    runner = runner_of(mode, first_action, env=OneArray, num_envs_per_env_runner=2)
+    episodes = runner.sample(12)
+    assert [each.observations[:, 0].tolist() for each in episodes] == [[0, 1, 2, 3, 4, 5]] * 4 + [
+        [0, 1, 2]
+    ] * 2
+    assert episodes[0].extra_model_outputs["new_action_mask"][-1].tolist() == [True, True, True]
+    runner.close()
+
+
+OF_A_SCRIPT = """
+import gymnasium as gym, numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+from plugrad_ppo import PPOConfig
+
+class Mine(CartPoleEnv):
+    pass
+
+class Twice(gym.RewardWrapper):
+    def reward(self, reward):
+        return 2 * reward
+
+class Three(gym.Wrapper):
+    def __init__(self, env, limit):
+        super().__init__(gym.wrappers.TimeLimit(env, limit))
+
+def make():
+    return Mine()
+
+gym.register("Mine-v0", entry_point="__main__:Mine")
+for env in (Mine, make, "Mine-v0", "__main__:Mine"):
+    algorithm = (
+        PPOConfig().environment(env).framework("numpy").rl_module(model_config={"fcnet_hiddens": [1]})
+        .env_runners(vectorization_mode="async", num_envs_per_env_runner=1, env_wrappers=[Twice, [Three, {"limit": 3}]])
+        .training(train_batch_size=6, minibatch_size=None, num_epochs=1).build_algo()
+    )
+    print(*(episode.rewards.tolist() for episode in algorithm.sample()))
+    algorithm.stop()
+"""
+
+
+def test_classes_functions_wrappers_and_ids_of_a_script_come_along(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(OF_A_SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[2.0, 2.0, 2.0] [2.0, 2.0, 2.0]"] * 4
 
 
 @pytest.mark.parametrize(("ends_by", "hangs"), [("SIGINT", False), ("SIGKILL", True)])

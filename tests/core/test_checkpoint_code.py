@@ -5,6 +5,7 @@ import platform
 import random
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.cli import main
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.trained import open_trained
+from plugrad.config.fields import field
 from plugrad.errors import CheckpointError, ConfigError, PlugradError
+from plugrad_ppo import PPOConfig
 
 CANARY = "from pathlib import Path\nPath({marker!r}).touch()\ndef call(*args, **kwargs): Path({marker!r}).touch()\n"
 
@@ -190,6 +193,41 @@ def test_who_brings_the_environment_opens_the_checkpoint(tmp_path: Path) -> None
     assert path == run.last
     assert algorithm.iteration == again.iteration == judged.iteration == 1
     for each in (algorithm, again, judged):
+        each.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(PPOConfig):
+    """A config with a setting of one's own."""
+
+    l2: float = field(0.001)
+
+
+def test_a_run_whose_config_class_has_settings_of_its_own_acts_and_goes_on_from_that_class(
+    tmp_path: Path,
+) -> None:
+    config = Own(**{name: getattr(ppo_config(hiddens=(2,)), name) for name in PPOConfig.fields()})
+    config = config.environment("CartPole-v1", observation_space=None, action_space=None)
+    config = config.training(l2=0.5, train_batch_size=16).env_runners(num_envs_per_env_runner=2)
+    config = config.rl_module(
+        algorithm_config_overrides_per_module={"default_policy": {"l2": 0.7, "lr": 0.1}}
+    )
+    algorithm = config.build_algo()
+    algorithm.train()
+    observation = np.ones(4, np.float32)
+    policy = algorithm.get_policy()
+    expected, paths = policy.predict(observation)[0], [algorithm.save_to_path(tmp_path / "run")]
+    paths.append(policy.save(tmp_path / "file"))
+    for path in paths:
+        assert load_policy(path).predict(observation)[0] == expected
+    words = r"PPOConfig has no setting 'l2'.*: build from your config and restore_from_path"
+    for open_ in (Algorithm.from_checkpoint, Learner.from_checkpoint, LearnerGroup.from_checkpoint):
+        with pytest.raises(ConfigError, match=words):
+            open_(paths[0])
+    again = config.training(l2=0.1).build_algo()
+    again.restore_from_path(paths[0])
+    assert (again.config.l2, again.iteration) == (0.5, 1)
+    for each in (algorithm, again):
         each.stop()
 
 

@@ -113,6 +113,10 @@ def test_help_of_train_shows_every_setting_with_help_and_default_by_section(plug
         (["parity", "ppo", "--framework.compile", "none"], "parity compares steps that are not compiled"),
         (["parity", "ppo", "--framework.backend", "tf2"], "parity compares two; name them with --backends"),
         (["eval", "nowhere"], "nowhere"),
+        *(
+            ([name, __file__], "is a file, .* in Python: plugrad.load_policy")
+            for name in ("eval", "record", "play")
+        ),
         (["plot"], "Missing argument"),
         (["plot", "."], "no run directory"),
     ],

@@ -19,6 +19,7 @@ import pytest
 from plugrad import AlgorithmConfig
 from plugrad.config import SECTIONS, field
 from plugrad.errors import ConfigError
+from plugrad.hooks.registry import get_algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +187,32 @@ def test_a_wrong_name_or_value_fails_at_the_call(call, message):
 def test_a_bad_schedule_names_the_field_that_was_typed(name, schedule):
     with pytest.raises(ConfigError, match=rf"{name} must be a number >= 0, or \[\[0, value\]"):
         DemoConfig().training(**{name: schedule})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "wrong"),
+    [
+        ("ppo", "lambda_", 1.5),
+        ("ppo", "clip_param", -0.1),
+        ("ppo", "clip_param", [[0, 0.2], [100, -0.1]]),
+        ("ppo", "vf_loss_coeff", -1.0),
+        ("ppo", "vf_clip_param", -1.0),
+        ("ppo", "kl_coeff", -1.0),
+        ("ppo", "kl_target", -1.0),
+        ("appo", "lambda_", -0.5),
+        ("appo", "clip_param", -0.1),
+        ("appo", "kl_coeff", -1.0),
+        ("impala", "vf_loss_coeff", -1.0),
+        ("dqn", "epsilon", 1.5),
+        ("dqn", "epsilon", [[0, 1.0], [100, -0.1]]),
+        ("dqn", "tau", 1.5),
+        ("sac", "tau", 0.0),
+        ("iql", "expectile", 1.5),
+    ],
+)
+def test_a_probability_or_weight_out_of_its_range_is_refused(algorithm, name, wrong):
+    with pytest.raises(ConfigError, match=rf"^{name} must be a number .*got"):
+        get_algorithm(algorithm)().training(**{name: wrong})
 
 
 def test_a_field_that_is_not_schedulable_takes_no_schedule():

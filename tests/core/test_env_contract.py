@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Graph, Sequence, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from sampling import make_runner
@@ -131,11 +131,80 @@ ANSWERS = {
             "observation_space": Dict(a=Box(0, 1, (2,)), b=Discrete(2)),
             "observe": lambda self: {"a": np.zeros(2, np.float32)},
         },
-        "refuses its reset.*'b'",
+        r"reset\(\) returned as observation a dict of \['a'\]; expected: the observation space is Dict\('a'.*'b'",
     ),
     "a number that is too large": (
         {"observation_space": Discrete(3), "observe": lambda self: 7},
-        "refuses its reset.*7",
+        r"reset\(\) returned as observation 7 \(int\); expected: the observation space is Discrete\(3\)",
+    ),
+    "a negative number": (
+        {"observation_space": Discrete(3), "observe": lambda self: -1},
+        r"reset\(\) returned as observation -1 \(int\); expected: the observation space is Discrete\(3\)",
+    ),
+    "a number before the first one later": (
+        {"observation_space": Discrete(3, start=2), "observe": lambda self: np.int64(3 - self.steps)},
+        r"step\(\) returned as observation .*1.*is Discrete\(3, start=2\)",
+    ),
+    "a fraction": (
+        {"observation_space": Discrete(3), "observe": lambda self: np.array(1.5)},
+        r"as observation .*1.5.*is Discrete\(3\)",
+    ),
+    "a number of many that is too large": (
+        {"observation_space": MultiDiscrete([3, 2]), "observe": lambda self: np.array([3, 0])},
+        r"as observation an array of shape \(2,\) and dtype int64: \[3, 0\]; .*is MultiDiscrete\(\[3 2\]\)",
+    ),
+    "a bit of five": (
+        {"observation_space": MultiBinary(2), "observe": lambda self: np.array([5, 1], np.int8)},
+        r"as observation an array of .*\[5, 1\]; .*is MultiBinary\(2\)",
+    ),
+    "a part out of range": (
+        {
+            "observation_space": Dict(far=Box(-1, 1, (2,)), gear=Tuple((Discrete(2), Discrete(3)))),
+            "observe": lambda self: {"far": np.zeros(2), "gear": (1, 3 if self.steps > 2 else 2)},
+        },
+        r"step\(\) returned as observation\['gear'\]\[1\] 3 \(int\); .* space\['gear'\]\[1\] is Discrete\(3\)",
+    ),
+    "a part of another shape": (
+        {
+            "observation_space": Dict(position=Box(-1, 1, (4,)), gear=Discrete(3)),
+            "observe": lambda self: {"position": np.zeros(5), "gear": 0},
+        },
+        r"as observation\['position'\] an array of shape \(5,\).*space\['position'\] is Box\(-1.0, 1.0, \(4,\)",
+    ),
+    "a part with NaN at the end": (
+        {
+            "observation_space": Dict(position=Box(-1, 1, (4,)), speed=Box(-1, 1, (1,))),
+            "observe": lambda self: {
+                "position": np.zeros(4),
+                "speed": np.full(1, np.nan if self.steps > 4 else 0),
+            },
+        },
+        r"its observations\['speed'\] hold NaN or infinity: \[nan\]; expected: finite numbers",
+    ),
+    "floats in place of bytes": (
+        {"observation_space": Box(0, 255, (3,), np.uint8), "observe": lambda self: np.full(3, 0.5)},
+        r"dtype float64: .*\(3,\), uint8\), whose dtype does not hold .*: return uint8, or declare another dtype",
+    ),
+    "whole numbers in place of bytes later": (
+        {
+            "observation_space": Box(0, 255, (3,), np.uint8),
+            "observe": lambda self: np.full(3, 7, np.int64 if self.steps > 2 else np.uint8),
+        },
+        r"step\(\) returned as observation an array of .*int64.*: return uint8",
+    ),
+    "a part of lists of different lengths": (
+        {
+            "observation_space": Dict(position=Box(-1, 1, (2, 2)), gear=Discrete(3)),
+            "observe": lambda self: {"position": [[1], [1, 2]], "gear": 0},
+        },
+        r"as observation\['position'\] a list of 2; .*space\['position'\] is Box",
+    ),
+    "a part of bytes with fractions": (
+        {
+            "observation_space": Dict(image=Box(0, 255, (1,), np.uint8), gear=Discrete(3)),
+            "observe": lambda self: {"image": np.full(1, 0.5), "gear": 0},
+        },
+        r"as observation\['image'\] .*: \[0.5\]; .*space\['image'\] is Box.*uint8.*: return uint8",
     ),
 }  # fmt: skip
 
@@ -160,7 +229,8 @@ def test_a_broken_contract_is_named_with_the_environment(what, registered):
     assert caught.value.facts["index"] in (0, 1)
 
 
-def test_the_environment_that_broke_it_is_named_not_the_first():
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_environment_that_broke_it_is_named_not_the_first(ends):
     class Second(Good):
         made = 0
 
@@ -170,6 +240,10 @@ def test_the_environment_that_broke_it_is_named_not_the_first():
 
         def observe(self):
             return np.full(3, np.nan if self.number == 3 and self.steps == 2 else 0, np.float32)
+
+        def step(self, action):
+            self.tick()
+            return self.observe(), 1.0, ends and self.number == 3 and self.steps == 2, False, {}
 
     algorithm = algorithm_of(Second)  # the first is made for its spaces
     with pytest.raises(EnvContractError, match=r"environment 1 of .*Second: its observations hold NaN"):
@@ -200,6 +274,27 @@ def test_numbers_and_flags_of_any_numeric_type_are_good(answer):
     for episode in algorithm.sample():
         assert episode.rewards.tolist() == [1.0]
         assert episode.is_done
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "row"),
+    [
+        (Discrete(3), np.array(2), [0, 0, 1]),
+        (Discrete(3, start=-1), -1, [1, 0, 0]),
+        (MultiDiscrete([3, 2]), [2.0, 1.0], [0, 0, 1, 0, 1]),
+        (MultiDiscrete([3, 2], start=[1, 5]), np.array([3, 5]), [0, 0, 1, 1, 0]),
+        (MultiBinary(2), [True, False], [1, 0]),
+        (MultiBinary(2), np.array([1.0, 0.0]), [1, 0]),
+        (
+            Dict(image=Box(0, 255, (2,), np.uint8), on=Discrete(2)),
+            {"image": [7, 255], "on": True},
+            [7, 255, 0, 1],
+        ),
+    ],
+)
+def test_numbers_of_any_dtype_that_are_of_the_space_are_good(space, seen, row):
+    algorithm = algorithm_of(breaking(observation_space=space, observe=lambda self: seen))
+    assert algorithm.sample()[0].observations[0].tolist() == row
 
 
 def test_a_reward_is_looked_at_in_every_step():
@@ -280,6 +375,7 @@ class Vectorised(VectorEnv):
     ("wrong", "words"),
     [
         ({"observations": np.zeros((2, 4))}, r"returned observations .*\(2, 4\).*shape \(2, 3\)"),
+        ({"observations": np.full((2, 3), np.nan)}, "environment 0 of .*observations hold NaN"),
         ({"rewards": np.zeros((2, 1))}, r"returned rewards .*\(2, 1\).*shape \(2,\)"),
         ({"terminated": None}, "returned terminated None"),
         ({"truncated": np.zeros(3, bool)}, r"returned truncated .*\(3,\)"),
@@ -302,6 +398,28 @@ def test_a_vectorised_environment_is_looked_at_too(wrong, words, monkeypatch):
     monkeypatch.setattr(Vectorised, "wrong", wrong)
     with pytest.raises(EnvContractError, match=words):
         algorithm.sample()
+
+
+class Bytes(Vectorised):
+    """Its observations are of uint8."""
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.single_observation_space = Box(0, 255, (3,), np.uint8)
+
+
+@pytest.mark.parametrize("value", [7.0, 7.5])
+def test_observations_of_a_vectorised_environment_are_cast_if_the_dtype_holds_them(value, monkeypatch):
+    monkeypatch.setattr(Bytes, "wrong", {"observations": np.full((2, 3), value)})
+    gym.register(f"plugrad-tests/Bytes{value}-v0", entry_point=Good, vector_entry_point=Bytes)
+    settings = {"num_envs_per_env_runner": 2, "vectorization_mode": "vector_entry_point"}
+    act = {"actions": np.zeros(2, np.int64)}
+    runner = make_runner(lambda observations: act, env=f"plugrad-tests/Bytes{value}-v0", **settings)
+    if value % 1:
+        with pytest.raises(EnvContractError, match=r"returned observations .*float64.*return uint8"):
+            runner.sample(1)
+    else:
+        assert runner.sample(1)[0].observations.tolist() == [[0] * 3, [7] * 3]
 
 
 class SameStep(Vectorised):

@@ -274,7 +274,10 @@ class Mine(CartPoleEnv):
         SLEEP
         return super().step(action)
 
-make = lambda: gym.wrappers.TimeLimit(Mine(), LIMIT)
+def make():
+    return gym.wrappers.TimeLimit(Mine(), LIMIT)
+
+gym.register("Mine-v0", entry_point="__main__:Mine", max_episode_steps=LIMIT)
 algorithm = (
     PPOConfig().environment(make).framework("numpy").rl_module(model_config={"fcnet_hiddens": [1]})
     .env_runners(num_env_runners=2, num_envs_per_env_runner=1, rollout_fragment_length=10)
@@ -291,9 +294,11 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_script_needs_no_guard_and_its_classes_come_along(tmp_path):
+@pytest.mark.parametrize("env", ["make", "'Mine-v0'"])
+def test_a_script_needs_no_guard_and_its_classes_and_ids_come_along(env, tmp_path):
     script = tmp_path / "mine.py"
-    script.write_text(SCRIPT.replace("SLEEP", "pass").replace("AFTER", "break"))
+    code = SCRIPT.replace("SLEEP", "pass").replace("AFTER", "break")
+    script.write_text(code.replace("environment(make)", f"environment({env})"))
     process = python("", script)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors

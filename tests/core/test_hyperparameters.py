@@ -1,13 +1,16 @@
 """Whose hyperparameters a restored learner goes on with, and which plugins it says its checkpoint was written with."""
 
 import logging
+import re
 import warnings
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from learning import digest, ppo_batch, ppo_config
 
-from plugrad import DEFAULT_MODULE_ID, Learner, hookimpl
+from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, hookimpl
+from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import ConfigError, RestoreMismatchError
 
@@ -187,6 +190,29 @@ def test_other_plugins_than_then_are_a_warning_and_no_more(source, tmp_path, cha
     with pytest.warns(UserWarning, match=words):
         other.restore_from_path(tmp_path / "c")
     assert digest(other.get_state()) == digest(source.get_state())
+
+
+@pytest.mark.parametrize("door", ["learner", "built learner", "group", "algorithm"])
+def test_the_warning_of_a_plugin_that_is_not_active_is_at_the_users_line_and_says_what_to_do(tmp_path, door):
+    config = ppo_config(hiddens=(2,)).plugins(Ear).environment("CartPole-v1")
+    config = config.environment(observation_space=None, action_space=None).training(train_batch_size=16)
+    algorithm = config.env_runners(num_envs_per_env_runner=2).build_algo()
+    algorithm.save_to_path(tmp_path / "all")
+    algorithm.learner_group.save_to_path(tmp_path / "learner")
+    algorithm.stop()
+    learner = config.plugins().build_learner(env=gym.make("CartPole-v1"))
+    open_ = {
+        "learner": lambda: Learner.from_checkpoint(tmp_path / "all"),
+        "built learner": lambda: learner.restore_from_path(tmp_path / "all"),
+        "group": lambda: LearnerGroup.from_checkpoint(tmp_path / "learner").shutdown(),
+        "algorithm": lambda: Algorithm.from_checkpoint(tmp_path / "all").stop(),
+    }
+    with pytest.warns(UserWarning, match=r"listener '.*Ear'") as said:
+        open_[door]()
+    (warning,) = said
+    assert warning.filename == __file__
+    remedy = r"was active and is not now\. .*\.plugins\(\.\.\.\).*restore_from_path"
+    assert re.search(remedy, str(warning.message))
 
 
 def test_a_checkpoint_without_a_warning_to_give_says_nothing_in_the_log(source, tmp_path, caplog):

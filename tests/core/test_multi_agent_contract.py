@@ -47,7 +47,7 @@ BREAKS = {
     ),
     "an observation of another shape": (
         lambda o, *_: o.update(b=np.zeros(3)),
-        r"gave agent 'b' as observation an array of shape \(3,\).*; expected: an observation of Box\(",
+        r"gave agent 'b' as observation an array of shape \(3,\).*; expected: the observation space is Box\(",
     ),
     "an observation of words": (
         lambda o, *_: o.update(b="left"),
@@ -68,6 +68,10 @@ BREAKS = {
     "a truncation without an observation": (
         lambda o, rewards, terminated, truncated, infos: (o.pop("a"), truncated.update(a=True))[2:] or None,
         "gave agent 'a' no observation with its truncation; expected: the last observation of an agent that acted",
+    ),
+    "terminateds without '__all__'": (
+        lambda o, rewards, terminated, *_: (terminated.pop("__all__"), None)[1],
+        r"returned terminateds a dict of \[\]; expected: the key '__all__', whether the episode has terminated",
     ),
     "four parts": (
         lambda *answer: answer[:4],
@@ -103,6 +107,52 @@ def test_an_error_of_the_environments_own_code_says_where_it_was():
 
 def count_steps(module_id, observations, state, **mask):
     return {"actions": observations[:, 1].astype(np.int64)}
+
+
+PARTS = gym.spaces.Dict(far=gym.spaces.Box(0, 1, (2,)), image=gym.spaces.Box(0, 255, (1,), np.uint8))
+
+
+class OfSpace(Pair):
+    """The agents observe `seen`, of `space`."""
+
+    space, seen = gym.spaces.Box(0, 255, (2,), np.uint8), np.zeros(2)
+
+    def observation_space(self, agent):
+        return self.space
+
+    def _all(self, value):
+        return super()._all(self.seen if isinstance(value, np.ndarray) else value)
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "message"),
+    [
+        (OfSpace.space, np.full(2, 0.5), "as observation an array .*float64.*; expected: .*uint8"),
+        (OfSpace.space, np.array([3, 256]), "as observation an array .*int64.*; expected: .*uint8"),
+        (
+            PARTS,
+            {"far": np.zeros(3), "image": np.zeros(1, np.uint8)},
+            r"as observation\['far'\] an array of shape \(3,\).*the observation space\['far'\] is Box",
+        ),
+        (
+            PARTS,
+            {"far": np.array([0, np.nan]), "image": np.zeros(1, np.uint8)},
+            r"observation\['far'\] with NaN",
+        ),
+    ],
+)
+def test_an_observation_that_its_space_cannot_hold_is_refused(space, seen, message, monkeypatch):
+    monkeypatch.setattr(OfSpace, "space", space)
+    monkeypatch.setattr(OfSpace, "seen", seen)
+    with pytest.raises(EnvContractError, match=message):
+        make_runner(OfSpace).sample()
+
+
+def test_numbers_that_the_dtype_holds_are_cast(monkeypatch):
+    monkeypatch.setattr(OfSpace, "seen", np.array([3.0, 255.0]))
+    (chunk, *_) = make_runner(OfSpace).sample()
+    observations = chunk.agent_episodes["left"].observations
+    assert (observations.dtype, observations[0].tolist()) == (np.uint8, [3, 255])
 
 
 def test_after_an_error_new_episodes_begin():

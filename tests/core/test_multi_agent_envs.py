@@ -141,23 +141,42 @@ def test_a_class_of_rllibs_form_gets_the_configuration_as_its_argument():
     assert episode.rewards.tolist() == [3, 4]
 
 
-class WithoutAll(Scripted):
-    """Its flags have no `"__all__"`: the episode ends when all agents that took part have ended."""
+class OneBuffer:
+    """In PettingZoo's interface of turns. All agents observe the same array; the first one ends in its second turn."""
 
-    def step(self, actions):
-        observations, rewards, terminated, truncated, infos = super().step(actions)
-        del terminated["__all__"], truncated["__all__"]
-        return observations, rewards, terminated, truncated, infos
+    possible_agents = ("a", "b")
+
+    def __init__(self):
+        self.seen = np.zeros(1, np.float32)
+
+    def observation_space(self, agent):
+        return gym.spaces.Box(0, 9, (1,))
+
+    def action_space(self, agent):
+        return gym.spaces.Discrete(4)
+
+    def agent_iter(self):
+        return iter(self.agents)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.agent_selection, self.turns = list(self.possible_agents), "a", 0
+
+    def step(self, action):
+        if action is None:
+            self.agents.remove(self.agent_selection)
+        self.turns += 1
+        self.agent_selection = "b" if self.agent_selection == "a" or "a" not in self.agents else "a"
+
+    def last(self):
+        self.seen[:] = self.turns
+        return self.seen, 1.0, self.agent_selection == "a" and self.turns == 2, self.turns > 6, {}
 
 
-def test_without_a_flag_of_all_an_episode_ends_when_all_who_took_part_have_ended():
-    both = [{"a": Event(True), "b": Event(True)}, {"a": Event(True, 1, "terminated"), "b": Event(True, 2)}]
-    script = [*both, {"b": Event(True, 3, "truncated")}]
-    chunk, *_ = make_runner(WithoutAll, act_by_step, env_config={"script": script}).sample(2)
-    assert (chunk.terminated, chunk.truncated) == (False, True)
+def test_the_last_observation_of_an_agent_that_ends_in_its_turn_is_kept():
+    chunk, *_ = make_runner(OneBuffer).sample(3)
     assert chunk.agent_episodes["a"].terminated
-    assert chunk.agent_episodes["b"].truncated
-    assert "c" not in chunk.agent_episodes
+    assert chunk.agent_episodes["a"].observations.tolist() == [[0], [2]]
+    assert chunk.agent_episodes["b"].observations.tolist() == [[1], [3], [4]]
 
 
 class OneSpace(Scripted):

@@ -61,6 +61,14 @@ class Ears:
             file.write("once\\n")
 update_ended = Ears().update_ended
 """
+CLASS = """
+from plugrad import hookimpl
+class Ears:
+    @hookimpl
+    def update_ended(self, results):
+        with open("heard", "a") as file:
+            file.write("once\\n")
+"""
 
 
 @pytest.fixture
@@ -154,14 +162,37 @@ def test_a_backend_in_a_file_is_known_by_its_name_too(folder):
     plugrad("eval", "run", "--plugin", "mine.py")
 
 
-@pytest.mark.parametrize("named", ["my_ears.py", "my_ears:Ears"])
-def test_a_listener_is_a_file_or_a_class_and_is_kept_in_the_config(folder, monkeypatch, named):
-    monkeypatch.syspath_prepend(folder)
+@pytest.mark.parametrize(
+    "named",
+    [
+        "--plugin=my_ears.py",
+        "--plugin=my_ears:Ears",
+        "--plugin=my_ears.py:Ears",
+        '--plugins.plugin_names=["my_ears:Ears"]',
+    ],
+)
+@pytest.mark.parametrize("code", [LISTENER, CLASS])
+def test_a_listener_is_a_file_or_a_class_and_is_kept_in_the_config(folder, monkeypatch, code, named):
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", ".")])
     monkeypatch.delitem(sys.modules, "my_ears", raising=False)
-    train("ppo", "--plugin", named)
+    (folder / "my_ears.py").write_text(code)
+    train("ppo", named)
     assert (folder / "heard").read_text() == "once\n" * 2
     (kept,) = RunDirectory.open(folder / "run").read_config().plugin_names
-    assert kept == (str(folder / named) if named.endswith(".py") else named)
+    assert kept == (str(folder / "my_ears.py") if named.endswith(".py") else "my_ears:Ears")
+    plugrad("train", "--resume=run", "--plugin", kept, "--stop-timesteps=32", "--quiet", code=0)
+    assert (folder / "heard").read_text() == "once\n" * 4
+
+
+class Deaf:
+    def iteration_ended(self, results):
+        """It is not marked."""
+
+
+@pytest.mark.parametrize("named", ["json:dumps", Deaf])
+def test_a_listener_without_a_hook_is_refused_from_python_too(named):
+    with pytest.raises(PluginError, match="has no hook: write @hookimpl above"):
+        load_listeners((named,))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +203,11 @@ def test_a_listener_is_a_file_or_a_class_and_is_kept_in_the_config(folder, monke
         ("def (", ["--plugin=bad.py"], 1, "plugin file 'bad.py' fails to load: SyntaxError: "),
         (LISTENER.replace("ended", "endet"), ["--plugin=bad.py"], 1, "Did you mean 'update_ended'?"),
         (ALGORITHM, ["--plugin=ppo.py"], 1, "algorithm 'ppo' is the name of one of plugrad "),
+        ("", ["--plugin=bad.py"], 1, "bad.py' has no hook: write @hookimpl above its functions or methods"),
+        ("def update_ended(results): 1", ["--plugin=bad.py"], 1, "has no hook: write @hookimpl above update_ended"),
+        (CLASS.replace("@hookimpl", ""), ["--plugin=bad.py"], 1, "bad.py' has no hook: write @hookimpl above its"),
+        (CLASS + "ears = Ears()", ["--plugin=bad.py"], 1, "several plugins: name one, bad:Ears or bad:ears, in the"),
+        (CLASS + "    def __init__(self, size): 1", ["--plugin=bad.py"], 1, "bad.py': Ears() fails: TypeError: "),
         (LISTENER, ["bad.py"], 2, "bad.py' is no algorithm: it lacks the hook 'get_config_class'"),
         (None, ["nowhere:Plugin"], 2, "No module named 'nowhere'. Is it installed? The current folder is searched for"),
         (None, ["--plugin=json:Nothing"], 2, "json has no 'Nothing'"),
@@ -191,6 +227,13 @@ def test_what_cannot_be_is_said_in_one_line_and_nothing_is_written(folder, code,
 def test_a_config_cannot_bring_an_algorithm_as_a_listener(folder):
     with pytest.raises(PluginError, match="algorithm 'my_algo' is no listener: it comes before the config"):
         load_listeners(("my_algo.py",))
+
+
+def test_check_refuses_a_file_without_a_hook(folder):
+    (folder / "deaf.py").write_text(CLASS.replace("@hookimpl", ""))
+    assert "unusable: plugin" in plugrad("plugins", "--check", "deaf.py", code=1).stdout
+    (folder / "deaf.py").write_text(CLASS)
+    assert "its hooks fit" in plugrad("plugins", "--check", "deaf:Ears", code=0).stdout
 
 
 def test_check_shows_a_file(folder):

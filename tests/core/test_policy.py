@@ -324,6 +324,19 @@ def test_a_recurrent_policy_gives_its_state_and_begins_anew_where_episodes_begin
             policy.predict(observations[1], {"h": np.zeros((2, 3))})
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_observation_that_is_not_finite_is_refused(bad):
+    """In training it is an error of the environment; acted on, it gives NaN, or the first action, in silence."""
+    policy = config("CartPole-v1").env_runners(normalize_observations=True).build_algo().get_policy()
+    batch = np.zeros((3, 4), np.float32)
+    batch[1, 2] = bad
+    for observation in (batch, batch[1], batch[1].tolist()):
+        with pytest.raises(BatchError, match="observation: expected finite numbers; found"):
+            policy.predict(observation)
+    large = np.full(4, 1e30, np.float32)  # its square overflows
+    assert policy.predict(large)[0] in policy.action_space
+
+
 def test_a_policy_without_a_state_refuses_one():
     policy = config("CartPole-v1").build_algo().get_policy()
     spaces = f"observation_space={policy.observation_space}, action_space=Discrete(2)"

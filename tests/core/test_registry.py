@@ -327,7 +327,9 @@ def test_what_is_installed_and_not_named_is_never_run(site):
     kinds = {"backends": "marker_b", "algorithms": "marker_a", "plugins": "marker_p"}
     plugins = {(group, "marker"): module for group, module in kinds.items()}
     site.install(
-        "plugrad-marker", plugins=plugins, modules=dict.fromkeys(kinds.values(), "print('loading', __name__)")
+        "plugrad-marker",
+        plugins=plugins,
+        modules=dict.fromkeys(kinds.values(), "print('loading', __name__)") | {"marker_p": EARS},
     )
     code = """
 from click.testing import CliRunner

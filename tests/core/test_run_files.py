@@ -8,7 +8,7 @@ from pathlib import Path
 import malicious_runs
 import pytest
 from click.testing import Result
-from tiny_runs import plugrad, tiny_run
+from tiny_runs import TINY, plugrad, start, tiny_run, wait_for_iterations
 
 from plugrad.cli.metrics_files import MAX_LINE_BYTES, read_rows
 from plugrad.cli.run_files import read_lines
@@ -88,6 +88,33 @@ def test_settings_that_cannot_be_read_are_named(run: Path, about: str, text: byt
 def test_a_summary_that_cannot_be_read_is_named(run: Path, text: bytes) -> None:
     (run / "summary.json").write_bytes(text)
     assert_refused(plugrad("plot", run), f"{run}/summary.json")
+
+
+@pytest.mark.parametrize("text", ['stop_reward = "high"', "stop_timesteps = 1.5", "stop_timesteps = -1", "["])
+def test_stop_conditions_that_cannot_be_read_are_named_and_nothing_changes(run: Path, text: str) -> None:
+    (run / "stop.toml").write_text(text)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert_refused(plugrad("train", "--quiet", "--resume", run), f"{run}/stop.toml: ")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_killed_run_goes_on_to_the_stop_conditions_that_were_typed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "ppo", *TINY, "--out", run, "--stop-timesteps=800", "--stop-reward=600")
+    wait_for_iterations(run, process)
+    process.kill()
+    process.wait()
+    summary = run / "summary.json"
+    plugrad("train", "--quiet", "--resume", run, code=0)
+    ended = json.loads(summary.read_text())
+    assert (ended["timesteps"], ended["reward_goal"]) == (800, 600.0)
+    plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=808", "--stop-reward=inf", code=0)
+    plugrad("train", "--quiet", "--resume", run, code=0)
+    ended = json.loads(summary.read_text())
+    assert (ended["timesteps"], ended["reward_goal"]) == (808, float("inf")), "those typed last"
+    (run / "stop.toml").unlink()
+    plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=816", code=0)
+    assert json.loads(summary.read_text())["reward_goal"] == 475.0, "a run of an older version"
 
 
 def test_a_torn_last_line_is_left_out(run: Path) -> None:

@@ -39,6 +39,30 @@ class Picture(Camera):
         return super().look()["image"]
 
 
+class OneArray(counting.CountingEnv):
+    """Writes each observation, and each mask, into the same array. An episode is truncated after five steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Box(0, 9, (1,), np.float32)
+        self.seen, self.mask = np.zeros(1, np.float32), np.ones(3, np.int8)
+
+    def look(self):
+        self.seen[:] = self.steps
+        self.mask[:] = [1, self.steps % 2, self.steps == 5]
+        return self.seen, {"action_mask": self.mask}
+
+    def reset(self, **settings):
+        super().reset(**settings)
+        self.steps = 0
+        return self.look()
+
+    def step(self, action):
+        self.steps += 1
+        observation, info = self.look()
+        return observation, 1.0, False, self.steps == 5, info
+
+
 class Levers(counting.CountingEnv):
     """An action has two parts."""
 

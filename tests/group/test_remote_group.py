@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from groups import Groups, group_config
@@ -22,7 +23,7 @@ from plugrad import (
     RLModuleSpec,
     SingleAgentEpisode,
 )
-from plugrad.checkpoint import writer_lock
+from plugrad.checkpoint import load_checkpoint, writer_lock
 from plugrad.errors import CheckpointError, CheckpointLockedError
 from plugrad.learner.snapshot import digest as digest_of
 
@@ -73,6 +74,25 @@ def test_a_save_that_fails_in_an_actor_is_the_callers_error_and_training_goes_on
     pair.update(ppo_batch(64))
     assert pair.get_state("counters")["learner"]["counters"]["weights_seq_no"] == 1
     assert "weights_seq_no" not in Learner.from_checkpoint(tmp_path / "c").counters
+
+
+def make_cart() -> gym.Env[Any, Any]:
+    return gym.make("CartPole-v1")
+
+
+def test_a_group_saves_what_a_script_defines(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make_cart, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "make_cart", make_cart, raising=False)
+    config = group_config("torch").environment(make_cart, observation_space=None, action_space=None)
+    for num_learners in (0, 1):
+        with config.learners(num_learners=num_learners).build_learner_group() as group:
+            group.save_to_path(tmp_path / f"{num_learners}")
+            state = group.get_state()["learner"]
+        found = load_checkpoint(tmp_path / f"{num_learners}")
+        assert found.metadata["config"]["env"] == "__main__:make_cart"
+        assert digest(Learner.from_checkpoint(found.path).get_state()) == digest(state)
 
 
 def test_episodes_are_connected_once_and_shared(pair: LearnerGroup, backend: str) -> None:

@@ -107,7 +107,8 @@ def test_returns_of_the_wrong_shape_are_refused():
     learner = config("numpy", beta=1.0).build_learner()
     batch = with_returns()
     with pytest.raises(
-        BatchError, match=r"'returns_to_go': expected one number per row, shape \[16\], found \[16, 1\]"
+        BatchError,
+        match=r"'returns_to_go': expected one number per row, shape \[16\], found \[16, 1\] in a minibatch",
     ):
         learner.update({**batch, Columns.RETURNS_TO_GO: batch[Columns.RETURNS_TO_GO][:, None]})
 

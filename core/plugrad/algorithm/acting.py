@@ -13,7 +13,7 @@ from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.group.acting import ActingLearner
 from plugrad.learner import Learner
-from plugrad.learner.acting import make_policy, only_module_id
+from plugrad.learner.acting import make_policy, only_module_id, reads_environment
 from plugrad.learner.module_policies import AnyEnvRunner, ModulePolicies, acting_module_ids
 from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
@@ -71,11 +71,13 @@ class ActingAlgorithm:
         return acting_module_ids(self.config, self._learner.module)
 
     def _env_observation_space(self, module_id: ModuleID) -> gym.Space[Any] | None:
-        """The space of one observation of a module as the environment gives it; None without an environment."""
+        """The space of the environment's observations that a module reads; None if it reads none."""
         spaces = self._env_observation_spaces
-        if self._is_multi_agent:
+        if self._is_multi_agent or module_id in spaces or not spaces:
             return spaces.get(module_id)
-        return next(iter(spaces.values()), None)
+        space = next(iter(spaces.values()))
+        own = self._learner.module[module_id].observation_space
+        return space if reads_environment(self.config, own, space) else None
 
     @cached_property
     def _env_observation_spaces(self) -> Mapping[ModuleID, gym.Space[Any]]:

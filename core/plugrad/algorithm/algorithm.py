@@ -16,6 +16,7 @@ from plugrad.config.serialize import encode
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
 from plugrad.learner import checkpointing
+from plugrad.learner.action_distribution import warn_of_far_bounds
 from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
@@ -63,6 +64,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         training: type[Training] = self._learner._provide("get_training_class")
         training.check_config(self.config)
         self.env_runner = None if config.is_offline else self._make_training_env_runner()
+        for module_id in () if config.is_offline else self._acting_module_ids:
+            warn_of_far_bounds(self._learner.module[module_id])
         self._evaluator: AnyEnvRunner | None = None
         self._recorder: EpisodeRecorder | None = None
         if config.output is not None:

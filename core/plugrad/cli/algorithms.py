@@ -16,6 +16,7 @@ from plugrad.cli.accepted_spaces import accepted_spaces
 from plugrad.cli.exits import debug_option
 from plugrad.cli.options import toml_literal
 from plugrad.cli.tuned import STOP_TIMESTEPS, all_tuned
+from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PlugradError
 from plugrad.hooks.plugin_records import list_plugins
 from plugrad.hooks.registry import get_algorithm, use_plugin
@@ -58,7 +59,7 @@ def algorithms(name: str | None, as_json: bool) -> None:
         names = [record.name for record in list_plugins() if record.kind == "algorithm"]
         reports = [_report_or_problem(each) for each in names]
     else:
-        reports = [report(use_plugin(name).name if is_local_plugin(name) else name)]
+        reports = [report(use_plugin(look_for_plugin(name)).name if is_local_plugin(name) else name)]
     if as_json:
         click.echo(json.dumps([vars(each) for each in reports], indent=2))
         return

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from plugrad.cli.exits import FAILED, debug_option
+from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, did_you_mean
 from plugrad.hooks.local_plugins import load_local_plugin, whole_name
 from plugrad.hooks.plugin_records import list_plugins
@@ -46,6 +47,7 @@ def certify(ctx: click.Context, name: str, output: Path | None, some: str | None
     capabilities are skipped. Needs pytest: pip install "plugrad[test]".
     """
     require_extra("pytest", "test", "plugrad certify")
+    name = look_for_plugin(name)
     name, kind = (
         (whole_name(name), load_local_plugin(name).tier) if is_local_plugin(name) else (name, _kind(name))
     )

@@ -7,13 +7,13 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.cli.returns import range_words, return_words
-from plugrad.cli.trained import open_trained, run_options
+from plugrad.cli.trained import RunPath, open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.rng_streams import stream
 
 
 @click.command(name="eval", short_help="Print the mean return of a trained policy.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("run", type=RunPath())
 @click.option(
     "--episodes",
     type=click.IntRange(1),

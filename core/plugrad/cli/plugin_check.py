@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, PlugradError
 from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, is_wrapper, specifications
 from plugrad.hooks.plugin_records import PluginRecord, obstacle
@@ -82,7 +83,7 @@ def _as_command(report: PluginReport) -> PluginReport:
 
 def check_file(text: str) -> PluginReport:
     """Load a plugin that is in no distribution."""
-    return _load_and_check(PluginReport(text, "plugin", text), lambda: use_plugin(text))
+    return _load_and_check(PluginReport(text, "plugin", text), lambda: use_plugin(look_for_plugin(text)))
 
 
 def _load_and_check(report: PluginReport, load: Callable[[], Plugin]) -> PluginReport:

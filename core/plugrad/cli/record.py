@@ -13,14 +13,14 @@ from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, scalars
 from plugrad.cli.returns import return_words
-from plugrad.cli.trained import open_trained, run_options
+from plugrad.cli.trained import RunPath, open_trained, run_options
 from plugrad.cli.trust import Trust
 from plugrad.offline import EpisodeData, save_episodes
 from plugrad.types import DEFAULT_MODULE_ID
 
 
 @click.command(short_help="Write episodes of a trained policy as training data.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("run", type=RunPath())
 @click.option(
     "--episodes", type=click.IntRange(1), metavar="N", default=20, help="Number of episodes.  [default: 20]"
 )

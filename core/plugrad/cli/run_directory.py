@@ -1,6 +1,7 @@
 """The directory of one training run.
 
 config.toml        every setting
+stop.toml          when the run ends, also if it is resumed
 metrics.jsonl      one row per iteration; metrics.csv is the same as a table
 checkpoints/last   the newest checkpoint, to resume from
 checkpoints/best   the checkpoint of the best mean return
@@ -18,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import tomli_w
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, runs, writer_lock
-from plugrad.checkpoint.disk import disk_errors
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
-from plugrad.cli.progress import EPISODES, RETURN, WINDOW
-from plugrad.cli.run_files import read_settings, read_text
+from plugrad.cli.progress import EPISODES, RETURN, WINDOW, Goals
+from plugrad.cli.run_files import read_settings, read_table, read_text
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -48,6 +50,7 @@ class RunDirectory:
     Attributes:
         path: the directory.
         config_file: its `config.toml`.
+        stop_file: its `stop.toml`.
         last: the newest checkpoint.
         best: the checkpoint of the best mean return.
     """
@@ -55,6 +58,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file = path / "config.toml"
+        self.stop_file = path / "stop.toml"
         self.last = runs.last(path)
         self.best = runs.best(path)
 
@@ -103,6 +107,33 @@ class RunDirectory:
     def read_config(self, stored_bytes: int = 0) -> AlgorithmConfig:
         """The settings of the run; see `plugrad.cli.run_files.read_settings`."""
         return read_settings(self.config_file, AlgorithmConfig, stored_bytes=stored_bytes)
+
+    def write_stop(self, goals: Goals) -> None:
+        """Write `stop.toml`. The seconds are not in it: they are those of one session."""
+        kept = {"stop_reward": goals.reward, "stop_timesteps": goals.timesteps}
+        text = tomli_w.dumps({name: value for name, value in kept.items() if value is not None})
+        with disk_errors("write", self.stop_file):
+            replace_file(self.stop_file, text.encode())
+
+    def read_stop(self) -> dict[str, float]:
+        """When the run ends: `{"stop_reward": mean return, "stop_timesteps": environment steps}`.
+
+        A key is missing if there is no such goal; both are in a run of an older version, which has no `stop.toml`.
+
+        Raises:
+            ConfigError: the file cannot be read, or has something else.
+        """
+        if not self.stop_file.exists():
+            return {}
+        found = read_table(self.stop_file)
+        reward, timesteps = (found.get(name) for name in ("stop_reward", "stop_timesteps"))
+        if reward is not None and type(reward) not in (int, float):
+            raise ConfigError(f"{self.stop_file}: stop_reward must be a number, found {reward!r:.100}")
+        if timesteps is not None and (type(timesteps) is not int or timesteps < 0):
+            raise ConfigError(
+                f"{self.stop_file}: stop_timesteps must be a whole number, found {timesteps!r:.100}"
+            )
+        return found
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""

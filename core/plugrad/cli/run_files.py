@@ -71,9 +71,13 @@ def read_table(path: Path) -> dict[str, Any]:
     """The content of a file of settings, unchecked. It is JSON if the name ends in .json, else TOML.
 
     Raises:
-        ConfigError: the file cannot be read or parsed.
+        ConfigError: the file cannot be read or parsed; names it.
     """
-    return _parse(path, read_text(path, MAX_SETTINGS_BYTES))
+    text = read_text(path, MAX_SETTINGS_BYTES)
+    try:
+        return _parse(path, text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def read_settings(path: Path, config_class: type[AnyConfig], *, stored_bytes: int = 0) -> AnyConfig:

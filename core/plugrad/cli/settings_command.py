@@ -5,7 +5,7 @@ that is no option, else what the file of `--config` or `--resume` says, else the
 else "ppo".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from plugrad.cli.options import (
 )
 from plugrad.cli.run_directory import name_missing_plugin
 from plugrad.cli.run_files import read_table
-from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
+from plugrad.config import FieldInfo
 from plugrad.config.named_code import MODULE_SETTINGS, wrapper_names
 from plugrad.errors import AlgorithmNotFoundError, ConfigError
 from plugrad.hooks.local_plugins import whole_name
@@ -32,7 +33,11 @@ from plugrad.importing.names import is_local_plugin
 
 DEFAULT_ALGORITHM = "ppo"
 _CHOICE = "plugrad.algorithm"
-_WRAPPERS = "env_wrappers"
+_LISTS: Mapping[str, Callable[[str], str]] = {
+    "env_wrappers": look_in_current_folder,
+    "plugin_names": look_for_plugin,
+}
+"""`{setting: looks up a name}` of lists of names."""
 
 
 @dataclass(frozen=True)
@@ -70,23 +75,23 @@ class AlgorithmChoice:
         settings = given_settings(self.options, arguments)
         importable = [option.info.name for option in self.options if option.info.importable]
         settings |= {name: look_in_current_folder(settings[name]) for name in importable if name in settings}
-        if _WRAPPERS in settings:
-            settings[_WRAPPERS] = _look_for_wrappers(settings[_WRAPPERS], self.config_class)
+        for name in _LISTS.keys() & settings.keys():
+            settings[name] = _look_for_each(self.config_class.fields()[name], settings[name], _LISTS[name])
         for name in MODULE_SETTINGS & settings.keys():
             _look_for_models(parse_value(self.config_class.fields()[name], settings[name]))
         return settings, own
 
     def listeners(self, plugins: Sequence[str]) -> tuple[str, ...]:
         """The listeners among the values of `--plugin`, as a config names them."""
-        return tuple(whole_name(text) for text in plugins if text not in self.local_plugins)
+        return tuple(whole_name(look_for_plugin(text)) for text in plugins if text not in self.local_plugins)
 
 
-def _look_for_wrappers(text: str, config_class: type[AlgorithmConfig]) -> str:
-    """The typed list of wrappers; their modules are looked up in the current folder too."""
-    typed = parse_value(config_class.fields()[_WRAPPERS], text)
+def _look_for_each(info: FieldInfo, text: str, look: Callable[[str], str]) -> str:
+    """The typed list of names; their modules are looked up in the current folder too."""
+    typed = parse_value(info, text)
     if not isinstance(typed, list):
         return text
-    found = {name: look_in_current_folder(name) for name in wrapper_names(typed)}
+    found = {name: look(name) for name in wrapper_names(typed)}
     return toml_literal([_renamed(each, found) for each in typed], quote=True)
 
 
@@ -159,7 +164,9 @@ def choose_algorithm(arguments: Sequence[str], flags: frozenset[str]) -> Algorit
     run = Path(options["--resume"]) if options.get("--resume") else None
     name = next((value for option, value in pairs if option is None), None)
     texts = [value for option, value in pairs if option == "--plugin"]
-    used = {text: use_plugin(text) for text in (name, *texts) if text and is_local_plugin(text)}
+    used = {
+        text: use_plugin(look_for_plugin(text)) for text in (name, *texts) if text and is_local_plugin(text)
+    }
     if name in used:
         if used[name].tier != "algorithm":
             raise AlgorithmNotFoundError(

@@ -11,6 +11,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
+from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
 from plugrad.cli.signals import StopSignals
@@ -50,13 +51,19 @@ from plugrad.learner.expected_weights import expect_weights
     help="Train N runs as one program, with seeds from --seed on. Each has a run directory of its own: with --out DIR "
     "they are DIR/s0, DIR/s1 and so on.",
 )
-@click.option("--stop-reward", type=float, metavar="R", help="Stop at this mean return over 20 episodes.")
+@click.option(
+    "--stop-reward",
+    type=float,
+    metavar="R",
+    help="Stop at this mean return over 20 episodes.  [default: with --resume the run's, else the environment's "
+    "reward threshold]",
+)
 @click.option(
     "--stop-timesteps",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Stop after N environment steps, counting those before a resume.  [default: 1000000, or what --tuned "
-    "says]",
+    help="Stop after N environment steps, counting those before a resume.  [default: with --resume the run's, "
+    "else what --tuned says, else 1000000]",
 )
 @click.option(
     "--stop-time",
@@ -154,16 +161,21 @@ def _one_env(named: str | None, positional: str | None) -> str | None:
     return named or positional
 
 
-def _begin_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> tuple[Algorithm, RunDirectory]:
+def _begin_run(
+    request: TrainRequest, lock: ExitStack, cleanup: ExitStack
+) -> tuple[Algorithm, RunDirectory, Goals]:
     config = request.fresh_config()
     algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
     path = request.out or default_path(config, request.algorithm)
     lock.enter_context(training_lock(path))
-    return algorithm, RunDirectory.create(path, config)
+    run = RunDirectory.create(path, config)
+    return algorithm, run, request.goals(algorithm, run)
 
 
-def _resume_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> tuple[Algorithm, RunDirectory]:
+def _resume_run(
+    request: TrainRequest, lock: ExitStack, cleanup: ExitStack
+) -> tuple[Algorithm, RunDirectory, Goals]:
     path = Path(request.resume or "")
     run = RunDirectory.open(path)
     lock.enter_context(training_lock(path))
@@ -173,22 +185,24 @@ def _resume_run(request: TrainRequest, lock: ExitStack, cleanup: ExitStack) -> t
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
     algorithm.restore_from_path(str(save.path), hyperparameters=request.whose_hyperparameters)
+    goals = request.goals(algorithm, run)
     run.metrics.truncate(algorithm.iteration)
     run.write_config(algorithm.config)
-    return algorithm, run
+    return algorithm, run, goals
 
 
 def _train(
     request: TrainRequest,
     algorithm: Algorithm,
     run: RunDirectory,
+    goals: Goals,
     signals: StopSignals,
     listeners: HookManager,
 ) -> None:
     console = OutputConsole()
     algorithm.run_directory = str(run.path)
     config = algorithm.config
-    goals = request.goals(algorithm)
+    run.write_stop(goals)
     title = f"{request.algorithm} on {env_name(config)} with {config.backend}, seed {config.seed}"
     with ExitStack() as stack:
         stack.callback(listeners.call_hook, "algorithm_stopped", algorithm=algorithm)

@@ -106,20 +106,27 @@ class TrainRequest:
         """Where a resumed run's settings of training come from."""
         return self.hyperparameters or "checkpoint"
 
-    @property
-    def timesteps(self) -> int:
-        """The environment steps after which training stops: those typed, else tuned ones, else the default."""
-        if self.stop_timesteps is not None:
-            return int(self.stop_timesteps)
-        found = self._tuned.stop_timesteps if self.tuned else None
-        return DEFAULT_TIMESTEPS if found is None else found
+    def goals(self, algorithm: Algorithm, run: RunDirectory) -> Goals:
+        """When its run ends.
 
-    def goals(self, algorithm: Algorithm) -> Goals:
-        """When its run ends: at the return that was typed or the environment's threshold, and at the limits."""
-        threshold = algorithm.env_spec_reward_threshold
+        Args:
+            algorithm: of the run.
+            run: its directory; one that goes on has the goals of before.
+
+        Returns:
+            Each goal as it was typed, else the run's, else that of the tuned settings or of the environment, else the
+            default.
+
+        Raises:
+            ConfigError: the run's goals cannot be read.
+        """
+        kept = run.read_stop()
+        tuned = self._tuned.stop_timesteps if self.tuned else None
+        timesteps = (self.stop_timesteps, kept.get("stop_timesteps"), tuned)
+        rewards = (self.stop_reward, kept.get("stop_reward"), algorithm.env_spec_reward_threshold)
         return Goals(
-            reward=threshold if self.stop_reward is None else self.stop_reward,
-            timesteps=self.timesteps,
+            reward=next((each for each in rewards if each is not None), None),
+            timesteps=int(next((each for each in timesteps if each is not None), DEFAULT_TIMESTEPS)),
             seconds=self.stop_time,
         )
 

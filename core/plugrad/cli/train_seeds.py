@@ -40,7 +40,9 @@ def train_seeds(
     batch = config.build_seeds(seeds)
     cleanup.callback(batch.stop)
     runs = [_new_run(request, each, cleanup) for each in batch.algorithms]
-    goals = [request.goals(each) for each in batch.algorithms]
+    goals = [request.goals(each, run) for each, run in zip(batch.algorithms, runs, strict=True)]
+    for run, goal in zip(runs, goals, strict=True):
+        run.write_stop(goal)
     console = OutputConsole()
     title = f"{request.algorithm} on {env_name(config)} with {config.backend}, {seeds} seeds"
     lines = SeedLines(console, title, seeds, quiet=request.quiet)

@@ -1,5 +1,6 @@
 """Opening a trained policy: the algorithm of a run directory or of a checkpoint, and the options for it."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from plugrad.algorithm import Algorithm
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
-from plugrad.cli.typed_names import look_in_current_folder
+from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
 from plugrad.episodes import Episode
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
@@ -18,6 +19,26 @@ from plugrad.learner.expected_weights import expect_weights
 from plugrad.sampling.named_envs import env_name
 
 NO_TRUST = Trust()
+
+
+class RunPath(click.Path):
+    """An argument that is a run directory or a checkpoint; of a policy file the error says what to do with it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. See `click.ParamType.convert`."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.is_dir():
+            self.fail(
+                f"{path} is a file, and a run or checkpoint is a directory. A policy file has no environment: give the "
+                f"run that it comes from, or act with it in Python: plugrad.load_policy({str(path)!r})"
+                ".predict(observation)",
+                param,
+                ctx,
+            )
+        return path
 
 
 def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tuple[Algorithm, Path]:
@@ -98,7 +119,7 @@ def run_options(command: Any) -> Any:
 
 def watch_options(command: Any) -> Any:
     """Add RUN, `--episodes`, `--seed` and the `run_options` to a command that shows episodes."""
-    run = click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+    run = click.argument("run", type=RunPath())
     episodes = click.option(
         "--episodes", type=click.IntRange(1), metavar="N", default=1, help="Number of episodes.  [default: 1]"
     )
@@ -113,7 +134,7 @@ def plugin_option(command: Any) -> Any:
 
     def use(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> None:
         for text in texts:
-            use_plugin(text)
+            use_plugin(look_for_plugin(text))
 
     return click.option(
         "--plugin",

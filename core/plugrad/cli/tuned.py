@@ -59,11 +59,7 @@ def all_tuned(algorithm: str, config_class: type[AlgorithmConfig]) -> dict[str, 
     file = tuned_file(algorithm, config_class)
     if not file.is_file():
         return {}
-    try:
-        tables = read_table(file)
-    except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from error
-    return {env: _read(file, env, table, config_class) for env, table in tables.items()}
+    return {env: _read(file, env, table, config_class) for env, table in read_table(file).items()}
 
 
 def tuned_for(algorithm: str, config_class: type[AlgorithmConfig], env: str | None) -> Tuned:

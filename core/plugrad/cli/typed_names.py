@@ -1,4 +1,4 @@
-"""Names of classes that were typed on the command line. Their modules are looked up in the current folder too.
+"""Names of classes and plugins that were typed on the command line: looked up in the current folder, too.
 
 Names in files, such as a run's `config.toml`, are never looked up there.
 """
@@ -31,6 +31,11 @@ def look_in_current_folder(text: str) -> str:
     if colon:
         _search_current_folder(module.partition(".")[0])
     return text
+
+
+def look_for_plugin(text: str) -> str:
+    """As `look_in_current_folder`, for a plugin: a whole file, such as `"plugins/mine.py"`, stays as it is."""
+    return text if text.endswith(".py") else look_in_current_folder(text)
 
 
 def _name_in_file(text: str, file: Path, name: str) -> str:

@@ -14,6 +14,7 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.learner_rewards import RewardNormalizer
+from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.sample import Sample
 from plugrad.types import ModuleID
 from plugrad.workers.prepare import prepare_process
@@ -60,8 +61,14 @@ class EnvRunnerActor:
         self._has_arrived = Condition()
 
     def build(self, pickled_config: bytes) -> None:
-        """Build policy and environments of a config that has this runner's own seed."""
-        config = pickle.loads(pickled_config)
+        """Build policy and environments.
+
+        Args:
+            pickled_config: `(config, spec)`: a config that has this runner's own seed, and the environment's
+                registration as `spec_to_send` returns it.
+        """
+        config, spec = pickle.loads(pickled_config)
+        register_sent(spec)
         self._learner = build_learner(config)
         self._normalizers = self._make_normalizers(config)
         policies = ModulePolicies(lambda: self._learner)
@@ -80,7 +87,7 @@ class EnvRunnerActor:
 
     def set_config(self, pickled_config: bytes) -> None:
         """Add and remove modules of environments with many agents as the config says; the others go on as they are."""
-        config = pickle.loads(pickled_config)
+        config, _ = pickle.loads(pickled_config)
         streams = self._learner.streams
         self._learner = build_learner(config)
         self._learner.streams = {

@@ -23,6 +23,7 @@ from plugrad.rng_streams import stream
 from plugrad.sampling.environments import is_multi_agent
 from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
+from plugrad.sampling.named_envs import spec_to_send
 from plugrad.sampling.sample import Sample
 from plugrad.types import ModuleID
 from plugrad.workers.answers import LostActor, gather, gather_with_pings
@@ -337,7 +338,7 @@ class RemoteEnvRunners:
         assert self.config.seed is not None
         seed = int(stream(self.config.seed, *names).integers(2**31))
         config = self.config.learners(num_learners=0).debugging(seed=seed)
-        return cloudpickle.dumps(config)  # type: ignore[no-any-return]
+        return cloudpickle.dumps((config, spec_to_send(config.env)))  # type: ignore[no-any-return]
 
     def _call_all(self, method: str, *args: Any) -> list[Any]:
         """The answers of all in the order of ranks; lost runners are replaced and called again."""

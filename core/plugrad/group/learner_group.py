@@ -43,6 +43,8 @@ class LearnerGroup(Adaptable):
         config: an `AlgorithmConfig`.
         module_spec: used instead of the config's `rl_module_spec`.
 
+    A warning names a setting that cannot be saved, such as a lambda.
+
     Raises:
         ConfigError: the settings cannot be used.
         MissingFrameworkError: Ray, or the framework of the backend, is not installed.
@@ -55,6 +57,7 @@ class LearnerGroup(Adaptable):
     ) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
+        checkpointing.warn_of_unwritable(config)
         self._requests = RequestQueue()
         self._learners: LocalLearner | RemoteLearners
         if config.num_learners:

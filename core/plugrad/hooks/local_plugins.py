@@ -1,7 +1,8 @@
 """Plugins outside of a distribution: a file `my_algo.py`, or `"package.module:Name"`.
 
-The kind of such a plugin follows from its hooks. It is loaded only if a user names it. An algorithm or a backend then
-has a short name, that of its file, as if it were installed; a checkpoint has only this name.
+A file's hooks are its marked functions, or else the methods of the one class or object in it that has some. The kind of
+a plugin follows from its hooks. It is loaded only if a user names it. An algorithm or a backend then has a short name,
+that of its file, as if it were installed; a checkpoint has only this name.
 """
 
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrad.errors import PluginError, PlugradError
-from plugrad.hooks.manager import Plugin, implementations
+from plugrad.hooks.manager import Plugin, implementations, marked_functions
 from plugrad.importing.names import resolve_name
 
 _TELLING = {"get_config_class": "algorithm", "backend_info": "backend"}
@@ -31,14 +32,42 @@ def load_local_plugin(named: str | type) -> Plugin:
     """The plugin in a file, or the object with this name; for a class, an instance made without arguments.
 
     Raises:
-        PluginError: it fails to load, or its hooks do not match their specifications.
+        PluginError: it fails to load, it has no hook, its hooks do not match their specifications, or a file has
+            several plugins.
         ConfigError: the text does not name anything that can be imported.
     """
     text = named if isinstance(named, str) else f"{named.__module__}:{named.__qualname__}"
-    found = _from_file(Path(text)) if text.endswith(".py") else _imported(named)
+    found = _plugin_in(Path(text), _from_file(Path(text))) if text.endswith(".py") else _imported(named)
     hooks = implementations(Plugin("plugin", text, found))
     tier = next((tier for hook, tier in _TELLING.items() if hook in hooks), "listener")
     return Plugin(tier, whole_name(text) if tier == "listener" else short_name(text), found)
+
+
+def _plugin_in(path: Path, module: Any) -> Any:
+    """The module if functions of it are hooks, else the one class or object in it that has hooks."""
+    if marked_functions(module):
+        return module
+    found = {id(each): name for name, each in vars(module).items() if _is_plugin(each, module.__name__)}
+    if not found:
+        return module
+    names = list(found.values())
+    if len(names) > 1:
+        texts = " or ".join(f"{path.stem}:{name}" for name in names)
+        raise PluginError(
+            f"plugin file {str(path)!r} has several plugins: name one, {texts}, in the file's folder"
+        )
+    only = getattr(module, names[0])
+    try:
+        return only() if isclass(only) else only
+    except Exception as error:
+        raise PluginError(f"plugin file {str(path)!r}: {names[0]}() fails: {_words(error)}") from error
+
+
+def _is_plugin(value: Any, module_name: str) -> bool:
+    """Whether a variable of a module is a plugin: a class of this module or an object, with marked methods."""
+    if isclass(value):
+        return value.__module__ == module_name and bool(marked_functions(value))
+    return bool(marked_functions(type(value)))
 
 
 def _from_file(path: Path) -> Any:

@@ -67,25 +67,38 @@ def has_one_answer(specification: Callable[..., Any]) -> bool:
     return bool(getattr(specification, f"{PROJECT}_spec")["firstresult"])
 
 
+def marked_functions(implementation: Any) -> dict[str, Callable[..., Any]]:
+    """`{name: function}` of what is marked `@hookimpl` in an object, a module or a class, unchecked."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in dir(implementation):
+        if isinstance(inspect.getattr_static(implementation, name, None), property | cached_property):
+            continue  # reading it would run the plugin's code
+        function = getattr(implementation, name, None)
+        if inspect.isroutine(function) and hasattr(function, _OPTIONS):
+            found[name] = function
+    return found
+
+
 def implementations(plugin: Plugin) -> dict[str, Callable[..., Any]]:
     """`{hook name: function}` of a plugin, after checking that each can be called as specified.
 
     Raises:
-        PluginError: for an unknown hook name, an argument that the hook does not have, a default value, or keyword-only
-            and variadic arguments, which pluggy would register and then call wrongly; for a generator that is not
-            marked as a wrapper, which would never run; and for a wrapper that is not a generator.
+        PluginError: for a plugin without any hook; for an unknown hook name, an argument that the hook does not have, a
+            default value, or keyword-only and variadic arguments, which pluggy would register and then call wrongly;
+            for a generator that is not marked as a wrapper, which would never run; and for a wrapper that is not a
+            generator.
     """
     found: dict[str, Callable[..., Any]] = {}
-    for name in dir(plugin.implementation):
-        if isinstance(inspect.getattr_static(plugin.implementation, name, None), property | cached_property):
-            continue  # reading it would run the plugin's code
-        function = getattr(plugin.implementation, name, None)
-        if inspect.isroutine(function) and hasattr(function, _OPTIONS):
-            if name in RENAMED:
-                warn_renamed(f"{plugin}: the hook {name!r}", repr(name := RENAMED[name]))
-            _check_mark(plugin, name, function)
-            _check_signature(plugin, name, function)
-            found[name] = function
+    for name, function in marked_functions(plugin.implementation).items():
+        if name in RENAMED:
+            warn_renamed(f"{plugin}: the hook {name!r}", repr(name := RENAMED[name]))
+        _check_mark(plugin, name, function)
+        _check_signature(plugin, name, function)
+        found[name] = function
+    if not found and plugin.tier != "core":
+        unmarked = [name for name in dir(plugin.implementation) if name in specifications()]
+        which = " and ".join(unmarked) or "its functions or methods"
+        raise PluginError(f"{plugin} has no hook: write @hookimpl above {which}")
     return found
 
 

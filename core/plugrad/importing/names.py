@@ -23,6 +23,15 @@ _variables: WeakKeyDictionary[FunctionType, str | None] = WeakKeyDictionary()
 """What was found: to look through all modules takes some hundredths of a second."""
 
 
+_is_main_elsewhere = False
+
+
+def main_is_elsewhere() -> None:
+    """Say that objects of `__main__` come from another process, in whose `__main__` they have their names."""
+    global _is_main_elsewhere
+    _is_main_elsewhere = True
+
+
 def importable_name(value: Any) -> str | None:
     """`"package.module:Name"` of a class or function, or None if it cannot be imported by such a name.
 
@@ -35,7 +44,7 @@ def importable_name(value: Any) -> str | None:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    if found is value:
+    if found is value or (_is_main_elsewhere and module == "__main__" and "<" not in qualname):
         return f"{module}:{qualname}"
     return _name_of_variable(value) if isinstance(value, FunctionType) and "<locals>" in qualname else None
 
@@ -84,6 +93,28 @@ def resolve_name(name: str, *, where: str = "name") -> Any:
             raise ConfigError(f"{where}: {name!r}: {module_name} has no {part!r}.{hint}", name=name)
         found = getattr(found, part)
     return found
+
+
+def in_main_by_value(value: Any, *, where: str) -> Any:
+    """Replace names of what a script or notebook defines by the objects, which cloudpickle sends to other processes.
+
+    Another process cannot import the names of this one's `__main__`.
+
+    Args:
+        value: a name, another object, or a list or tuple of these, also nested.
+        where: the setting that has it, for the error.
+
+    Returns:
+        The value with objects in place of names `"__main__:Name"`.
+
+    Raises:
+        ConfigError: `__main__` has no such attribute.
+    """
+    if isinstance(value, str) and value.startswith("__main__:"):
+        return resolve_name(value, where=where)
+    if type(value) in (list, tuple):
+        return type(value)(in_main_by_value(each, where=where) for each in value)
+    return value
 
 
 def import_named(module_name: str, name: str, *, where: str) -> ModuleType:

@@ -5,7 +5,6 @@ networks this is several times faster than a framework call, and it gives the sa
 that the backend cannot train computes in numpy anyway. Other modules act through their own forward pass.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import plugrad.numpy_ops as numpy_ops
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
 from plugrad.errors import ConfigError
 from plugrad.learner.action_distribution import action_distribution_class
@@ -23,7 +23,7 @@ from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.policy_content import policy_content
 from plugrad.learner.recorded_acting import record_actions
-from plugrad.observations import is_structured, model_space, row_space
+from plugrad.observations import is_structured, model_space, row_shape, row_space
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
@@ -239,6 +239,7 @@ def make_policy(
     module_id: ModuleID,
     *,
     env_observation_space: gym.Space[Any] | None = None,
+    rows: gym.Space[Any] | None = None,
     normalizer: ObservationNormalizer | None = None,
 ) -> Policy:
     """The policy of one module; `predict` uses the weights at the time of the call.
@@ -246,15 +247,18 @@ def make_policy(
     Args:
         present: returns the current learner.
         module_id: the module; `DEFAULT_MODULE_ID` also finds a single module that has another id.
-        env_observation_space: the environment's observation space, if the module reads the environment's observations.
-        normalizer: normalises these observations.
+        env_observation_space: the environment's observation space, if the module reads the environment's observations;
+            None: the policy takes those of the module's space.
+        rows: with `env_observation_space`, what env runners make of the observations, whatever space the module object
+            was made with; None: `model_space` of it.
+        normalizer: normalises the environment's observations.
 
     Returns:
         The policy.
 
     Raises:
         UnknownModuleError: there is no such module.
-        ConfigError: the module has no spaces.
+        ConfigError: the module has no spaces, or observations of its space have another shape than the rows.
     """
     learner = present()
     module_id = only_module_id(learner.module, module_id)
@@ -264,16 +268,18 @@ def make_policy(
             f"module {module_id!r} has no observation_space or no action_space, and a policy needs both: give them "
             "when the module is made"
         )
-    reads_env = env_observation_space is not None and _reads(module, env_observation_space, learner.config)
-    encoder = ObservationEncoder(
-        env_observation_space
-        if reads_env and env_observation_space is not None
-        else module.observation_space,
-        row_space(module.observation_space)
-        if is_structured(module.observation_space)
-        else module.observation_space,
-        normalizer if reads_env else None,
-    )
+    space, normalized = env_observation_space, learner.config.normalize_observations
+    if space is None:
+        space, rows, normalizer = module.observation_space, module.observation_space, None
+    elif rows is None:
+        rows = model_space(space, normalized=normalized)
+    if row_shape(rows) != row_shape(module.observation_space):
+        raise ConfigError(
+            f"module {module_id!r} was made with observation_space={module.observation_space}, and it gets "
+            f"observations of {space} as rows of {rows}: make it with observation_space={rows}",
+            module_id=module_id,
+        )
+    encoder = ObservationEncoder(space, row_space(rows) if is_structured(rows) else rows, normalizer)
     # Its own stream: predicting changes nothing that training draws.
     rng = stream(learner.seed, module_id, "predict")
 
@@ -295,12 +301,16 @@ def make_policy(
     )
 
 
-def _reads(module: Any, space: gym.Space[Any], config: Any) -> bool:
-    """Whether a module reads observations of an environment's space."""
-    own = module.observation_space
-    return bool(
-        own == config.observation_space or own == model_space(space, normalized=config.normalize_observations)
-    )
+def reads_environment(config: Any, space: Any, env_observation_space: gym.Space[Any]) -> bool:
+    """Whether a module that does not act in an environment with one agent could: its space is that of the rows.
+
+    Args:
+        config: an `AlgorithmConfig` with spaces.
+        space: the module's observation space.
+        env_observation_space: the environment's observation space.
+    """
+    rows = model_space(env_observation_space, normalized=config.normalize_observations)
+    return bool(space == config.observation_space or space == rows)
 
 
 def only_module_id(modules: Mapping[ModuleID, Any], module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
@@ -335,9 +345,8 @@ def env_module_id(modules: MultiRLModule) -> ModuleID:
 def warn_without_statistics(config: Any) -> None:
     """With `normalize_observations`, warn that a learner's policy has no statistics and takes normalised input."""
     if config.normalize_observations:
-        warnings.warn(
+        warn_at_users_line(
             "normalize_observations=True: the statistics are the env runners', and a learner has none, so this policy "
             "takes observations that are normalised already. For those of the environment take "
-            "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm",
-            stacklevel=3,
+            "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm"
         )

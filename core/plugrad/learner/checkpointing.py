@@ -2,7 +2,6 @@
 
 import logging
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,8 +12,9 @@ import numpy as np
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
-from plugrad.config.serialize import decode_field
+from plugrad.config.serialize import ALGORITHM_KEY, decode_field
 from plugrad.config.size_limits import check_size
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -58,6 +58,14 @@ def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[st
         "plugins": plugin_manifest(learner.plugins),
         "config": written,
     }
+
+
+def warn_of_unwritable(config: Any) -> None:
+    """Warn, at the user's line, of a setting with which nothing can be saved, such as a lambda."""
+    try:
+        config.to_dict()
+    except ConfigError as error:
+        warn_at_users_line(f"{error}. Until then save_to_path raises this error")
 
 
 def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *, keep: int) -> str:
@@ -144,7 +152,9 @@ def as_checkpoint_error(checkpoint: Checkpoint) -> Iterator[None]:
         raise CheckpointError(f"{path} holds something that does not fit: {reason}", path=path) from error
 
 
-def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = ()) -> Any:
+def config_of(
+    checkpoint: Checkpoint, *, backend: str | None = None, given: Collection[str] = (), to_act: bool = False
+) -> Any:
     """The config that a checkpoint was saved with, optionally for another backend.
 
     Its algorithm is looked up by short name among the installed ones; nothing else is loaded.
@@ -153,13 +163,15 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
         checkpoint: from `load`.
         backend: a backend instead of the one that saved it.
         given: settings that the caller does not need, or replaces; they may name code.
+        to_act: leave out settings that the algorithm does not have, such as those of a user's own config class.
 
     Returns:
         The config, without listeners.
 
     Raises:
         AlgorithmNotFoundError, BackendNotFoundError: it is not installed; says which distribution had it.
-        ConfigError: another setting names code to import, such as the class of a module; or the settings are too large.
+        ConfigError: another setting names code to import, such as the class of a module; or the settings are too large,
+            or of another config class.
     """
     data = checkpoint.metadata["config"]
     names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
@@ -167,6 +179,8 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
     check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
     with with_distribution_hint(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
+        data = _known(config_class, data) if to_act else data
+        _refuse_unknown(config_class, data)
         config = config_class.from_dict(data)
         config = config if backend is None else config.framework(backend)
         check_installed("backend", config.backend)
@@ -175,6 +189,32 @@ def config_of(checkpoint: Checkpoint, *, backend: str | None = None, given: Coll
         refuse_own_modules(config)
     config = keep_dense_encoders(config, checkpoint.state)
     return config.plugins()  # a checkpoint never loads a listener
+
+
+def _known(config_class: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a config class has, also in the overrides of modules."""
+    fields = config_class.fields()
+    known = {name: value for name, value in data.items() if name in fields or name == ALGORITHM_KEY}
+    if isinstance(overrides := known.get(_OVERRIDES), dict):
+        known[_OVERRIDES] = {
+            module_id: {name: each for name, each in settings.items() if name in fields}
+            if isinstance(settings, dict)
+            else settings
+            for module_id, settings in overrides.items()
+        }
+    return known
+
+
+def _refuse_unknown(config_class: Any, data: Mapping[str, Any]) -> None:
+    fields = config_class.fields()
+    sections = {info.section for info in fields.values()}
+    if unknown := [name for name in data if name not in fields and name not in (ALGORITHM_KEY, *sections)]:
+        raise ConfigError(
+            f"unknown setting {', '.join(map(repr, unknown))[:400]}: {config_class.__name__} does not have it. It is of a "
+            "config class of your own, which a checkpoint does not import, or of another version of plugrad: build "
+            "from your config and restore_from_path",
+            field=unknown[0],
+        )
 
 
 @contextmanager
@@ -253,7 +293,7 @@ def with_distribution_hint(path: Any, metadata: Mapping[str, Any]) -> Iterator[N
 
 
 def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Sequence[Plugin]) -> None:
-    """Warn if a checkpoint was written with other plugins or versions than the active ones.
+    """Warn, at the user's line, if a checkpoint was written with other plugins or versions than the active ones.
 
     A different backend gives no warning: results do not depend on it.
 
@@ -271,8 +311,15 @@ def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Seque
         for key in now
         if key in then and _owner(then[key]) != _owner(now[key])
     ]
-    if found:
-        warnings.warn(f"{path} was written with other plugins: {'; '.join(found)}", stacklevel=4)
+    if not found:
+        return
+    message = f"{path} was written with other plugins: {'; '.join(found)}"
+    if any(_is_gone(key, now) for key in then):
+        message += (
+            ". A checkpoint loads no listeners: if one changes the loss or the gradients, build from your config with "
+            ".plugins(...) and call restore_from_path, or give plugins= to Learner.from_checkpoint"
+        )
+    warn_at_users_line(message)
 
 
 def _is_gone(key: tuple[str, str], others: Mapping[tuple[str, str], Any]) -> bool:

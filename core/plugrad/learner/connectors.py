@@ -1,11 +1,13 @@
 """The learner connector pipeline: from episodes to batches, of rows or of sequences."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from plugrad.batch import refuse
+from plugrad.batch.batch_errors import batch_error
 from plugrad.batch.recurrent_state import STATE_COLUMNS, state_columns
 from plugrad.batch.sequences import pad, piece_lengths, unpad
 from plugrad.columns import Columns
@@ -93,18 +95,59 @@ def make_pipeline(config: Any, algorithm_pieces: Sequence[Piece], spaces: tuple[
         The pieces, in order.
 
     Raises:
-        ConfigError: `config.learner_connector` returns something that cannot be called.
+        ConfigError: `config.learner_connector` is not called with two spaces, or returns anything but pieces.
     """
     make = config.resolve("learner_connector")
-    users = [] if make is None else make(*spaces)
-    users = [users] if callable(users) else list(users)
-    for piece in users:
-        if not callable(piece):
-            raise ConfigError(
-                f"learner_connector returned {piece!r}: return a callable piece or a list of them"
-            )
+    users = [] if make is None else _users_pieces(make, spaces)
     defaults: list[Piece] = [add_columns_from_episodes, *algorithm_pieces, split_into_sequences]
     return [*users, *(defaults if config.add_default_connectors else [])]
+
+
+_PIECE = "piece(*, learner, batch, episodes) -> batch"
+
+
+def _users_pieces(make: Callable[..., Any], spaces: tuple[Any, Any]) -> list[Piece]:
+    if not _takes(make, *spaces):
+        raise ConfigError(
+            f"learner_connector={_name(make)}: give a function of the observation space and the action space that "
+            f"returns pieces: learner_connector=lambda observation_space, action_space: [{_PIECE.split('(')[0]}]",
+            field="learner_connector",
+        )
+    returned = make(*spaces)
+    is_many = isinstance(returned, Iterable) and not callable(returned)
+    pieces = list(returned) if is_many else [returned]
+    for piece in pieces:
+        if not callable(piece):
+            raise ConfigError(
+                f"learner_connector returned {piece!r}: return a callable piece or a list of them",
+                field="learner_connector",
+            )
+        if not _takes(piece, learner=None, batch=None, episodes=None):
+            raise ConfigError(
+                f"learner_connector: {_name(piece)} cannot be called with the keywords learner, batch and episodes: "
+                f"write {_PIECE}",
+                field="learner_connector",
+            )
+    return pieces
+
+
+def _takes(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> bool:
+    """Whether a function can be called so; True where it does not say what it takes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def _name(function: Any) -> str:
+    """The name of a function or class; of another object that of its class."""
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
 
 
 def run_pipeline(
@@ -119,15 +162,40 @@ def run_pipeline(
         pieces: from `make_pipeline`.
         learner: passed to each piece.
         batch: what the first piece gets.
-        episodes: passed to each piece.
+        episodes: each piece gets one list of them, which it may change in place for the pieces after it.
 
     Returns:
         What the last piece returns.
+
+    Raises:
+        BatchError: a piece returns anything but a batch by module.
     """
     columns = {module_id: dict(given) for module_id, given in batch.items()}
+    own = list(episodes)
     for piece in pieces:
-        columns = piece(learner=learner, batch=columns, episodes=episodes)
+        columns = piece(learner=learner, batch=columns, episodes=own)
+        _check_returned(piece, columns)
     return columns
+
+
+def _check_returned(piece: Piece, returned: Any) -> None:
+    if not isinstance(returned, Mapping):
+        found = "None" if returned is None else _article(type(returned).__name__)
+    elif wrong := {key: each for key, each in returned.items() if not isinstance(each, Mapping)}:
+        key, each = next(iter(wrong.items()))
+        found = f"a dict with {_article(type(each).__name__)} under {key!r}"
+    else:
+        return
+    expected = "{module_id: {column: array [B, ...]}}"
+    raise batch_error(
+        f"connector piece {_name(piece)} returned {found}: return the batch, {expected}, also where it is unchanged",
+        expected=expected,
+        found=found,
+    )
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 
 State = dict[str, Array]

@@ -14,13 +14,13 @@ from plugrad.config.serialize import decode
 from plugrad.config.size_limits import num_values, written_boxes
 from plugrad.errors import BackendNotFoundError, ConfigError, UnknownModuleError, did_you_mean
 from plugrad.learner import checkpointing
-from plugrad.learner.acting import make_policy, only_module_id, warn_without_statistics
+from plugrad.learner.acting import make_policy, only_module_id, reads_environment, warn_without_statistics
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.learner.learner import Learner
 from plugrad.learner.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.learner.refused_code import refuse_own_modules
 from plugrad.module_spec import MultiRLModuleSpec
-from plugrad.observations import row_shape
+from plugrad.observations import model_space, row_parts, row_shape
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.policy_file import read_policy_file
@@ -52,7 +52,8 @@ def load_policy(
         path: a run directory, whose best (else last) checkpoint is loaded; a checkpoint directory; one of its saves; or
             a policy file. Code that it names is never run.
         module_id: the module. The default id also finds a single module that has another id.
-        module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make.
+        module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make. An
+            RLModule may be made with the environment's space or with the one that it had in training.
         backend: the backend that computes; None: numpy for a built-in network without convolutions, else the backend
             that saved it, or numpy if that is not installed.
 
@@ -61,7 +62,8 @@ def load_policy(
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be read.
-        ConfigError: the module has your own class, and `module` is not given.
+        ConfigError: the module has your own class, and `module` is not given; or `module` was made with an observation
+            space of another shape.
         UnknownModuleError: there is no such module.
         RestoreMismatchError: the weights do not fit the module; lists the differences.
     """
@@ -69,12 +71,21 @@ def load_policy(
     with checkpointing.as_checkpoint_error(whole):
         learner = _acting_learner(saved, module_id, module, backend)
         module_id = only_module_id(learner.module, module_id)
-        normalizer = _normalizer(whole, learner.config, module_id)
+        if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
+            warn_without_statistics(learner.config)
+            return make_policy(lambda: learner, module_id)
+        rows = _space_of_rows(whole, learner.config, module_id)
+        space = _env_observation_space(whole, module_id, rows)
+        if space is None or not _reads_environment(whole, saved, learner.config, module_id, space):
+            return make_policy(lambda: learner, module_id)
+        if space != rows:  # as env runners make them; those of older checkpoints are equal, of another space
+            rows = model_space(space, normalized=learner.config.normalize_observations)
         return make_policy(
             lambda: learner,
             module_id,
-            env_observation_space=_env_observation_space(whole, learner.config, module_id),
-            normalizer=normalizer,
+            env_observation_space=space,
+            rows=rows,
+            normalizer=_normalizer(whole, learner.config, module_id, rows),
         )
 
 
@@ -120,7 +131,8 @@ def _acting_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend
 def _build_learner(saved: Checkpoint, module_id: ModuleID, module: Any, backend: str | None) -> Learner:
     """A learner with one module of a checkpoint, so that the other modules need not be built."""
     module_id = only_module_id(saved.state.get(COMPONENT_RL_MODULE, {}), module_id)
-    config = checkpointing.config_of(saved, backend=backend, given=(*_CODE, _WRAPPERS, "rl_module_spec"))
+    given = (*_CODE, _WRAPPERS, "rl_module_spec")
+    config = checkpointing.config_of(saved, backend=backend, given=given, to_act=True)
     config = config.changed(
         **dict.fromkeys(_CODE), **{_WRAPPERS: []}, num_learners=0, device="auto", compile="none"
     )
@@ -163,30 +175,40 @@ def _acting_state(saved: Checkpoint, module_id: ModuleID) -> dict[str, Any]:
     )
 
 
-def _normalizer(whole: Checkpoint, config: Any, module_id: ModuleID) -> ObservationNormalizer | None:
+def _reads_environment(
+    whole: Checkpoint, saved: Checkpoint, config: Any, module_id: ModuleID, space: gym.Space[Any]
+) -> bool:
+    """Whether a module reads its environment's observations. Its object does not matter: the user may have made it."""
+    if whole.metadata["kind"] == KIND or checkpointing.ENV_OBSERVATION_SPACES in whole.metadata:
+        return True
+    if only_module_id(saved.state[COMPONENT_RL_MODULE]) == module_id:  # the one that acts
+        return True
+    return reads_environment(config, spaces_of(config, module_id)[0], space)
+
+
+def _normalizer(
+    whole: Checkpoint, config: Any, module_id: ModuleID, rows: Any
+) -> ObservationNormalizer | None:
     if not config.normalize_observations:
         return None
-    runner = whole.state.get("env_runner") if whole.metadata.get("kind") in _OF_ENVIRONMENTS else None
+    runner = whole.state.get("env_runner")
     if runner is None:
         warn_without_statistics(config)
         return None
     if "normalizers" in runner and module_id not in runner["normalizers"]:
         return None  # it has not acted yet
-    normalizer = ObservationNormalizer.of_space(_space_of_rows(config, module_id), frozen=True)
+    normalizer = ObservationNormalizer.of_space(rows, frozen=True)
     normalizer.set_state(
         runner["normalizers"][module_id] if "normalizers" in runner else runner["normalizer"]
     )
     return normalizer
 
 
-def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) -> gym.Space[Any] | None:
-    """The environment's observation space; flattened for older checkpoints; None for a learner's checkpoint."""
-    if whole.metadata.get("kind") not in _OF_ENVIRONMENTS:
-        return None
+def _env_observation_space(whole: Checkpoint, module_id: ModuleID, own: Any) -> gym.Space[Any] | None:
+    """The environment's observation space; for older checkpoints `own`, the space of rows."""
     what, written = _written_space(whole, module_id)
-    own: gym.Space[Any] | None = _space_of_rows(config, module_id)
     if written is None or own is None:
-        return own
+        return own  # type: ignore[no-any-return]
     length = prod(row_shape(own))
     found = sum(map(num_values, written_boxes(written)))
     if found > length:  # checked before it is made: a few bytes can describe any size
@@ -194,14 +216,15 @@ def _env_observation_space(whole: Checkpoint, config: Any, module_id: ModuleID) 
     space = decode(written)
     if not isinstance(space, gym.Space):
         raise ConfigError(f"{what} is {type(space).__name__}, not a space")
+    if space != own and row_parts(space)[-1].stop != length:
+        raise ConfigError(f"{what} has {row_parts(space)[-1].stop} numbers, a row of the module {length}")
     return space
 
 
-def _space_of_rows(config: Any, module_id: ModuleID) -> Any:
+def _space_of_rows(whole: Checkpoint, config: Any, module_id: ModuleID) -> Any:
     """The space of the rows that a module reads: the config's, or the module's own where modules differ."""
-    return (
-        config.observation_space if config.observation_space is not None else spaces_of(config, module_id)[0]
-    )
+    own, common = spaces_of(config, module_id)[0], config.observation_space
+    return own if common is None or checkpointing.ENV_OBSERVATION_SPACES in whole.metadata else common
 
 
 def _written_space(whole: Checkpoint, module_id: ModuleID) -> tuple[str, Any]:

@@ -12,6 +12,7 @@ from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner import checkpointing
 from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
@@ -94,7 +95,7 @@ def _description(
     learner: LearnerInternals, module_id: ModuleID, encoder: ObservationEncoder, spec: RLModuleSpec
 ) -> dict[str, Any]:
     module = learner.module[module_id]
-    written = _acting_config(learner, module_id, spec).to_dict()
+    written = _acting_config(learner, module_id, spec, encoder).to_dict()
     return {
         "algorithm": written["algorithm"],
         "backend": written["backend"],
@@ -117,9 +118,14 @@ def _own_class(module: Any) -> str | None:
     return made_by if isinstance(made_by, str) else f"{made_by.__module__}:{made_by.__qualname__}"
 
 
-def _acting_config(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> Any:
+def _acting_config(
+    learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec, encoder: ObservationEncoder
+) -> Any:
     """A config for this module alone: settings that affect acting, and defaults for everything else."""
     config, module = learner.config, learner.module[module_id]
+    space = module.observation_space
+    if module.network is None and not is_structured(space):
+        space = encoder.row_space  # the user's module object may have been made with another one
     fields = config.fields().items()
     kept = [name for name, info in fields if info.section == "training" and not info.importable]
     overrides = config.algorithm_config_overrides_per_module
@@ -127,7 +133,7 @@ def _acting_config(learner: LearnerInternals, module_id: ModuleID, spec: RLModul
         **{name: getattr(config, name) for name in kept},
         backend=config.backend,
         normalize_observations=config.normalize_observations,
-        observation_space=module.observation_space,
+        observation_space=space,
         action_space=module.action_space,
         seed=learner.seed,
         rl_module_spec=MultiRLModuleSpec(rl_module_specs={module_id: spec}),

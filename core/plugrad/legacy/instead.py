@@ -24,6 +24,16 @@ _ALWAYS_CRITIC = (
 )
 _ALWAYS_GAE = "delete it: advantages are always GAE's; training(lambda_=1.0) is returns to go minus values"
 _NO_DISTRIBUTION = "delete it: DQN learns expected values, not distributions"
+_PREPARED = "delete it: observations and actions are always prepared"
+_WRAPPERS = "env_runners(env_wrappers=[...]) takes wrappers of the environment"
+_EVALUATES_HERE = (
+    "delete it: evaluation runs in this process, in environments of its own, between two iterations"
+)
+_EPISODES_OF_EVALUATION = "evaluation(evaluation_num_episodes=...) counts episodes"
+_EXPLORATION = (
+    "training explores and evaluation does not: as the action distribution says, DQN by training(epsilon=...), "
+    "TD3 by training(exploration_noise=...)"
+)
 _NETWORKS = "rl_module(model_config=...) for the built-in networks, rl_module_spec= for your own"
 
 _IN_FLIGHT = (
@@ -87,6 +97,46 @@ INSTEAD = MappingProxyType(
         "output_write_episodes": "delete it: whole episodes are written",
         "output_write_remaining_data": "delete it: what waits is written with each checkpoint and at the end",
         "dataset_num_iters_per_learner": "training(train_batch_size=...), the rows of one update",
+        "add_default_connectors_to_env_to_module_pipeline": _PREPARED,
+        "add_default_connectors_to_module_to_env_pipeline": _PREPARED,
+        "batch_mode": (
+            "delete it: cut episodes are learned from, too; env_runners(rollout_fragment_length=...) says where they "
+            "are cut"
+        ),
+        "clip_actions": "delete it: actions of a Box are always clipped to its bounds",
+        "disable_env_checking": "delete it: environments are checked when they answer",
+        "env_to_module_connector": (
+            f"{_WRAPPERS}; env_runners(normalize_observations=True) and env_runners(frame_stack=4) are settings"
+        ),
+        "evaluation_config": "delete it: evaluation acts without exploration, with the settings of training",
+        "evaluation_duration": _EPISODES_OF_EVALUATION,
+        "evaluation_duration_unit": _EPISODES_OF_EVALUATION,
+        "evaluation_num_env_runners": _EVALUATES_HERE,
+        "evaluation_parallel_to_training": _EVALUATES_HERE,
+        "exploration_config": _EXPLORATION,
+        "explore": _EXPLORATION,
+        "gym_env_vectorize_mode": "env_runners(vectorization_mode=...)",
+        "log_level": "set the level of Python's logging",
+        "metrics_num_episodes_for_smoothing": "delete it: means are over the last 20 episodes",
+        "min_time_s_per_iteration": "reporting(min_sample_timesteps_per_iteration=...)",
+        "module_to_env_connector": f"{_WRAPPERS}, which may change actions",
+        "normalize_actions": (
+            "actions of a Box are clipped to its bounds. To scale them: env_runners(env_wrappers=[["
+            "'gymnasium.wrappers:RescaleAction', {'min_action': -1.0, 'max_action': 1.0}]])"
+        ),
+        "num_cpus_per_env_runner": "delete it: env runners are processes, and compute with one thread each",
+        "num_envs_per_worker": "env_runners(num_envs_per_env_runner=...)",
+        "num_gpus": (
+            "learners(num_gpus_per_learner=...) for remote learners; framework(backend, device=...) for a learner of "
+            "this process"
+        ),
+        "num_gpus_per_env_runner": "delete it: env runners act on the CPU",
+        "num_rollout_workers": "env_runners(num_env_runners=...)",
+        "num_workers": "env_runners(num_env_runners=...)",
+        "observation_filter": "env_runners(normalize_observations=True)",
+        "policy_mapping_fn": "multi_agent(agent_to_module=...)",
+        "random_seed": "debugging(seed=...)",
+        "render_env": "plugrad play RUN shows a trained policy",
         # names of stable-baselines3
         "activation_fn": "rl_module(model_config={'fcnet_activation': 'relu'})",
         "batch_size": "training(minibatch_size=...)",
@@ -109,7 +159,10 @@ INSTEAD = MappingProxyType(
         # methods of a config
         "api_stack": _ALWAYS_ON,
         "callbacks": 'a listener\'s hooks: .plugins("listener.py"), docs/listeners.md',
+        "checkpointing": "algorithm.save_to_path(path); plugrad train saves by itself, see --save-every",
         "experimental": _ALWAYS_ON,
+        "exploration": _EXPLORATION,
+        "fault_tolerance": "learners(on_failure=...)",
         "freeze": "delete it: a config is frozen, and a changed copy is another one",
         "rollouts": _RUNNERS,
         "get_learner_hyperparameters": "the config itself is what a learner reads",
@@ -159,6 +212,12 @@ INSTEAD_ON_ALGORITHMS = MappingProxyType(
         "compute_actions": _ACT,
         "compute_single_action": _ACT,
         "env_runner_group": "env_runner",
+        "get_module": (
+            "get_policy(module_id) acts; learner_group.foreach_learner(lambda learner: ...) has learner.module"
+        ),
+        "get_weights": "learner_group.get_weights()",
+        "set_weights": "learner_group.set_weights(weights)",
+        "save_checkpoint": "save_to_path(path)",
         "export_policy_model": "get_policy().export_onnx(path)",
         "restore": "restore_from_path(path)",
         "workers": "env_runner",

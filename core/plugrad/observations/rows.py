@@ -1,5 +1,6 @@
 """From observations in the structure of their space to rows."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -96,6 +97,14 @@ def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Spac
             yield from _arrays(each, observation[n], f"{path}[{n}]")
     else:
         yield path, space, as_array(space, observation, path)
+
+
+def is_finite(values: Array) -> bool:
+    """Whether no number is NaN or infinite."""
+    if values.dtype.kind != "f":
+        return True
+    # One product instead of an array of flags: it is finite only if all are. It may overflow where all are finite.
+    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 
 
 def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:

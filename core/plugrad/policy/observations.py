@@ -9,9 +9,12 @@ from gymnasium.spaces import Box, Space
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.observations.layout import row_parts, stored_space
-from plugrad.observations.rows import as_array, flat_rows, leading_shape
+from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.types import Array
+
+SHOWN_VALUES = 4
+"""Of the numbers that are not finite, so many are in the error."""
 
 
 class ObservationEncoder:
@@ -40,10 +43,10 @@ class ObservationEncoder:
         self.normalizer = normalizer
         self.flattens = isinstance(self.row_space, Box) and not isinstance(space, Box)
         self._shape_of_one = space.shape if isinstance(space, Box) else None
-        if self.flattens and self.row_space.shape != (flat_length(space),):
+        if isinstance(self.row_space, Box) and self.row_space.shape != _flat_shape(space):
             raise ConfigError(
-                f"flattened observations of {space} have {flat_length(space)} numbers, and the module reads rows of "
-                f"{self.row_space}"
+                f"flattened observations of {space} have the shape {list(_flat_shape(space))}, and the module reads "
+                f"rows of {self.row_space}"
             )
 
     def rows(self, flat: Array) -> Array:
@@ -62,10 +65,12 @@ class ObservationEncoder:
             `(rows, is_single)`: rows [N, ...], N = 1 for one observation, and whether it was one.
 
         Raises:
-            BatchError: it does not fit the space.
+            BatchError: it does not fit the space, or holds NaN or infinity.
         """
         if self._shape_of_one is not None and getattr(observation, "shape", None) == self._shape_of_one:
-            return self.rows(as_array(self.space, observation)[None]), True
+            one = as_array(self.space, observation)
+            _check_finite(one)
+            return self.rows(one[None]), True
         flat, number_of_dimensions = self._flat(observation)
         if number_of_dimensions > 1:
             found = f"{number_of_dimensions} leading dimensions"
@@ -76,6 +81,7 @@ class ObservationEncoder:
                 expected=expected,
                 found=found,
             )
+        _check_finite(flat)
         return self.rows(flat if number_of_dimensions else flat[None]), not number_of_dimensions
 
     def _flat(self, observation: Any) -> tuple[Array, int]:
@@ -85,6 +91,19 @@ class ObservationEncoder:
             return flat, flat.ndim - 1
         array = as_array(self.space, observation)
         return array, len(leading_shape(self.space, array))
+
+
+def _check_finite(observation: Array) -> None:
+    """Refuse NaN and infinity, which no environment may return in training either: actions would be NaN, too."""
+    if not is_finite(observation):
+        bad = observation[~np.isfinite(observation)][:SHOWN_VALUES]
+        raise BatchError(
+            f"observation: expected finite numbers; found {bad.tolist()} in {observation.dtype}"
+            f"{list(observation.shape)}",
+            column=Columns.OBS,
+            expected="finite numbers",
+            found=bad,
+        )
 
 
 def flat_space(space: Space[Any]) -> Space[Any]:
@@ -97,6 +116,10 @@ def flat_space(space: Space[Any]) -> Space[Any]:
         return space
     flat_length(space)
     return spaces.flatten_space(space)
+
+
+def _flat_shape(space: Space[Any]) -> tuple[int, ...]:
+    return tuple(space.shape) if isinstance(space, Box) else (flat_length(space),)
 
 
 def flat_length(space: Space[Any]) -> int:

@@ -122,8 +122,8 @@ class Policy:
             for a policy without a state.
 
         Raises:
-            BatchError: `observation`, `state`, `episode_start` or `action_masks` has another structure, shape or dtype,
-                or a mask forbids everything.
+            BatchError: `observation`, `state`, `episode_start` or `action_masks` has another structure, shape or dtype;
+                the observation holds NaN or infinity; or a mask forbids everything.
         """
         observation, masks = split_action_mask(self.observation_space, observation)
         rows, is_single = self._encoder.encode(observation)

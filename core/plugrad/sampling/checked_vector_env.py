@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.errors import EnvContractError
-from plugrad.sampling.contract import describe
+from plugrad.sampling.contract import cast_exactly, describe
 from plugrad.types import Array
 
 
@@ -31,17 +31,18 @@ class CheckedVectorEnv(VectorWrapper):
         mode = AutoresetMode(env.metadata["autoreset_mode"])
         self._check_ends = self._check_final if mode == AutoresetMode.SAME_STEP else self._check_reset
         self._resets_next = np.zeros(env.num_envs, np.bool_)
+        self._dtype = env.single_observation_space.dtype
 
     def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
         """Reset all."""
         observations, infos = self.env.reset(**settings)
         self._resets_next[:] = False
-        return self._numbers("observations", observations), infos
+        return self._observations(observations), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        observations = self._numbers("observations", observations)
+        observations = self._observations(observations)
         rewards = self._numbers("rewards", rewards)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._check_ends(terminated | truncated, infos)
@@ -56,6 +57,20 @@ class CheckedVectorEnv(VectorWrapper):
                 env=self._name,
                 expected=self._shapes[column],
                 found=found.shape,
+            )
+        return found
+
+    def _observations(self, values: Any) -> Array:
+        numbers = self._numbers("observations", values)
+        found = cast_exactly(numbers, self._dtype)
+        if found is None:
+            raise EnvContractError(
+                f"the vectorised {self._name} returned observations {describe(numbers)}; expected: numbers that the "
+                f"dtype of its observation space, {self._dtype}, can hold: return {self._dtype}, or declare another "
+                "dtype",
+                env=self._name,
+                expected=self._dtype,
+                found=numbers.dtype,
             )
         return found
 

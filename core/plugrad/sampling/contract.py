@@ -3,19 +3,19 @@
 An error names the environment, what it returned and what was expected.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Space
 
 from plugrad.action_masks import as_mask, choice_sizes, expected
-from plugrad.action_rows import ARRAY_SPACES, leaves
+from plugrad.action_rows import ARRAY_SPACES, is_structured, leaves
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
+from plugrad.observations.layout import row_parts
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -31,6 +31,7 @@ _CALLERS = (
     "numpy",
     "plugrad.sampling.async_envs",
     "plugrad.sampling.atari",
+    "plugrad.sampling.flat_observations",
     "plugrad.sampling.frame_stack",
     "plugrad.sampling.mask_sources",
     "plugrad.sampling.replayable_env",
@@ -59,18 +60,48 @@ def replaying(env: object) -> Iterator[None]:
         ) from error
 
 
+class WrongObservationError(EnvContractError):
+    """An observation, or a part of one, is not of its space; `Contract` adds which environment gave it."""
+
+    @classmethod
+    def of(cls, path: str, value: Any, space: Space[Any], *, has_wrong_dtype: bool = False) -> Self:
+        """The error of a value.
+
+        Args:
+            path: of the part, such as `['camera']`; empty for the whole observation.
+            value: what the environment gave.
+            space: of the part.
+            has_wrong_dtype: whether only the dtype is wrong: that of the space does not hold the numbers.
+        """
+        found, expected = f"as observation{path} {describe(value)}", f"the observation space{path} is {space}"
+        if has_wrong_dtype:
+            expected += (
+                f", whose dtype does not hold these numbers: return {space.dtype}, or declare another dtype"
+            )
+        return cls(f"the environment returned {found}; expected: {expected}", found=found, expected=expected)
+
+
 class Contract:
     """The contract of one environment.
 
     Args:
         name: of the environment, as the config says it.
         index: its place among the environments of an env runner.
-        space: of its observations.
+        space: of its observations as they are checked: a Box.
         action_space: of its actions.
+        own_space: of its observations before they are flattened, for errors; None: `space`.
     """
 
-    def __init__(self, name: str, index: int, space: Box, action_space: Space[Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        space: Box,
+        action_space: Space[Any],
+        own_space: Space[Any] | None = None,
+    ) -> None:
         self.name, self.index, self.space, self._action_space = name, index, space, action_space
+        self._own_space = space if own_space is None else own_space
         self._has_masks: bool | None = None
 
     def checked_step(self, answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -125,15 +156,18 @@ class Contract:
             error: what it raised.
 
         Raises:
-            EnvContractError: from `error`, if Gymnasium raised it: then the environment does not fit what calls it.
+            EnvContractError: from `error`, if Gymnasium raised it: then the environment does not fit what calls it;
+                or if a part of an observation is not of its space.
         """
+        if isinstance(error, WrongObservationError):
+            self._raise(method, error.facts["found"], error.facts["expected"])
         if not _is_raised_by_gymnasium(error):
             error.add_note(f"raised by {method} of {self}")
             return
         takes, form = ("the keywords seed and options", RESET) if method == "reset()" else ("an action", STEP)
         raise EnvContractError(
             f"{self}: Gymnasium refuses its {method}: {type(error).__name__}: {error}. It takes {takes} and returns "
-            f"{form}, with observations of {self.space}",
+            f"{form}, with observations of {self._own_space}",
             **self._facts,
         ) from error
 
@@ -153,6 +187,9 @@ class Contract:
             self._raise(
                 method, f"as observation {describe(observation)}", f"the observation space is {self.space}"
             )
+        if not np.can_cast(found.dtype, self.space.dtype, "same_kind"):
+            error = WrongObservationError.of("", found, self.space, has_wrong_dtype=True)
+            self._raise(method, error.facts["found"], error.facts["expected"])
 
     def _check_info(self, method: str, info: Any) -> None:
         if not isinstance(info, Mapping):
@@ -227,29 +264,63 @@ def _check_observation_leaf(name: str, path: str, leaf: Space[Any]) -> None:
         )
 
 
-def is_finite(values: Array) -> bool:
-    """Whether no number is NaN or infinite."""
-    if values.dtype.kind != "f":
-        return True
-    # One product instead of an array of flags: it is finite only if all are. It may overflow where all are finite.
-    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
+def cast_exactly(values: Array, dtype: Any) -> Array | None:
+    """Cast numbers to the dtype of a space.
+
+    Args:
+        values: numbers.
+        dtype: of the space.
+
+    Returns:
+        An array of this dtype, floats rounded to its precision; None if integers of this dtype cannot hold a number.
+    """
+    if values.dtype == dtype:
+        return values
+    if np.can_cast(values.dtype, dtype, "same_kind"):
+        return values.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN is no integer
+        cast = values.astype(dtype)
+    return cast if np.array_equal(cast, values) else None
 
 
-def raise_nonfinite(name: str, what: str, values: Array) -> NoReturn:
+def nonfinite_part(space: Space[Any], row: Array) -> str:
+    """The path of the first part of an observation that is not finite; empty for a space without parts.
+
+    Args:
+        space: of the observation: a Dict, a Tuple or another space.
+        row: the observation, flat.
+    """
+    first = np.flatnonzero(~np.isfinite(row.ravel()))[0]
+    return next(part.path for part in row_parts(space) if first < part.stop) if is_structured(space) else ""
+
+
+def raise_nonfinite(
+    name: str,
+    what: str,
+    values: Array,
+    *,
+    space: Space[Any] | None = None,
+    envs: Array | None = None,
+) -> NoReturn:
     """Raise the error of values that are not finite.
 
     Args:
         name: of the environment.
         what: the values are, in the plural, such as "rewards".
-        values: `[num_envs, ...]`.
+        values: `[N, ...]`.
+        space: of one observation, to name its part; None: the values are no observations.
+        envs: int `[N]`, the environments that gave the values; None: all, in order.
 
     Raises:
         EnvContractError: names the first environment that gave one.
     """
-    index = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
-    bad = values[index][~np.isfinite(values[index])][:SHOWN_VALUES]
+    row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
+    bad = values[row][~np.isfinite(values[row])][:SHOWN_VALUES]
+    path = "" if space is None else nonfinite_part(space, values[row])
+    index = row if envs is None else int(envs[row])
     raise EnvContractError(
-        f"environment {index} of {name}: its {what} hold NaN or infinity: {bad.tolist()}; expected: finite numbers",
+        f"environment {index} of {name}: its {what}{path} hold NaN or infinity: {bad.tolist()}; "
+        "expected: finite numbers",
         env=name,
         index=index,
     )

@@ -10,11 +10,12 @@ from gymnasium.spaces import Space
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.observations import model_space, stored_space
+from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
-from plugrad.sampling.contract import is_finite, raise_nonfinite
+from plugrad.sampling.contract import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
@@ -70,7 +71,8 @@ class EnvRunner:
             normalizer = ObservationNormalizer.of_space(space)
         self.observation_space: Space[Any] = model_space(space, normalized=normalizer is not None)
         rows = stored_space(envs.row_space)
-        seen = SeenObservations(ObservationEncoder(rows, rows, normalizer), name=envs.name)
+        encoder = ObservationEncoder(rows, rows, normalizer)
+        seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)
         policy = RecurrentPolicy(
             act, initial_state or {}, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step
         )

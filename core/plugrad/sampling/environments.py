@@ -15,6 +15,7 @@ from plugrad.errors import ConfigError, did_you_mean
 from plugrad.observations.layout import model_space, stored_space
 from plugrad.sampling.checked_vector_env import CheckedVectorEnv
 from plugrad.sampling.contract import check_spaces
+from plugrad.sampling.flat_observations import FlatObservations, env_observation_space
 from plugrad.sampling.frame_stack import stack_frames
 from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
@@ -38,8 +39,8 @@ def make_env(
 ) -> gym.Env[Any, Any]:
     """Make one environment; its observations are flattened unless they are a Box, its masks are in `info`.
 
-    Discrete observations become one-hot rows, Dict and Tuple observations one flat row
-    (`gymnasium.wrappers.FlattenObservation`).
+    Discrete observations become one-hot rows, Dict and Tuple observations one flat row, as
+    `gymnasium.spaces.flatten` makes them.
 
     Args:
         env: a Gymnasium id, `"package.module:Env-v0"`, `"package.module:Class"`, a class or a function.
@@ -56,7 +57,7 @@ def make_env(
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
     created = stack_frames(with_mask_in_info(created), wrappers.frame_stack)
-    return created if isinstance(created.observation_space, Box) else _Flattened(created)
+    return created if isinstance(created.observation_space, Box) else FlatObservations(created)
 
 
 def create_env(env: EnvSource | None, env_config: Mapping[str, Any] | None = None) -> gym.Env[Any, Any]:
@@ -288,15 +289,6 @@ def _multi_agent_env_name(env: object, created: Any) -> str:
     return str(
         metadata.get("name", type(created).__name__)
     )  # PettingZoo's functions have no names of their own
-
-
-def env_observation_space(env: gym.Env[Any, Any]) -> Space[Any]:
-    """The space of an environment of `make_env` before its observations are flattened."""
-    return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
-
-
-class _Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
-    """The wrapper of `make_env`; a user's own `FlattenObservation` is part of the environment."""
 
 
 def reset_seeds(entropy: tuple[int, ...], num_seeds: int) -> list[int] | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.extras import require_extra
-from plugrad.importing.names import import_named
+from plugrad.importing.names import import_named, in_main_by_value
 from plugrad.sampling.settings import EnvSource
 
 NAMESPACES = {"ALE": ("ale_py", "atari")}
@@ -155,9 +156,22 @@ def reward_threshold(env: EnvSource | None) -> float | None:
     return versions[max(versions)].reward_threshold if versions else None
 
 
-def get_spec(env: object) -> EnvSpec | None:
-    """The registration of an id; None if there is none yet, or `env` is no id."""
-    return gym.registry.get(env.rpartition(":")[2]) if isinstance(env, str) else None
+def spec_to_send(env: object) -> EnvSpec | None:
+    """The registration of an id, for a process in which no script registers it; see `register_sent`.
+
+    Returns:
+        The registration; None if there is none yet, or `env` is no id.
+    """
+    spec = gym.registry.get(env.rpartition(":")[2]) if isinstance(env, str) else None
+    if spec is None:
+        return None
+    return replace(spec, entry_point=in_main_by_value(spec.entry_point, where=f"environment {env!r}"))
+
+
+def register_sent(spec: EnvSpec | None) -> None:
+    """Register what `spec_to_send` returned, unless the id is known here."""
+    if spec is not None:
+        gym.registry.setdefault(spec.id, spec)
 
 
 def _names_of(spec: EnvSpec) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from plugrad.policy.actions import stack_actions, unstack_actions
 from plugrad.sampling.contract import Contract, replaying
+from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.types import Array
 
 _NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64, np.int32})
@@ -40,7 +41,8 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], *, name: str = "the environment", index: int = 0) -> None:
         super().__init__(env)
-        self._contract = Contract(name, index, env.observation_space, env.action_space)  # type: ignore[arg-type]
+        rows: Any = env.observation_space
+        self._contract = Contract(name, index, rows, env.action_space, env_observation_space(env))
         self._series: int | None = None
         self._episode = 0
         self._actions: list[Any] | None = None

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from plugrad.columns import Columns
+from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import action_converter
 from plugrad.sampling.action_masks import ActionMasks, say_source
-from plugrad.sampling.contract import is_finite, raise_nonfinite
+from plugrad.sampling.contract import raise_nonfinite
 from plugrad.sampling.learner_rewards import LearnerRewards
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
 from plugrad.sampling.rollout_fragment import RolloutFragment

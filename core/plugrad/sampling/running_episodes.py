@@ -98,7 +98,7 @@ def _restart(env: int, rollout: Rollout, metrics: EpisodeMetrics) -> tuple[Runni
     rollout.policy.reset_one(env)
     if rollout.rewards is not None:
         rollout.rewards.reset_one(env)
-    rollout.seen.check_and_count(raw)
+    rollout.seen.check_and_count(raw, np.array([env]))
     return episode, rollout.seen.rows(raw)[0]
 
 

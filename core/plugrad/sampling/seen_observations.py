@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Space
 
+from plugrad.observations.rows import is_finite
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
-from plugrad.sampling.contract import is_finite, raise_nonfinite
+from plugrad.sampling.contract import raise_nonfinite
 from plugrad.types import Array
 
 
@@ -17,11 +19,12 @@ class SeenObservations:
     Args:
         encoder: scales and casts flat observations.
         name: of the environment, for errors.
+        space: of its observations before they are flattened, for errors.
     """
 
-    def __init__(self, encoder: ObservationEncoder, *, name: str) -> None:
+    def __init__(self, encoder: ObservationEncoder, *, name: str, space: Space[Any]) -> None:
         self._encoder = encoder
-        self._name = name
+        self._name, self._space = name, space
 
     @property
     def normalizer(self) -> ObservationNormalizer | None:
@@ -32,14 +35,18 @@ class SeenObservations:
     def normalizer(self, normalizer: ObservationNormalizer | None) -> None:
         self._encoder.normalizer = normalizer
 
-    def check_and_count(self, raw: Array) -> None:
+    def check_and_count(self, raw: Array, envs: Array | None = None) -> None:
         """Refuse observations that are not finite, and add the others to the statistics.
 
+        Args:
+            raw: `[N, ...]`.
+            envs: int `[N]`, the environments that gave them; None: all, in order.
+
         Raises:
-            EnvContractError: names the environment.
+            EnvContractError: names the environment, and the part of a Dict or Tuple.
         """
         if not is_finite(raw):
-            raise_nonfinite(self._name, "observations", raw)
+            raise_nonfinite(self._name, "observations", raw, space=self._space, envs=envs)
         if self.normalizer is not None:
             self.normalizer.update(raw)
 
@@ -58,5 +65,5 @@ class SeenObservations:
         """
         ended = np.flatnonzero(infos["_final_obs"])
         raw = np.stack(infos["final_obs"][ended].tolist())
-        self.check_and_count(raw)
+        self.check_and_count(raw, ended)
         return ended.tolist(), self.rows(raw)

@@ -41,7 +41,10 @@ class LeanSyncVectorEnv(SyncVectorEnv):
         for n, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
             row, rewards[n], terminations[n], truncations[n], info = answer = env.step(action)
             if answer[2] or answer[3]:
-                infos = super()._add_info(infos, {"final_obs": row, "final_info": info}, n)
+                final = np.array(
+                    row
+                )  # a copy: the environment may write its next observation into the same array
+                infos = super()._add_info(infos, {"final_obs": final, "final_info": info}, n)
                 row, info = env.reset()
             if MASK in info or LIFE_LOST in info:
                 infos = self._add_info(infos, info, n)

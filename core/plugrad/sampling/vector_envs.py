@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from plugrad.sampling.environments import env_observation_space, reset_seeds
+from plugrad.sampling.environments import reset_seeds
+from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.types import Array

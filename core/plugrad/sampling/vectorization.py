@@ -1,13 +1,16 @@
 """Make the environments of an env runner, in the mode that its config names."""
 
 from contextlib import closing
+from dataclasses import replace
 
 from gymnasium.vector import SyncVectorEnv
 
+from plugrad.importing.names import in_main_by_value
 from plugrad.sampling.async_envs.envs import AsyncEnvs, num_usable_cores
-from plugrad.sampling.environments import env_makers, env_observation_space, make_env, make_vector_env
+from plugrad.sampling.environments import env_makers, make_env, make_vector_env
 from plugrad.sampling.envpool_envs import EnvPoolEnvs, envpool_spaces
-from plugrad.sampling.named_envs import env_name, get_spec
+from plugrad.sampling.flat_observations import env_observation_space
+from plugrad.sampling.named_envs import env_name, spec_to_send
 from plugrad.sampling.settings import SamplingConfig
 from plugrad.sampling.vector_envs import EnvSpaces, NativeEnvs, SyncEnvs, VectorEnvs
 from plugrad.sampling.wrappers import EnvWrappers
@@ -44,11 +47,13 @@ def make_vector_envs(config: SamplingConfig) -> VectorEnvs:
 
 
 def _make_async(config: SamplingConfig) -> AsyncEnvs:
-    num_envs = config.num_envs_per_env_runner
+    wrappers = EnvWrappers.of(config)
+    wrappers = replace(wrappers, env_wrappers=in_main_by_value(wrappers.env_wrappers, where="env_wrappers"))
+    env, num_envs = in_main_by_value(config.env, where="env"), config.num_envs_per_env_runner
     return AsyncEnvs(
-        env_makers(config.env, config.env_config, num_envs=num_envs, wrappers=EnvWrappers.of(config)),
+        env_makers(env, config.env_config, num_envs=num_envs, wrappers=wrappers),
         name=env_name(config.env),
-        spec=get_spec(config.env),
+        spec=spec_to_send(config.env),
         num_workers=_num_processors(config),
         timeout_s=config.timeout_s,
         build_timeout_s=config.build_timeout_s,

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from plugrad.importing.names import main_is_elsewhere
+
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -19,5 +21,6 @@ def prepare_process(search_path: list[str], num_threads: int) -> None:
         search_path: the driver's `sys.path`, from which the user's classes are imported.
         num_threads: how many threads one operation of a framework may use.
     """
+    main_is_elsewhere()
     sys.path += [folder for folder in search_path if folder not in sys.path]
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(num_threads)))

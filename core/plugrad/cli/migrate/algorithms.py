@@ -86,9 +86,19 @@ def note(program: Program, node: cst.Attribute, line: int) -> None:
         line: where it stands, from 1.
     """
     name = node.attr.value
+    if name == "from_checkpoint" and program.own_code and _is_algorithm_class(program, node):
+        text = (
+            f".from_checkpoint: this checkpoint has {', '.join(sorted(program.own_code))}, and no checkpoint imports "
+            "code: algorithm = config.build_algo(), then algorithm.restore_from_path(path)"
+        )
+        program.notes.add(line, text, "docs/checkpoints.md")
     if _is_algorithm(program, node) and name in INSTEAD:
         text, page = INSTEAD[name]
         program.notes.add(line, f".{name}: {text}", page)
+
+
+def _is_algorithm_class(program: Program, node: cst.Attribute) -> bool:
+    return isinstance(node.value, cst.Name) and program.imported.get(node.value.value) == "Algorithm"
 
 
 def _is_algorithm(program: Program, node: cst.Attribute) -> bool:

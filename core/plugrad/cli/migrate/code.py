@@ -55,6 +55,11 @@ def name_of(node: cst.BaseExpression) -> str | None:
     return None
 
 
+def name_of_method(call: cst.Call) -> str | None:
+    """`f` of `anything.f(...)`, else None."""
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+
+
 def is_unused(name: str, source: str) -> bool:
     """Whether a module's name appears nowhere in a program but in imports.
 

@@ -33,6 +33,8 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
     that explains it. See docs/from-rllib.md.
 
     A folder may be a checkpoint of RLlib: with --trust-pickle and --out DIR its weights are written there.
+
+    The last line on stderr counts the lines that were named.
     """
     checkpoints = [path for path in paths if is_checkpoint(path)]
     if checkpoints:
@@ -46,6 +48,7 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
 
     if write and out is not None:
         raise click.UsageError("--write changes the files themselves: leave out --out")
+    named = set()
     for path, place in _files(paths):
         source = path.read_text(encoding="utf-8")
         try:
@@ -55,12 +58,16 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
         click.echo("".join(_difference(path, source, text)), nl=False)
         for note in notes:
             click.echo(f"{path}:{note.line}: {note.text} ({note.page})", err=True)
+            named.add((path, note.line))
         if out is not None:
             target = out / place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         elif write and text != source:
             path.write_text(text, encoding="utf-8")
+    if named:
+        lines = "1 line needs" if len(named) == 1 else f"{len(named)} lines need"
+        click.echo(f"{lines} a look: see above", err=True)
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:

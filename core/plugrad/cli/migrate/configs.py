@@ -1,17 +1,22 @@
 """Configs: where a setting is set here, own settings of a learner, and calls whose result was dropped."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import libcst as cst
 
 from plugrad.cli.migrate import environments
-from plugrad.cli.migrate.code import code, expression_statement, name_of, string
-from plugrad.cli.migrate.names import HAVE_RLLIB_DEFAULTS
+from plugrad.cli.migrate.code import argument, code, expression_statement, name_of, string
+from plugrad.cli.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
 from plugrad.cli.migrate.program import Program
-from plugrad.cli.migrate.settings import GONE, MOVED, NO_SECTIONS, SECTIONS
+from plugrad.cli.migrate.settings import GONE, MOVED, NO_SECTIONS, PER_LEARNER, REPLAY_BUFFERS, SECTIONS
 from plugrad.config import SECTIONS as OURS
+from plugrad.config.fields import FieldInfo
 from plugrad.deprecation import hint_for
+from plugrad.importing.names import resolve_name
 from plugrad.model_config import MODEL_SETTINGS
+from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
 
 _DELETE = "delete it: "
 
@@ -49,6 +54,8 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
         return node.with_changes(func=node.func.with_changes(attr=cst.Name("build_algo")))
     if method in SECTIONS and _is_config(program, node.func.value):
         return _section(program, node, node.func, line)
+    if _is_config(program, node.func.value) and not any(hasattr(each, method) for each in _classes(program)):
+        program.notes.add(line, f"a config has no .{method}(...).{hint_for(method)}".removesuffix("."))
     return node
 
 
@@ -85,17 +92,19 @@ def _section(program: Program, call: cst.Call, func: cst.Attribute, line: int) -
         program.notes.add(line, f"there is no .{section}(...)")
     if section == "environment":
         call = environments.of_config(program, call)
+    end = call.args[-1] if call.args else None
+    if section == "evaluation":
+        call = _in_episodes(program, call, line)
     here: list[cst.Arg] = []
     elsewhere: dict[str, list[cst.Arg]] = {}
     for each in call.args:
         for target, setting in _setting(program, section, each, line):
             (here if target == section else elsewhere.setdefault(target, [])).append(setting)
     node: cst.BaseExpression = func.value
-    if here:  # the last one ends as the last one did, so that the layout stays
-        end = call.args[-1]
+    if here and end is not None:  # the last one ends as the last one did, so that the layout stays
         last = here[-1].with_changes(comma=end.comma, whitespace_after_arg=end.whitespace_after_arg)
         node = call.with_changes(args=[*here[:-1], last])
-    elif not call.args:
+    elif end is None:
         node = call
     for target, settings in elsewhere.items():
         method = cst.Attribute(node, cst.Name(target), dot=func.dot)
@@ -112,6 +121,8 @@ def _plain(setting: cst.Arg) -> cst.Arg:
 def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
     """Where one argument of a fluent call goes: `[(method, argument)]`."""
     if arg.keyword is None:
+        if arg.star:
+            program.notes.add(line, f"{section}({code(arg).rstrip(',')}): rename the settings in it yourself")
         return [(section, arg)]
     name = arg.keyword.value
     if name == "learner_config_dict":
@@ -122,6 +133,12 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         return []  # it is the default
     if name == "learner_connector" and "FrameStackingLearner" in program.imported.values():
         return []  # frames are stacked once, by the env runner
+    if name in PER_LEARNER:
+        arg = _of_all_learners(program, section, arg, line)
+    elif name == "num_learners":
+        _note_default_minibatch(program, arg, line)
+    elif name == "replay_buffer_config":
+        arg = _replay_buffer(program, arg, line)
     if (section, name) in MOVED:
         target, here = MOVED[section, name]
         return [(target, arg.with_changes(keyword=cst.Name(here)))]
@@ -132,9 +149,97 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
     if hint.startswith(_DELETE):
         program.notes.add(line, f"{section}({name}=...) was deleted: {hint.removeprefix(_DELETE)}")
         return []
+    ours = _fields(program)
+    if name in ours and section in OURS:
+        return [(section if ours[name].is_in(section) else ours[name].section, arg)]
     if hint:
         program.notes.add(line, f"{section}({name}=...): {hint}")
+    elif section in OURS and (section, name) not in _OLDER:
+        program.notes.add(line, f"{section}({name}=...): plugrad has no such setting")
     return [(section, arg)]
+
+
+_OLDER = {("framework", "framework"), ("rl_module", "model_config_dict")}
+"""Settings whose older names work."""
+
+
+def _fields(program: Program) -> Mapping[str, FieldInfo]:
+    """The settings of the config classes that a program may use."""
+    found: dict[str, FieldInfo] = {}
+    for each in _classes(program):
+        found |= each.fields()
+    return found
+
+
+def _classes(program: Program) -> list[Any]:
+    """The config classes that a program imports; all where it imports none."""
+    every = {name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig"}
+    imported = every.intersection(program.imported.values()) or every
+    return [resolve_name(":".join(HERE[name])) for name in sorted(imported)]
+
+
+def _of_all_learners(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
+    """A number of rows of one learner as that of all learners, where both numbers stand in the program."""
+    number = program.num_learners
+    if number == 1 or code(arg.value) == "None":
+        return arg
+    if number is not None and isinstance(arg.value, cst.Integer):
+        return arg.with_changes(value=cst.Integer(str(number * arg.value.evaluated_value)))
+    assert arg.keyword is not None
+    name = arg.keyword.value
+    program.notes.add(
+        line, f"{section}({name}=...): plugrad counts the rows of all learners: multiply by num_learners"
+    )
+    return arg
+
+
+def _note_default_minibatch(program: Program, arg: cst.Arg, line: int) -> None:
+    is_default = "PPOConfig" in program.imported.values() and not program.sets_minibatch_size
+    if is_default and program.num_learners != 1:
+        text = (
+            f"num_learners={code(arg.value)}: RLlib's default minibatch_size=128 is of each learner, plugrad's of all: "
+            "set training(minibatch_size=...)"
+        )
+        program.notes.add(line, text)
+
+
+def _replay_buffer(program: Program, arg: cst.Arg, line: int) -> cst.Arg:
+    """`replay_buffer_config={"type": "PrioritizedEpisodeReplayBuffer", ...}` with what plugrad's buffers have."""
+    pairs = arg.value.elements if isinstance(arg.value, cst.Dict) else ()
+    kept: list[cst.BaseDictElement] = []
+    for pair in pairs:
+        key = string(pair.key) if isinstance(pair, cst.DictElement) else None
+        if isinstance(pair, cst.DictElement) and key == "type":
+            theirs = string(pair.value) or program.imported.get(name_of(pair.value) or "", code(pair.value))
+            if theirs in REPLAY_BUFFERS:
+                pair = pair.with_changes(value=cst.SimpleString(f'"{REPLAY_BUFFERS[theirs]}"'))
+            else:
+                text = f'replay_buffer_config: type {theirs}: there are "uniform" and "prioritized"'
+                program.notes.add(line, text, "docs/replay.md")
+        elif key is not None and key not in REPLAY_SETTINGS:
+            program.notes.add(line, f"replay_buffer_config has no {key}: it was deleted", "docs/replay.md")
+            continue
+        kept.append(pair)
+    if not isinstance(arg.value, cst.Dict):
+        text = f"replay_buffer_config: give a dict of {', '.join(REPLAY_SETTINGS)}"
+        program.notes.add(line, text, "docs/replay.md")
+        return arg
+    if kept and len(kept) < len(pairs):
+        kept[-1] = kept[-1].with_changes(comma=pairs[-1].comma)
+    return arg.with_changes(value=arg.value.with_changes(elements=kept))
+
+
+def _in_episodes(program: Program, call: cst.Call, line: int) -> cst.Call:
+    """`.evaluation(...)` without a duration in time steps, or in what fits: plugrad counts episodes."""
+    duration, unit = (argument(call, f"evaluation_duration{each}") for each in ("", "_unit"))
+    is_counted = duration is None or string(duration.value) is None
+    gone = [] if unit is None else [unit]
+    if not is_counted or (unit is not None and string(unit.value) != "episodes"):
+        gone += [] if duration is None else [duration]
+        named = ", ".join(code(each).rstrip(",") for each in (duration, unit) if each is not None)
+        text = f"evaluation({named}) was deleted: evaluation_num_episodes counts episodes"
+        program.notes.add(line, text)
+    return call.with_changes(args=[each for each in call.args if each not in gone])
 
 
 def _own_settings(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
@@ -193,6 +298,42 @@ def kept_result(program: Program, node: cst.SimpleStatementLine, line: int) -> c
         return None
     target = cst.AssignTarget(cst.Name(root.value))
     return node.with_changes(body=[cst.Assign([target], call)])
+
+
+def assigned_setting(program: Program, node: cst.SimpleStatementLine, line: int) -> cst.BaseStatement | None:
+    """`config.lr = 0.1` as `config = config.training(lr=0.1)`: a config of plugrad is frozen.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place; None: it stays.
+    """
+    (statement,) = node.body
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0].target
+    if not (isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name)):
+        return None
+    if target.value.value not in program.configs:
+        return None
+    name, ours = target.attr.value, _fields(program)
+    moved = [theirs for theirs, setting in MOVED if setting == name]
+    sections = [ours[name].section] if name in ours else moved
+    if not sections:
+        program.notes.add(
+            line, f"{code(target)} = ...: a config is frozen: config = config.training({name}=...)"
+        )
+        return None
+    func = cst.Attribute(target.value, cst.Name(sections[0]))
+    setting = cst.Arg(statement.value, keyword=cst.Name(name), equal=_EQUAL)
+    changed = _section(program, cst.Call(func, [setting]), func, line)
+    return node.with_changes(body=[cst.Assign([cst.AssignTarget(target.value)], changed)])
+
+
+_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def own_setting(node: cst.Subscript) -> cst.BaseExpression:

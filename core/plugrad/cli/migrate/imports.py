@@ -119,10 +119,10 @@ def without_bases(program: Program, node: cst.ClassDef) -> cst.ClassDef:
     return node.with_changes(bases=[*bases[:-1], bases[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
 
 
-def torch_import(
+def framework_import(
     program: Program, node: cst.SimpleStatementLine, line: int
 ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | None:
-    """`torch, nn = try_import_torch()` as plain imports.
+    """`torch, nn = try_import_torch()` and `_, tf, _ = try_import_tf()` as plain imports.
 
     Args:
         program: what is known of the file.
@@ -135,15 +135,20 @@ def torch_import(
     (statement,) = node.body
     if not (isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call)):
         return None
-    if program.imported.get(name_of(statement.value.func) or "") != "try_import_torch":
+    function = program.imported.get(name_of(statement.value.func) or "")
+    if function not in ("try_import_tf", "try_import_torch"):
         return None
     target = statement.targets[0].target
     names = (
         [code(each.value) for each in target.elements] if isinstance(target, cst.Tuple) else [code(target)]
     )
-    torch, *rest = names
-    lines = [f"import torch{'' if torch == 'torch' else f' as {torch}'}"] if torch != "_" else []
-    lines += [f"from torch import nn{'' if nn == 'nn' else f' as {nn}'}" for nn in rest if nn != "_"]
+    if function == "try_import_tf":  # TensorFlow 1's interface, TensorFlow, and the version
+        tf = names[1] if len(names) > 1 else names[0]
+        lines = [f"import tensorflow as {tf}"]
+    else:
+        torch, *rest = names
+        lines = [f"import torch{'' if torch == 'torch' else f' as {torch}'}"] if torch != "_" else []
+        lines += [f"from torch import nn{'' if nn == 'nn' else f' as {nn}'}" for nn in rest if nn != "_"]
     parsed = [cst.parse_statement(each) for each in lines]
     return cst.FlattenSentinel([parsed[0].with_changes(leading_lines=node.leading_lines), *parsed[1:]])
 

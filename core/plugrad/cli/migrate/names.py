@@ -43,11 +43,19 @@ HERE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "NetworkType": ("typing", "Any"),
         "PPOConfig": ("plugrad_ppo", "PPOConfig"),
         "PPOLearner": ("plugrad_ppo", "PPOLearner"),
+        "PPOTfLearner": ("plugrad_ppo", "PPOLearner"),
         "PPOTorchLearner": ("plugrad_ppo", "PPOLearner"),
         "SACConfig": ("plugrad_sac", "SACConfig"),
         "TensorType": ("plugrad.types", "Tensor"),
+        "TfLearner": ("plugrad_tf2", "Tf2Learner"),
+        "TfRLModule": ("plugrad_tf2", "Tf2RLModule"),
         "TorchLearner": ("plugrad_torch", "TorchLearner"),
         "TorchRLModule": ("plugrad_torch", "TorchRLModule"),
+        **{
+            f"{algorithm}{framework}Learner": ("plugrad", "Learner")
+            for algorithm in ("APPO", "BC", "CQL", "DQN", "IMPALA", "MARWIL", "SAC")
+            for framework in ("", "Tf", "Torch")
+        },
     }
 )
 """`{name in RLlib: (module here, name here)}`."""
@@ -94,6 +102,7 @@ REWRITTEN = frozenset(
         "register_env",
         "make_target_network",
         "run_rllib_example_script_experiment",
+        "try_import_tf",
         "try_import_torch",
     }
 )
@@ -101,21 +110,56 @@ REWRITTEN = frozenset(
 
 CONSTANTS: Mapping[str, str] = MappingProxyType(
     {
+        "ENTROPY_KEY": "entropy",
         "ENV_RUNNER_RESULTS": "env_runners",
-        "EPISODE_LEN_MEAN": "episode_len_mean",
-        "EPISODE_RETURN_MAX": "episode_return_max",
-        "EPISODE_RETURN_MEAN": "episode_return_mean",
-        "EPISODE_RETURN_MIN": "episode_return_min",
         "EVALUATION_RESULTS": "evaluation",
         "LEARNER_RESULTS": "learners",
-        "NUM_ENV_STEPS_SAMPLED_LIFETIME": "num_env_steps_sampled_lifetime",
+        "LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY": "curr_entropy_coeff",
+        "LEARNER_RESULTS_CURR_KL_COEFF_KEY": "curr_kl_coeff",
+        "LEARNER_RESULTS_KL_KEY": "mean_kl_loss",
+        "LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY": "vf_loss_unclipped",
+        "POLICY_LOSS_KEY": "policy_loss",
+        "VF_LOSS_KEY": "vf_loss",
+        **{
+            f"{name.upper()}_KEY": name
+            for name in ("qf_loss", "qf_max", "qf_mean", "qf_min", "td_error_mean")
+        },
+        **{
+            name.upper(): name
+            for name in (
+                "agent_episode_returns_mean",
+                "episode_duration_sec_mean",
+                "episode_len_max",
+                "episode_len_mean",
+                "episode_len_min",
+                "episode_return_max",
+                "episode_return_mean",
+                "episode_return_min",
+                "module_episode_returns_mean",
+                "num_agent_steps_sampled",
+                "num_agent_steps_sampled_lifetime",
+                "num_env_steps_sampled",
+                "num_env_steps_sampled_lifetime",
+                "num_env_steps_trained",
+                "num_env_steps_trained_lifetime",
+                "num_episodes",
+                "num_episodes_lifetime",
+                "num_module_steps_sampled",
+                "num_module_steps_sampled_lifetime",
+                "num_module_steps_trained",
+                "num_module_steps_trained_lifetime",
+            )
+        },
     }
 )
 """Names of RLlib's metrics, which are plain strings here."""
 
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "ConnectorV2": ("write a learner connector", "docs/write-an-algorithm.md"),
+        **dict.fromkeys(
+            ("ConnectorV2", "ConnectorPipelineV2", "LearnerConnectorPipeline"),
+            ("write a learner connector, or a wrapper of the environment", "docs/from-rllib.md"),
+        ),
         "MultiAgentEnv": (
             "delete the base class: any class with this interface will do",
             "docs/multi-agent.md",
@@ -124,6 +168,7 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
         "DefaultCallbacks": ("write a listener", "docs/listeners.md"),
         "Catalog": ("rl_module(model_config={...}), or a module of your own", "docs/your-model.md"),
         "DefaultPPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
+        "PPOTfRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
         "PPOTorchRLModule": ("RLModuleSpec() without module_class", "docs/your-model.md"),
         "EnvRunner": ("sampling is plugrad's own", "docs/sampling.md"),
         "wrap_atari_for_new_api_stack": ("env_runners(atari=True)", "docs/environments.md"),

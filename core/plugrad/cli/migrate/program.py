@@ -2,13 +2,18 @@
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from plugrad.cli.migrate.names import CONSTANTS
 from plugrad.cli.migrate.notes import Notes
 from plugrad.cli.migrate.settings import SECTIONS
 
 OF_RLLIB = re.compile(r"ray\.rllib(\.|$)|ray\.tune\.registry$|ray\.tune$")
 """Modules whose names are replaced."""
+
+OWN_CODE = frozenset({"learner_class", "learner_config_dict", "learner_connector"})
+"""Settings that name code of a program, or become it: `Algorithm.from_checkpoint` cannot build with them."""
 
 RAY_PARTS = frozenset({"air", "train", "tune"})
 """Of Ray, which plugrad does without."""
@@ -23,6 +28,10 @@ class Program:
         environments: `{name that register_env gives: function here}`.
         config_parameters: `{class of the file: the first parameter of its constructor, or None}`.
         configs: variables that hold a config.
+        num_learners: as the program sets it, at least 1, which is the default; None: it is no number in the program.
+        sets_minibatch_size: whether a call sets it.
+        own_code: which of `OWN_CODE` the program sets.
+        results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
         ray_calls: `{part of ray: its members that the file uses}`, such as `{"tune": {"Tuner"}}`.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
@@ -34,6 +43,10 @@ class Program:
     environments: dict[str, str] = field(default_factory=dict)
     config_parameters: dict[str, str | None] = field(default_factory=dict)
     configs: set[str] = field(default_factory=set)
+    num_learners: int | None = 1
+    sets_minibatch_size: bool = False
+    own_code: set[str] = field(default_factory=set)
+    results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
     ray_calls: dict[str, list[str]] = field(default_factory=dict)
     own_settings: dict[str, str] = field(default_factory=dict)
@@ -81,7 +94,67 @@ def read_program(source: str) -> Program:
             program.configs |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         elif isinstance(node, ast.Assign) and _is_algorithm(program, node.value):
             program.algorithms |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    program.num_learners = _num_learners(nodes)
+    _look_at_results(program, nodes)
     return program
+
+
+def _num_learners(nodes: Sequence[ast.AST]) -> int | None:
+    names = ("num_learners", "num_learner_workers")
+    values = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg in names]
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            values += [node.value for each in node.targets if getattr(each, "attr", None) in names]
+    found = {_int(value) for value in values}
+    number = found.pop() if found else 1
+    return None if found or number is None else max(1, number)
+
+
+def _int(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def _look_at_results(program: Program, nodes: Sequence[ast.AST]) -> None:
+    """Find the variables that hold a part of the results."""
+    assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+    for node in sorted(assigned, key=lambda each: each.lineno):
+        part = _part_of_results(program, node.value)
+        for each in node.targets:
+            if not isinstance(each, ast.Name):
+                continue
+            if part is not None or each.id in program.results:
+                before = program.results.get(each.id, "" if _is_assigned(assigned, each.id, node) else part)
+                program.results[each.id] = part if before == part else None
+
+
+def _is_assigned(nodes: Sequence[ast.Assign], name: str, before: ast.Assign) -> bool:
+    """Whether a variable is assigned on an earlier line."""
+    return any(
+        isinstance(each, ast.Name) and each.id == name
+        for node in nodes
+        if node.lineno < before.lineno
+        for each in node.targets
+    )
+
+
+def _part_of_results(program: Program, node: ast.expr) -> str | None:
+    """ "evaluation" for what `evaluate()` returns, and for `results["evaluation"]`; "env_runners" likewise."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "evaluate" and not node.args:
+            return "evaluation"
+        if node.func.attr != "get" or not node.args:
+            return None
+        whole, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript):
+        whole, key = node.value, node.slice
+    else:
+        return program.results.get(node.id) if isinstance(node, ast.Name) else None
+    name = key.value if isinstance(key, ast.Constant) else None
+    if isinstance(key, ast.Name):
+        name = CONSTANTS.get(program.imported.get(key.id, ""))
+    if name == "env_runners":
+        return _part_of_results(program, whole) or name
+    return name if name == "evaluation" else None
 
 
 def _first_parameter(node: ast.ClassDef) -> str | None:
@@ -96,6 +169,10 @@ def _look_at_call(program: Program, node: ast.Call) -> None:
         name = str(node.args[0].value)
         program.environments[name] = "make_" + re.sub(r"\W+", "_", name)
     for keyword in node.keywords:
+        if keyword.arg in ("minibatch_size", "sgd_minibatch_size"):
+            program.sets_minibatch_size = True
+        if keyword.arg in OWN_CODE:
+            program.own_code.add(keyword.arg)
         if keyword.arg == "learner_config_dict" and isinstance(keyword.value, ast.Dict):
             for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):

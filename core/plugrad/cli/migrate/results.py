@@ -2,11 +2,33 @@
 
 import libcst as cst
 
-from plugrad.cli.migrate.code import code, expression_statement, name_of, string
+from plugrad.cli.migrate.code import code, expression_statement, name_of, name_of_method, string
 from plugrad.cli.migrate.names import CONSTANTS
 from plugrad.cli.migrate.program import Program
 
 _GROUPS = ("env_runners", "evaluation", "learners")
+_NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
+_OF_EPISODES = {
+    "agent_episode_returns_mean",
+    "episode_len_mean",
+    "episode_return_max",
+    "episode_return_mean",
+    "episode_return_min",
+    "module_episode_returns_mean",
+    "num_episodes",
+}
+_KEYS = {
+    "env_runners": {
+        *_OF_EPISODES,
+        "num_agent_steps_sampled",
+        "num_env_steps_sampled",
+        "num_module_steps_sampled",
+    },
+    "evaluation": _OF_EPISODES,
+}
+"""What the parts of plugrad's results have."""
+_UNKNOWN = "{part}: plugrad has no {key}; there are {keys}"
+_UNCLEAR = '{name}["env_runners"]: what evaluate() returns has its keys without "env_runners"'
 _OPTIONS = {
     "--algo": '"PPO"',
     "--env": "None",
@@ -37,28 +59,65 @@ def text_in_string(node: cst.FormattedStringExpression) -> cst.BaseFormattedStri
     return node if text is None else cst.FormattedStringText(text)
 
 
-def flat_key(node: cst.BaseExpression) -> cst.BaseExpression:
-    """`results["env_runners"]["episode_return_mean"]` with one key."""
-    key = _key(node)
-    if key is None or not isinstance(node, cst.Subscript):
+def read(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
+    """`results["env_runners"]["episode_return_mean"]` with one key, and the keys that are others here.
+
+    Args:
+        program: what is known of the file.
+        node: a part of its tree.
+        line: where it stood, from 1.
+
+    Returns:
+        What takes its place.
+    """
+    whole, key = _read(node)
+    if whole is None or key is None:
         return node
-    outer = _key(node.value)
-    if outer is None or outer.split("/")[0] not in _GROUPS or not isinstance(node.value, cst.Subscript):
+    part = _part(program, whole)
+    if part == "evaluation" and key in ("env_runners", "evaluation"):  # here it has no env runners of its own
+        return whole
+    if part == "env_runners" and key == _NUM_ENV_STEPS:
+        results, _ = _read(whole)
+        if results is not None:
+            return _with_whole(node, results)
+    if part is not None and key.split("/")[0] not in _KEYS[part]:
+        program.notes.add(line, _UNKNOWN.format(part=part, key=key, keys=", ".join(sorted(_KEYS[part]))))
+    if isinstance(whole, cst.Name) and program.results.get(whole.value, "") is None and key == "env_runners":
+        program.notes.add(line, _UNCLEAR.format(name=whole.value))
+    if not (isinstance(node, cst.Subscript) and isinstance(whole, cst.Subscript)):
         return node
-    if (outer, key) == ("evaluation", "env_runners"):  # evaluation has no env runners of its own here
-        return node.value
+    results, outer = _read(whole)
+    is_evaluation = results is not None and _part(program, results) == "evaluation"
+    if outer is None or not (is_evaluation or outer.split("/")[0] in _GROUPS):
+        return node
     index = cst.SubscriptElement(cst.Index(cst.SimpleString(f'"{outer}/{key}"')))
-    return node.value.with_changes(slice=[index])
+    return whole.with_changes(slice=[index])
 
 
-def _key(node: cst.BaseExpression) -> str | None:
-    if (
-        isinstance(node, cst.Subscript)
-        and len(node.slice) == 1
-        and isinstance(node.slice[0].slice, cst.Index)
-    ):
-        return string(node.slice[0].slice.value)
-    return None
+def _read(node: cst.BaseExpression) -> tuple[cst.BaseExpression | None, str | None]:
+    """`(x, "a")` of `x["a"]` and of `x.get("a")`, else Nones."""
+    if isinstance(node, cst.Subscript) and len(node.slice) == 1:
+        index = node.slice[0].slice
+        return node.value, string(index.value) if isinstance(index, cst.Index) else None
+    if isinstance(node, cst.Call) and name_of_method(node) == "get" and node.args:
+        return cst.ensure_type(node.func, cst.Attribute).value, string(node.args[0].value)
+    return None, None
+
+
+def _with_whole(node: cst.BaseExpression, whole: cst.BaseExpression) -> cst.BaseExpression:
+    if isinstance(node, cst.Call):
+        return node.with_changes(func=cst.ensure_type(node.func, cst.Attribute).with_changes(value=whole))
+    return node.with_changes(value=whole)
+
+
+def _part(program: Program, node: cst.BaseExpression) -> str | None:
+    """Which part of the results an expression is: "evaluation", "env_runners", or None."""
+    if isinstance(node, cst.Name):
+        return program.results.get(node.value)
+    if isinstance(node, cst.Call) and name_of_method(node) == "evaluate" and not node.args:
+        return "evaluation"
+    key = _read(node)[1]
+    return key if key in _KEYS else None
 
 
 def example_helper(

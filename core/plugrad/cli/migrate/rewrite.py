@@ -81,7 +81,7 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> "BaseExpression":
         """Rewrite keys; see libcst."""
-        return results.flat_key(configs.own_setting(updated_node))
+        return results.read(self.program, configs.own_setting(updated_node), self.line(original_node))
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
@@ -96,8 +96,9 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
         """Rewrite configs, algorithms and environments; see libcst."""
+        line = self.line(original_node)
         found = algorithms.rewrite(self.program, environments.unwrapped(self.program, updated_node))
-        return configs.rewrite(self.program, found, self.line(original_node))
+        return configs.rewrite(self.program, results.read(self.program, found, line), line)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -108,9 +109,10 @@ class _Rewriter(cst.CSTTransformer):
         line = self.line(original_node)
         for rewriting in (
             environments.as_function,
-            imports.torch_import,
+            imports.framework_import,
             imports.ray_call,
             configs.kept_result,
+            configs.assigned_setting,
             results.example_helper,
         ):
             found = rewriting(self.program, updated_node, line)

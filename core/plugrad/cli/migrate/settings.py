@@ -41,18 +41,30 @@ MOVED: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
     {
         ("debugging", "random_seed"): ("debugging", "seed"),
         ("env_runners", "gym_env_vectorize_mode"): ("env_runners", "vectorization_mode"),
-        ("environment", "clip_rewards"): ("env_runners", "clip_rewards"),
         ("evaluation", "evaluation_duration"): ("evaluation", "evaluation_num_episodes"),
+        ("learners", "add_default_connectors_to_learner_pipeline"): ("learners", "add_default_connectors"),
         ("multi_agent", "policy_mapping_fn"): ("multi_agent", "agent_to_module"),
-        ("training", "learner_class"): ("learners", "learner_class"),
-        ("training", "learner_connector"): ("learners", "learner_connector"),
+        ("training", "add_default_connectors_to_learner_pipeline"): ("learners", "add_default_connectors"),
         ("training", "model"): ("rl_module", "model_config"),
         ("training", "num_sgd_iter"): ("training", "num_epochs"),
         ("training", "sgd_minibatch_size"): ("training", "minibatch_size"),
         ("training", "train_batch_size_per_learner"): ("training", "train_batch_size"),
     }
 )
-"""`{(method, setting): (method, setting) here}`."""
+"""`{(method, setting): (method, setting) here}`. A setting of the same name goes to the method that has it here."""
+
+PER_LEARNER = frozenset({"minibatch_size", "sgd_minibatch_size", "train_batch_size_per_learner"})
+"""Settings that count the rows of one learner in RLlib, and of all learners here."""
+
+REPLAY_BUFFERS: Mapping[str, str] = MappingProxyType(
+    {
+        "EpisodeReplayBuffer": "uniform",
+        "MultiAgentEpisodeReplayBuffer": "uniform",
+        "MultiAgentPrioritizedEpisodeReplayBuffer": "prioritized",
+        "PrioritizedEpisodeReplayBuffer": "prioritized",
+    }
+)
+"""`{"type" of a replay_buffer_config: the same here}`."""
 
 GONE: Mapping[str, str] = MappingProxyType(
     {
@@ -60,7 +72,6 @@ GONE: Mapping[str, str] = MappingProxyType(
         "disable_env_checking": "environments are checked when they answer",
         "env_runner_cls": "plugrad samples agents alone and together with its own",
         "evaluation_config": "evaluation acts without exploration",
-        "evaluation_duration_unit": "evaluation_num_episodes counts episodes",
         "evaluation_force_reset_envs_before_iteration": "evaluation has environments of its own",
         "evaluation_num_env_runners": "evaluation runs in this process",
         "evaluation_parallel_to_training": "evaluation runs between updates",

@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from plugrad.sampling.async_envs.process import SHUTDOWN_S
 from plugrad.sampling.async_envs.shared_arrays import IDLE, map_arrays
+from plugrad.sampling.named_envs import register_sent
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.sync_vector_env import READ_INFOS, LeanSyncVectorEnv
 from plugrad.sampling.vector_envs import RunningEpisode, SyncEnvs
@@ -122,9 +123,7 @@ class Worker:
     def make(self, pickled: bytes) -> bytes:
         """Make the environments of a pickled `Share`; returns their `EnvSpaces` and source of masks, pickled."""
         self._share: Share = pickle.loads(pickled)
-        spec = self._share.spec
-        if spec is not None:
-            gym.registry.setdefault(spec.id, spec)
+        register_sent(self._share.spec)
         envs = LeanSyncVectorEnv(self._share.makers)
         self._envs, self._is_made = SyncEnvs(envs, name=self._share.name), True
         answer: bytes = cloudpickle.dumps((self._envs.spaces, self._envs.mask_source))

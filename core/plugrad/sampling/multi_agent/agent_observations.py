@@ -12,10 +12,12 @@ from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.observations import flat_rows
 from plugrad.observations.layout import stored_space
+from plugrad.observations.rows import is_finite
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, flat_space
-from plugrad.sampling.contract import describe, is_finite
+from plugrad.sampling.contract import WrongObservationError, cast_exactly, describe, nonfinite_part
+from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.types import Array
 
@@ -84,7 +86,8 @@ class AgentObservations:
             self._raise_wrong_observation(tracks, observations)
         if not is_finite(flat):
             bad = np.flatnonzero(~np.isfinite(flat).reshape(len(flat), -1).all(axis=1))[0]
-            self._raise(tracks[bad], "an observation with NaN or infinity", "finite numbers")
+            path = nonfinite_part(self._space, flat[bad])
+            self._raise(tracks[bad], f"an observation{path} with NaN or infinity", "finite numbers")
         if self.normalizer is not None:
             self.normalizer.update(flat)
         return self._encoder.rows(flat)
@@ -96,7 +99,7 @@ class AgentObservations:
             if isinstance(space, Box):
                 array = np.array(observations)
                 fits = array.shape[1:] == space.shape and array.dtype.kind in "biuf"
-                return array if fits else None
+                return cast_exactly(array, space.dtype) if fits else None
             leaves = zip(*(structure_leaves(space, each) for each in observations), strict=True)
             return flat_rows(space, from_leaves(space, (np.array(each) for each in leaves)))
         except (ValueError, TypeError, KeyError):
@@ -105,8 +108,12 @@ class AgentObservations:
     def _raise_wrong_observation(self, tracks: Sequence[AgentTrack], observations: Sequence[Any]) -> NoReturn:
         wrong = [n for n, each in enumerate(observations) if self._flat([each]) is None]
         n = wrong[0] if wrong else 0
-        found = f"as observation {describe(observations[n])}"
-        self._raise(tracks[n], found, f"an observation of {self._space}")
+        found, form = f"as observation {describe(observations[n])}", f"an observation of {self._space}"
+        try:
+            RowWriter(self._space).row(observations[n])
+        except WrongObservationError as error:
+            found, form = error.facts["found"], error.facts["expected"]
+        self._raise(tracks[n], found, form)
 
     def masks(self, tracks: Sequence[AgentTrack], masks: Sequence[Any], acts: Array) -> Array | None:
         """Check the masks that came with observations.

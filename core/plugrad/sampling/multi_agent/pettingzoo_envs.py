@@ -1,6 +1,7 @@
 """PettingZoo's two interfaces, recognised by their methods: `ParallelEnv` and `AECEnv`."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, NoReturn
 
 from gymnasium.spaces import Space
@@ -109,6 +110,8 @@ class AECAgents(PettingZooEnv):
             ) = answer
             if not (terminated[agent] or truncated[agent]):
                 return Outcome(observations, rewards, terminated, truncated, infos, False, False)
+            # The environment may write what the next agent sees into the same arrays.
+            observations[agent], infos[agent] = deepcopy((observations[agent], infos[agent]))
             self._remove(agent)
         is_terminated = any(terminated.values())
         return Outcome(observations, rewards, terminated, truncated, infos, is_terminated, not is_terminated)
