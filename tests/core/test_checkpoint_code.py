@@ -220,7 +220,7 @@ def test_a_run_whose_config_class_has_settings_of_its_own_acts_and_goes_on_from_
     paths.append(policy.save(tmp_path / "file"))
     for path in paths:
         assert load_policy(path).predict(observation)[0] == expected
-    words = r"PPOConfig has no setting 'l2'.*: build from your config and restore_from_path"
+    words = r"unknown setting 'l2': PPOConfig.*: build from your config and restore_from_path"
     for open_ in (Algorithm.from_checkpoint, Learner.from_checkpoint, LearnerGroup.from_checkpoint):
         with pytest.raises(ConfigError, match=words):
             open_(paths[0])

@@ -20,7 +20,7 @@ import tomli_w
 from plugrad.config.fields import SECTIONS, FieldInfo
 from plugrad.config.spaces import make_space, space_arguments, space_kind
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.importing.names import importable_name
+from plugrad.importing.names import name_to_save
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
 SPACE_KEY = "__space__"
@@ -231,7 +231,7 @@ def _encode_object(value: Any, where: str) -> Any:
     if type(value) in _SPECS.values():
         entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {SPEC_KEY: type(value).__name__} | {k: encode(v, f"{where}.{k}") for k, v in entries.items()}
-    if callable(value) and (name := importable_name(value)) is not None:
+    if callable(value) and (name := name_to_save(value)) is not None:
         return name
     raise ConfigError(
         f"{where} cannot be written: {value!r} has no name that can be imported; "

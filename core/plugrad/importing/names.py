@@ -23,15 +23,6 @@ _variables: WeakKeyDictionary[FunctionType, str | None] = WeakKeyDictionary()
 """What was found: to look through all modules takes some hundredths of a second."""
 
 
-_is_main_elsewhere = False
-
-
-def main_is_elsewhere() -> None:
-    """Say that objects of `__main__` come from another process, in whose `__main__` they have their names."""
-    global _is_main_elsewhere
-    _is_main_elsewhere = True
-
-
 def importable_name(value: Any) -> str | None:
     """`"package.module:Name"` of a class or function, or None if it cannot be imported by such a name.
 
@@ -44,9 +35,30 @@ def importable_name(value: Any) -> str | None:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
-    if found is value or (_is_main_elsewhere and module == "__main__" and "<" not in qualname):
+    if found is value:
         return f"{module}:{qualname}"
     return _name_of_variable(value) if isinstance(value, FunctionType) and "<locals>" in qualname else None
+
+
+_is_main_elsewhere = False
+
+
+def main_is_elsewhere() -> None:
+    """Say that objects of `__main__` come from another process, in whose `__main__` they have their names."""
+    global _is_main_elsewhere
+    _is_main_elsewhere = True
+
+
+def name_to_save(value: Any) -> str | None:
+    """The `importable_name` of a class or function, in this process or in the one that sent it.
+
+    A file gets this name: the process that reads it imports it, not this one.
+    """
+    qualname = getattr(value, "__qualname__", "<")
+    is_of_sender = (
+        _is_main_elsewhere and getattr(value, "__module__", None) == "__main__" and "<" not in qualname
+    )
+    return f"__main__:{qualname}" if is_of_sender else importable_name(value)
 
 
 def _name_of_variable(value: FunctionType) -> str | None:

@@ -210,9 +210,9 @@ def _refuse_unknown(config_class: Any, data: Mapping[str, Any]) -> None:
     sections = {info.section for info in fields.values()}
     if unknown := [name for name in data if name not in fields and name not in (ALGORITHM_KEY, *sections)]:
         raise ConfigError(
-            f"unknown setting {', '.join(map(repr, unknown))[:400]}: {config_class.__name__} does not have it. It is of a "
-            "config class of your own, which a checkpoint does not import, or of another version of plugrad: build "
-            "from your config and restore_from_path",
+            f"unknown setting {', '.join(map(repr, unknown))[:400]}: {config_class.__name__} does not have it. It is "
+            "of a config class of your own, which a checkpoint does not import, or of another version of plugrad: "
+            "build from your config and restore_from_path",
             field=unknown[0],
         )
 
