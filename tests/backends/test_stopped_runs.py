@@ -297,7 +297,6 @@ def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     assert_it_ends_as_one_that_was_never_stopped(run, [ending])
 
 
-@pytest.mark.costly("tf2")
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])
 def test_remote_learners_leave_with_the_run(backend: str, how: signal.Signals, tmp_path: Path) -> None:
     run = Run(tmp_path / "run", "--backend", backend, *SETTINGS, "--learners=1")

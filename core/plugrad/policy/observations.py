@@ -55,21 +55,23 @@ class ObservationEncoder:
             return self.normalizer.normalize(flat)
         return np.array(flat, dtype=self.row_space.dtype)
 
-    def encode(self, observation: Any) -> tuple[Array, bool]:
+    def encode(self, observation: Any, *, must_be_finite: bool = False) -> tuple[Array, bool]:
         """Encode one observation, or a batch.
 
         Args:
             observation: one, or a batch in which every array of the structure has a leading dimension N.
+            must_be_finite: whether NaN and infinity are refused.
 
         Returns:
             `(rows, is_single)`: rows [N, ...], N = 1 for one observation, and whether it was one.
 
         Raises:
-            BatchError: it does not fit the space, or holds NaN or infinity.
+            BatchError: it does not fit the space, or is not finite and must be.
         """
         if self._shape_of_one is not None and getattr(observation, "shape", None) == self._shape_of_one:
             one = as_array(self.space, observation)
-            _check_finite(one)
+            if must_be_finite:
+                _check_finite(one)
             return self.rows(one[None]), True
         flat, number_of_dimensions = self._flat(observation)
         if number_of_dimensions > 1:
@@ -81,7 +83,8 @@ class ObservationEncoder:
                 expected=expected,
                 found=found,
             )
-        _check_finite(flat)
+        if must_be_finite:
+            _check_finite(flat)
         return self.rows(flat if number_of_dimensions else flat[None]), not number_of_dimensions
 
     def _flat(self, observation: Any) -> tuple[Array, int]:

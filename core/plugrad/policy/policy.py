@@ -126,7 +126,7 @@ class Policy:
                 the observation holds NaN or infinity; or a mask forbids everything.
         """
         observation, masks = split_action_mask(self.observation_space, observation)
-        rows, is_single = self._encoder.encode(observation)
+        rows, is_single = self._encoder.encode(observation, must_be_finite=True)
         before = state if episode_start is None else self._reset_rows(state, episode_start, len(rows))
         masks = masks if action_masks is None else action_masks
         given = {} if masks is None else {"action_mask": [masks] if is_single else masks}

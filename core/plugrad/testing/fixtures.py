@@ -16,6 +16,7 @@ the run says so.
 
 import platform
 from collections import Counter
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -164,7 +165,9 @@ def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def algorithm_batch(algorithm_config: AlgorithmConfig) -> dict[str, dict[str, Any]]:
     """What the loss reads, `{module_id: {column: array}}`: the first batch that `algorithm_config` trains on."""
     recorder = batch_recorder(algorithm_config.get_learner_class())
-    algorithm = algorithm_config.framework(REFERENCE).learners(learner_class=recorder).build_algo()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*learner_class cannot be written", UserWarning)  # it is never saved
+        algorithm = algorithm_config.framework(REFERENCE).learners(learner_class=recorder).build_algo()
     try:
         for _ in range(ITERATIONS):
             algorithm.train()
