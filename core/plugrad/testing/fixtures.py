@@ -15,8 +15,8 @@ the run says so.
 """
 
 import platform
-from collections import Counter
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -166,7 +166,8 @@ def algorithm_batch(algorithm_config: AlgorithmConfig) -> dict[str, dict[str, An
     """What the loss reads, `{module_id: {column: array}}`: the first batch that `algorithm_config` trains on."""
     recorder = batch_recorder(algorithm_config.get_learner_class())
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*learner_class cannot be written", UserWarning)  # it is never saved
+        # The recorder, a local class, is never saved.
+        warnings.filterwarnings("ignore", ".*learner_class cannot be written", UserWarning)
         algorithm = algorithm_config.framework(REFERENCE).learners(learner_class=recorder).build_algo()
     try:
         for _ in range(ITERATIONS):
