@@ -125,7 +125,8 @@ def test_a_file_says_what_was_run():
         assert file.stem == f"{cell.name}-{found['library']}-s{found['seed']}"
         assert (found["env"], found["steps"], found["settings"]) == (cell.env, cell.steps, cell.settings)
         assert len(found["returns"]) == cell.final_episodes
-        end = ceil(cell.steps / cell.options.steps_per_update) * cell.options.steps_per_update  # of the last update
+        update = cell.options.steps_per_update
+        end = ceil(cell.steps / update) * update  # a run ends with an update
         points = range(cell.evaluate_every, end + 1, cell.evaluate_every)
         assert [steps for steps, _ in found["curve"]] == list(points)
         assert np.isfinite(mean(found["returns"]))
