@@ -52,15 +52,6 @@ from plugrad.testing.numpy_backend import *
 def backend_info():
     return BackendInfo("mine", "1")
 """
-LISTENER = """
-from plugrad import hookimpl
-class Ears:
-    @hookimpl
-    def update_ended(self, results):
-        with open("heard", "a") as file:
-            file.write("once\\n")
-update_ended = Ears().update_ended
-"""
 CLASS = """
 from plugrad import hookimpl
 class Ears:
@@ -69,6 +60,7 @@ class Ears:
         with open("heard", "a") as file:
             file.write("once\\n")
 """
+LISTENER = f"{CLASS}update_ended = Ears().update_ended\n"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
 from plugrad.deprecation import adaptable, hint_for
 from plugrad.errors import ConfigError, did_you_mean
-from plugrad.importing.names import importable_name, resolve_name
+from plugrad.importing.names import importable_name, in_main_by_value
 
 UNSET: Any = object()
 """Stands for an argument that was not given, where None is a value."""
@@ -157,7 +157,7 @@ class FluentConfig:
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process cannot import names of __main__, so it gets the object itself.
-        return {name: _in_main_by_value(name, getattr(self, name)) for name in config_fields(type(self))}
+        return {name: in_main_by_value(getattr(self, name), where=name) for name in config_fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -205,11 +205,3 @@ def _refuse_assignment(config: FluentConfig, name: str, value: Any) -> NoReturn:
     raise ConfigError(
         f"a config cannot be changed in place: write `config = config.{section}({argument})`", field=name
     )
-
-
-def _in_main_by_value(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("__main__:"):
-        return resolve_name(value, where=name)
-    if name in ("env_wrappers", "plugin_names") and isinstance(value, list | tuple):
-        return type(value)(_in_main_by_value(name, each) for each in value)
-    return value
