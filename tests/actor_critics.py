@@ -154,7 +154,7 @@ class Paper:
         return float((self.alpha * logp - values).mean())
 
     def _alpha(self, weights: Any) -> float:
-        return float(np.exp(weights["log_alpha"]) * (self.entropy - self.target_entropy))
+        return float(weights["log_alpha"] * (self.entropy - self.target_entropy))
 
     @property
     def entropy(self) -> float:

@@ -131,7 +131,7 @@ class CQLPaper(OfflinePaper):
         found = {
             "critic": 0.5 * self.squared_errors(weights, next_values) + multiplier * conservative,
             "actor": self._actor(weights),
-            "alpha": float(np.exp(weights["log_alpha"]) * (self._entropy + 2.0)),
+            "alpha": float(weights["log_alpha"] * (self._entropy + 2.0)),
         }
         if config.lagrangian:
             excess = config.min_q_weight * (self.gap(self.weights) - threshold)

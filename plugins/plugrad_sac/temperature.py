@@ -19,7 +19,10 @@ def temperature_loss(
     *,
     auto: Any,
 ) -> Tensor:
-    """`alpha * (H(pi(.|s)) - target entropy)`: equation 18 of Haarnoja et al. 2018, arXiv:1812.05905.
+    """`log(alpha) * (H(pi(.|s)) - target entropy)`, for equation 18 of Haarnoja et al. 2018, arXiv:1812.05905.
+
+    The equation has alpha in place of its logarithm. The authors' code, RLlib and stable-baselines3 take the logarithm:
+    its gradient does not shrink with the temperature.
 
     The temperature falls while the policy's entropy is above its target, and rises while it is below. No gradient
     flows into the policy. Reports `alpha_value`, `log_alpha_value`, `alpha_loss`, `target_entropy` and `entropy`.
@@ -37,14 +40,14 @@ def temperature_loss(
         The scalar loss.
     """
     ops = learner.ops
-    alpha = ops.exp(log_alpha)
     entropy = mean_over_rows(ops, ops.stop_gradient(entropies), batch)
+    alpha = ops.exp(log_alpha)
     # Not log_alpha itself: an optimizer that steps in place would change it before it is read.
     metrics = {"alpha_value": alpha, "log_alpha_value": ops.log(alpha), "entropy": entropy}
     loss = ops.zeros_like(entropy)
     if config.target_entropy is not None:
         target = auto if config.target_entropy == "auto" else float(config.target_entropy)
-        loss = alpha * (entropy - target)
+        loss = log_alpha * (entropy - target)
         metrics |= {"alpha_loss": loss, "target_entropy": ops.zeros_like(entropy) + target}
     learner.register_metrics(module_id, metrics)
     return loss
