@@ -1,4 +1,4 @@
-"""Write what stable-baselines3's PPO and DQN compute in three updates to `tests/data/sb3`: losses, weights, advantages.
+"""Write what stable-baselines3 computes in three updates to `tests/data/sb3`: losses, weights, advantages.
 
 Run it in the peers' environment, from the folder of the repository:
 
@@ -19,9 +19,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import sb3_actor_critics as actor_critics
 import stable_baselines3
 import torch
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
@@ -67,12 +68,18 @@ def main() -> None:
     write("ppo_box", make_ppo(BOX, seed=0), learn_from_rollout)
     write("ppo_discrete", make_ppo(DISCRETE, seed=1), learn_from_rollout)
     write("dqn", make_dqn(seed=2), learn_from_replay)
+    env = DummyVecEnv([lambda: Spaces(actor_critics.ACTIONS)])
+    for trained in ("policy", "critics"):
+        write(f"sac_{trained}", actor_critics.make_sac(env, HIDDENS, trained), actor_critics.learn_from_rows)
+        write(f"td3_{trained}", actor_critics.make_td3(env, HIDDENS, trained), actor_critics.learn_from_rows)
     about = {
         "stable_baselines3": stable_baselines3.__version__,
         "torch": torch.__version__,
         "hiddens": HIDDENS,
     }
     about |= {"ppo": {**PPO_SETTINGS, "num_epochs": EPOCHS}, "dqn": DQN_SETTINGS}
+    off_policy = {**actor_critics.SETTINGS, "lr": actor_critics.LR}
+    about |= {"sac": off_policy, "td3": off_policy | actor_critics.TD3_SETTINGS}
     (FOLDER / "cases.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
@@ -149,7 +156,7 @@ def learn_from_rollout(model: Any, rng: np.random.Generator) -> dict[str, Any]:
 
 def learn_from_replay(model: Any, rng: np.random.Generator) -> dict[str, Any]:
     """Train on a full buffer of made-up rows, each of them once; the target network stays as it was made."""
-    rows = {"obs": rng.standard_normal((STEPS, 3)).astype(np.float32)}
+    rows: dict[str, Any] = {"obs": rng.standard_normal((STEPS, 3)).astype(np.float32)}
     rows |= {
         "new_obs": rng.standard_normal((STEPS, 3)).astype(np.float32),
         "actions": rng.integers(3, size=STEPS),
@@ -170,6 +177,8 @@ def learn_from_replay(model: Any, rng: np.random.Generator) -> dict[str, Any]:
 
 def weights(model: Any) -> dict[str, Any]:
     """The parameters by plugrad's names, matrices as [inputs, outputs]."""
+    if isinstance(model, SAC | TD3):
+        return actor_critics.weights(model)
     found = {}
     for name, each in model.policy.state_dict().items():
         if name.startswith("q_net_target"):
