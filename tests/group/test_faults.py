@@ -294,6 +294,21 @@ def test_one_that_stands_still_is_named_in_time_and_shutdown_ends_it(cluster: No
     assert not pid_exists(pid)
 
 
+@pytest.mark.parametrize("num_learners", [1, 2])
+def test_shutdown_during_an_update_reports_no_death(
+    cluster: None, caplog: pytest.LogCaptureFixture, num_learners: int
+) -> None:
+    group = group_config("numpy").learners(num_learners=num_learners).build_learner_group()
+    group.update(ppo_batch(64))
+    group.update(ppo_batch(64), num_epochs=100_000, async_update=True)
+    time.sleep(0.5)  # the update has begun
+    group.shutdown()
+    for thread in threading.enumerate():
+        if thread.name == "plugrad-learner-group":
+            thread.join(10)
+    assert [record.getMessage() for record in caplog.records if record.name == "plugrad"] == []
+
+
 def pid_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -29,6 +29,7 @@ class RecoveringLearners:
         self._compiled: set[Any] = set()
         self._restarts = RestartLimit(workers.config.max_restarts)
         self._error: PlugradError | None = None
+        self._is_shut_down = False
 
     @property
     def config(self) -> Config:
@@ -80,10 +81,11 @@ class RecoveringLearners:
     def _remove(self, lost: Sequence[LostActor]) -> None:
         self._compiled.clear()  # new learners have no programs; with fewer learners the shares have other sizes
         for each in lost:
-            log.warning("%s; on_failure=%r", each, self.config.on_failure)
+            if not self._is_shut_down:
+                log.warning("%s; on_failure=%r", each, self.config.on_failure)
             self._workers.remove_worker(each)
         self._workers.abort(str(lost[0]))
-        self._check_alive()  # the group may have been shut down meanwhile
+        self._check_alive()
         if self.config.on_failure == "raise":
             self._fail(lost[0], "on_failure='raise'")
         if not self._workers.synced:

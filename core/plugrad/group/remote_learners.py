@@ -236,7 +236,8 @@ class RemoteLearners(RecoveringLearners):
             self._recover(lost)  # an existing learner was lost: recover, then try again
 
     def shutdown(self) -> None:
-        """End the actors; calling it again does nothing."""
+        """End the actors; calling it again does nothing. A call that runs meanwhile in another thread fails."""
+        self._is_shut_down = True
         self._error = self._error or LearnerGroupDeadError("this LearnerGroup was shut down: build a new one")
         if len(self._workers):
             self._workers.shutdown()
@@ -273,6 +274,7 @@ class RemoteLearners(RecoveringLearners):
                 method, args, kwargs, number=number, timeout_s=timeout_s()
             )
             if not lost and repeats and (broken := exchange_failure(replies)):
+                self._check_alive()
                 log.warning("%s: %r is repeated over new connections", broken, method)
                 repeats -= 1
                 self._take_back(number, replies)
