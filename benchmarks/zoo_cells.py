@@ -1,11 +1,12 @@
 """The cells of the zoo: an algorithm, an environment, the length and number of runs, and settings for every library.
 
 Settings are those of rl-baselines3-zoo (hyperparams of April 2026, 22e3ff2), PPO's without state-dependent
-exploration, SAC's and TD3's with networks of 2x256: for LunarLanderContinuous SAC's learning rate falls to zero at the
-end of the run, and 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, plugrad's and
-stable-baselines3's being equal; TD3 explores with noise of 0.1. PPO runs on Hopper-v5 and HalfCheetah-v5 with the
-settings for v4, and on Pong with those of all Atari games: v5 repeats an action with a probability of 0.25, for every
-library. Published returns are those of rl-baselines3-zoo's benchmark.md: one run.
+exploration, SAC's and TD3's with networks of 2x256: for LunarLanderContinuous SAC's learning rate falls to zero at
+the end of the run, and 10,000 steps are random. SAC and TD3 run on Pendulum-v1 with the defaults, which are equal in
+both libraries but for TD3's networks (400 and 300 units in stable-baselines3); TD3 explores with noise of 0.1. PPO
+runs on Hopper-v5 and HalfCheetah-v5 with the settings for v4, and on Pong with those of all Atari games: v5 repeats
+an action with a probability of 0.25, for every library. Published returns are those of rl-baselines3-zoo's
+benchmark.md: one run.
 """
 
 from zoo_cell import Cell, Published

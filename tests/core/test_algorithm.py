@@ -194,7 +194,7 @@ def test_an_update_that_is_not_waited_for_returns_the_results_of_earlier_ones():
         ("predict", r"get_policy\(\).predict\(observation\)"),
         ("save", r"save_to_path\(path\)"),
         ("get_module", r"get_policy\(module_id\) acts; learner_group.foreach_learner"),
-        ("compute_single_action", r"get_policy\(\).predict\(observation\)"),
+        ("compute_single_action", r"get_policy\(\).predict\(observation, deterministic=False\)"),
     ],
 )
 def test_a_name_of_another_library_says_what_to_use(name, instead):

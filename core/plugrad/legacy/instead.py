@@ -198,19 +198,19 @@ INSTEAD_ON_LEARNERS = MappingProxyType(
 )
 """`{attribute of RLlib's Learner: what to use}`."""
 
-_ACT = "get_policy().predict(observation)"
+_EXPLORE = "get_policy().predict(observation, deterministic=False), or without the argument to exploit"
 INSTEAD_ON_ALGORITHMS = MappingProxyType(
     {
         # of stable-baselines3
         "learn": "train() runs one iteration and returns its results; call it in a loop",
         "load": "Algorithm.from_checkpoint(path)",
         "policy": "get_policy()",
-        "predict": _ACT,
+        "predict": "get_policy().predict(observation)",
         "save": "save_to_path(path)",
         "set_env": "from_checkpoint(path, env=...)",
         # of RLlib
-        "compute_actions": _ACT,
-        "compute_single_action": _ACT,
+        "compute_actions": _EXPLORE,
+        "compute_single_action": _EXPLORE,
         "env_runner_group": "env_runner",
         "get_module": (
             "get_policy(module_id) acts; learner_group.foreach_learner(lambda learner: ...) has learner.module"

@@ -19,9 +19,18 @@ RENAMED: Mapping[str, str] = MappingProxyType(
 
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "add_module": ("algorithm.learner_group.add_module(...)", "docs/from-rllib.md"),
-        "compute_actions": ("algorithm.get_policy().predict(observations)[0]", "docs/use-a-policy.md"),
-        "compute_single_action": ("algorithm.get_policy().predict(observation)[0]", "docs/use-a-policy.md"),
+        "add_module": (
+            "algorithm.add_module(...) takes agent_to_module= and policies_to_train= for RLlib's new_...= arguments",
+            "docs/multi-agent.md",
+        ),
+        "compute_actions": (
+            "algorithm.get_policy().predict(observations, deterministic=False)[0]",
+            "docs/use-a-policy.md",
+        ),
+        "compute_single_action": (
+            "algorithm.get_policy().predict(observation, deterministic=False)[0]",
+            "docs/use-a-policy.md",
+        ),
         "env_runner": ("algorithm.sample() gives episodes", "docs/sampling.md"),
         "env_runner_group": ("algorithm.sample() gives episodes", "docs/sampling.md"),
         "export_policy_model": ("plugrad export RUN -o policy.safetensors", "docs/use-a-policy.md"),
@@ -30,7 +39,6 @@ INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
             "docs/use-a-policy.md",
         ),
         "get_weights": ("algorithm.learner_group.get_weights()", "docs/from-rllib.md"),
-        "remove_module": ("algorithm.learner_group.remove_module(...)", "docs/from-rllib.md"),
         "set_weights": ("algorithm.learner_group.set_weights(...)", "docs/from-rllib.md"),
         "workers": ("algorithm.sample() gives episodes", "docs/sampling.md"),
     }
