@@ -17,6 +17,7 @@ RL_ZOO = "rl-baselines3-zoo 22e3ff2, hyperparams/sac.yml; networks of 2x256; 100
 RL_ZOO_TD3 = "rl-baselines3-zoo 22e3ff2, hyperparams/td3.yml; networks of 2x256; 100,000 steps"
 RL_ZOO_DQN = "rl-baselines3-zoo 22e3ff2, hyperparams/dqn.yml"
 DEFAULTS = "defaults of plugrad and stable-baselines3"
+DEFAULTS_TD3 = "defaults of plugrad; stable-baselines3 with the same networks (2x256) and noise (0.1)"
 _CELLS = (
     Cell(
         name="sac-LunarLanderContinuous-v3",
@@ -76,12 +77,12 @@ _CELLS = (
             evaluate_every=1_000,
             final_episodes=100,
             options=OffPolicySettings(),
-            source=DEFAULTS,
+            source=source,
             published=published,
         )
-        for algorithm, published in (
-            ("sac", Published(-156.995, 88.714, 20_000)),
-            ("td3", Published(-151.855, 90.227, 20_000)),
+        for algorithm, source, published in (
+            ("sac", DEFAULTS, Published(-156.995, 88.714, 20_000)),
+            ("td3", DEFAULTS_TD3, Published(-151.855, 90.227, 20_000)),
         )
     ),
     Cell(
