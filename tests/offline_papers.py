@@ -127,14 +127,14 @@ class CQLPaper(OfflinePaper):
         gap = self.gap(weights)
         multiplier = np.exp(self.weights["lagrange.log_alpha_prime"]) if config.lagrangian else 1.0
         threshold = 2.0 * config.lagrangian_thresh if config.lagrangian else 0.0
-        conservative = config.min_q_weight * (gap - threshold)
+        conservative = config.min_q_weight * gap - threshold
         found = {
             "critic": 0.5 * self.squared_errors(weights, next_values) + multiplier * conservative,
             "actor": self._actor(weights),
             "alpha": float(weights["log_alpha"] * (self._entropy + 2.0)),
         }
         if config.lagrangian:
-            excess = config.min_q_weight * (self.gap(self.weights) - threshold)
+            excess = config.min_q_weight * self.gap(self.weights) - threshold
             found["alpha_prime"] = float(-0.5 * np.exp(weights["lagrange.log_alpha_prime"]) * excess)
         return found
 

@@ -32,6 +32,11 @@ class IMPALAConfig(AlgorithmConfig):
         0.01, help="weight of the entropy bonus", schedulable=True
     )
 
+    @property
+    def reads_masked_steps(self) -> bool:
+        """True: the targets of a step follow from the steps behind it, whether or not these count in the loss."""
+        return True
+
     @classmethod
     def rllib_defaults(cls) -> Self:
         """A config with the defaults of RLlib 2.60 where they differ from plugrad's: docs/from-rllib.md lists them.

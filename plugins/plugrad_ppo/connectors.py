@@ -96,7 +96,8 @@ class GeneralAdvantageEstimation:
         advantages, targets = generalized_advantages(
             rewards, values, lengths, terminated, gamma=self.gamma, lambda_=self.lambda_
         )
-        advantages = standardize(advantages) if self.is_standardized else advantages
+        if self.is_standardized:
+            advantages = standardize(advantages, columns.get(Columns.LOSS_MASK))
         return {**columns, Columns.ADVANTAGES: advantages, Columns.VALUE_TARGETS: targets}
 
 
@@ -132,8 +133,17 @@ def generalized_advantages(
     )
 
 
-def standardize(advantages: Array) -> Array:
-    """`(a - mean) / max(1e-4, population standard deviation)`, float32; the floor is RLlib's."""
+def standardize(advantages: Array, loss_mask: Array | None = None) -> Array:
+    """`(a - mean) / max(1e-4, population standard deviation)`; the floor is RLlib's.
+
+    Args:
+        advantages: `[B]`.
+        loss_mask: `[B]`; mean and deviation are those of the rows where it is above 0. None: of all.
+
+    Returns:
+        float32 `[B]`.
+    """
     wide = advantages.astype(np.float64)
-    standardized: Array = ((wide - wide.mean()) / max(1e-4, wide.std())).astype(np.float32)
+    counts = wide if loss_mask is None or not (loss_mask > 0).any() else wide[loss_mask > 0]
+    standardized: Array = ((wide - counts.mean()) / max(1e-4, counts.std())).astype(np.float32)
     return standardized

@@ -87,6 +87,15 @@ def test_a_stateful_module_lives_through_hidden_steps_before_one_that_counts():
     assert samples == SampleCount(3, 5)
 
 
+def test_hidden_steps_keep_their_values_for_a_loss_that_reads_them():
+    mask = np.array([[0, 1, 0, 0], [1, 1, 0, 1], [0, 1, 1, 0]], bool)
+    given = sequences(seq_lens=np.array([3, 4, 4]), loss_mask=mask)
+    for module in (Stateless(), Stateful()):
+        columns, samples = count_samples(P, given, module, reads_masked_steps=True)
+        np.testing.assert_array_equal(columns[Columns.ACTIONS], [[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+        assert samples == SampleCount(3, 6)
+
+
 def test_rows_and_whole_sequences_that_are_hidden_are_left_out():
     mask = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
     columns, samples = count_samples(P, sequences(loss_mask=mask), Stateful())
@@ -233,6 +242,14 @@ def test_episodes_become_sequences_with_the_states_that_they_begin_with():
         assert recorded[4].any()
         assert not columns[f"state_in/{name}"][3].any()
     assert not [name for name in columns if name.startswith("state_out")]
+
+
+def test_steps_that_an_episode_hides_stay_hidden_in_sequences():
+    acting = learner()
+    hidden = episode(acting, 6, 1)
+    hidden.extra_model_outputs[Columns.LOSS_MASK] = np.array([1, 0, 1, 1, 0, 1], bool)
+    columns = run_pipeline(acting.connectors, acting, {}, [hidden])[P]
+    np.testing.assert_array_equal(columns[Columns.LOSS_MASK], [[1, 0, 1, 1], [0, 1, 0, 0]])
 
 
 def test_a_chunk_begins_with_the_state_that_it_recorded():

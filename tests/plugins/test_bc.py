@@ -88,6 +88,17 @@ def test_the_average_of_the_squared_advantages_moves_once_per_update_and_is_part
     assert state["moving_average_sqd_adv_norm_start"] == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_average_stays_where_every_minibatch_of_an_update_was_skipped():
+    settings = {"moving_average_sqd_adv_norm_update_rate": 0.5, "nonfinite": "skip"}
+    learner = config("numpy", beta=1.0, **settings).build_learner()
+    before = learner.get_state("coefficients")
+    outlier = with_returns()
+    outlier[Columns.RETURNS_TO_GO][0] = 1e30  # its weight is infinite
+    assert not np.isfinite(learner.update(outlier)[P]["total_loss"])
+    np.testing.assert_equal(learner.get_state("coefficients"), before)
+    assert np.isfinite(learner.update(with_returns())[P]["total_loss"])
+
+
 @cache
 def updated(backend: str, beta: float, compile: str = "none"):
     learner = config(backend, compile=compile, beta=beta, lr=0.01, grad_clip=1.0).build_learner()

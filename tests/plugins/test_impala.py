@@ -55,7 +55,7 @@ def vtrace_by_loop(rewards, values, rhos, settings) -> tuple[np.ndarray, np.ndar
 
 
 def expected_results(settings: Any, present: Any, target: Any, episodes: list[Any]) -> dict[str, float]:
-    """Means over all steps, each sequence alone."""
+    """Means over the steps that count, each sequence alone."""
     rows: dict[str, list[float]] = {}
     for episode in episodes:
         cuts = np.cumsum([0, *piece_lengths(len(episode), WIDTH)]).tolist()
@@ -84,8 +84,9 @@ def expected_results(settings: Any, present: Any, target: Any, episodes: list[An
                 "mean_rho": rhos,
                 **({KL_KEY: old_policy.kl(policy)} if is_appo else {}),
             }
+            counts = episode.extra_model_outputs.get(Columns.LOSS_MASK, np.ones(len(episode)))[start:stop] > 0
             for name, each in found.items():
-                rows.setdefault(name, []).extend(np.ravel(each).tolist())
+                rows.setdefault(name, []).extend(np.ravel(each)[counts].tolist())
     return {name: float(np.mean(each)) for name, each in rows.items()}
 
 
@@ -110,6 +111,25 @@ def test_losses_are_those_of_the_loop_over_sequences(backend, kind, actions, mod
     found = learner.update(episodes=episodes)[P]
     loss = expected["policy_loss"] + 0.4 * expected["vf_loss"] - 0.03 * expected["entropy"]
     expected["total_loss"] = loss + kl_coeff * expected.get(KL_KEY, 0.0)
+    for name, each in expected.items():
+        assert found[name] == pytest.approx(each, rel=2e-4, abs=2e-5), name
+
+
+@pytest.mark.costly("jax")
+@pytest.mark.parametrize("model", ["", "lstm"])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_targets_follow_from_steps_that_do_not_count(backend, kind, model):
+    made = config(kind, backend, model=model, **({"use_kl_loss": True} if kind == "appo" else {}))
+    learner, present = made.build_learner(), made.framework("numpy").build_learner()
+    present.set_weights(learner.get_weights())
+    episodes = episodes_for(learner)
+    for episode in episodes:
+        counts = np.arange(len(episode)) % 3 > 0
+        episode.extra_model_outputs[Columns.LOSS_MASK] = counts if episode is episodes[0] else ~counts
+    assert not episodes[0].extra_model_outputs[Columns.LOSS_MASK][0]
+    assert not episodes[3].extra_model_outputs[Columns.LOSS_MASK][-1]  # where it terminates
+    expected = expected_results(made, present, present, episodes)
+    found = learner.update(episodes=episodes)[P]
     for name, each in expected.items():
         assert found[name] == pytest.approx(each, rel=2e-4, abs=2e-5), name
 

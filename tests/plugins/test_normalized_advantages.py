@@ -62,6 +62,25 @@ def test_hidden_rows_do_not_count(backend: str) -> None:
     assert largest_difference(one.get_weights(), other.get_weights()) < 1e-6
 
 
+@pytest.mark.parametrize("over", ["batch", "minibatch"])
+def test_hidden_steps_of_episodes_do_not_count(over: str) -> None:
+    found = []
+    for hidden_reward in (0.0, 1000.0):
+        learner = config("numpy", over, minibatch_size=None, gamma=0.0).build_learner()
+        rows, mask = ppo_batch(ROWS), np.arange(ROWS) % 3 > 0
+        recorded = {name: rows[name] for name in (Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS)}
+        episode = SingleAgentEpisode(
+            observations=np.concatenate([rows[Columns.OBS], rows[Columns.OBS][:1]]),
+            actions=rows[Columns.ACTIONS],
+            rewards=np.where(mask, np.arange(ROWS), hidden_reward),
+            terminated=True,
+            extra_model_outputs={**recorded, Columns.LOSS_MASK: mask},
+        )
+        learner.update(episodes=[episode])
+        found.append(digest(learner.get_weights()))
+    assert found[0] == found[1]
+
+
 def test_hidden_steps_of_sequences_do_not_count(backend: str) -> None:
     """A minibatch of sequences [6, 4] equals one whose hidden steps have other advantages."""
     lengths = np.array([4, 1, 2, 4, 3, 2])

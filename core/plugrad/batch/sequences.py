@@ -35,7 +35,7 @@ class SampleCount:
 
 
 def count_samples(
-    module_id: ModuleID, columns: Mapping[str, Array], module: Any
+    module_id: ModuleID, columns: Mapping[str, Array], module: Any, *, reads_masked_steps: bool = False
 ) -> tuple[Arrays, SampleCount]:
     """Check a module's sequences, complete `loss_mask`, and remove what it masks.
 
@@ -47,6 +47,7 @@ def count_samples(
         module_id: the module, for errors.
         columns: its columns, checked by `plugrad.batch.check`: sequences, or rows with `loss_mask` [B].
         module: the RLModule.
+        reads_masked_steps: see `AlgorithmConfig`; then only steps behind `seq_lens` become zeros.
 
     Returns:
         The columns, and the number of samples.
@@ -58,7 +59,8 @@ def count_samples(
         columns = _with_mask(module_id, columns)
     columns, counts = _remove_masked(columns)
     if counts.ndim == 2:
-        columns = _zero_steps(columns, ~(_until_last(counts) if module.is_stateful else counts))
+        steps = _steps_within(columns, counts) if reads_masked_steps else counts
+        columns = _zero_steps(columns, ~(_until_last(steps) if module.is_stateful else steps))
     check_actions(module_id, columns, module.action_space)
     check_masks(module_id, columns, module.action_space)
     return columns, SampleCount(len(counts), int(counts.sum()))
@@ -109,6 +111,13 @@ def _check_lengths(module_id: ModuleID, lengths: Array, steps: int) -> None:
     if (lengths < 0).any() or (lengths > steps).any():
         found = f"values from {lengths.min()} to {lengths.max()}"
         refuse(module_id, Columns.SEQ_LENS, f"lengths from 0 to the {steps} steps of the sequences", found)
+
+
+def _steps_within(columns: Mapping[str, Array], counts: Array) -> Array:
+    """Bool [B, T]: the steps that are no padding."""
+    if Columns.SEQ_LENS not in columns:
+        return np.ones_like(counts)
+    return ~padding(columns[Columns.SEQ_LENS], counts.shape[1])
 
 
 def _until_last(counts: Array) -> Array:

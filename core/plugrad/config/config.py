@@ -47,6 +47,14 @@ class Config(SamplingSettings):
         """Columns to standardise in each minibatch (mean 0, standard deviation 1). Algorithms override this."""
         return ()
 
+    @property
+    def reads_masked_steps(self) -> bool:
+        """Whether a loss reads steps of sequences that `loss_mask` hides, as V-trace does: its targets follow from all.
+
+        Where it does not, such steps become zeros. Algorithms override this.
+        """
+        return False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_overrides(self)

@@ -246,7 +246,7 @@ def _sequences(
             refuse(module_id, column, expected, f"{len(values)} rows")
         cut[column] = pad(values, lengths, longest)
     cut[Columns.SEQ_LENS] = lengths
-    cut[Columns.LOSS_MASK] = pad(np.ones(lengths.sum(), bool), lengths, longest)
+    cut.setdefault(Columns.LOSS_MASK, pad(np.ones(lengths.sum(), bool), lengths, longest))
     return {**cut, **state_columns(Columns.STATE_IN, _first_states(module_id, module, whole, longest))}
 
 

@@ -66,7 +66,10 @@ def prepare_batch(
         module = learner.module[module_id]
         if rows[module_id] and (Columns.LOSS_MASK in each or are_sequences(each, module)):
             settled[module_id], found[module_id] = count_samples(
-                module_id, columns_to_numpy(learner, each), module
+                module_id,
+                columns_to_numpy(learner, each),
+                module,
+                reads_masked_steps=learner.config.reads_masked_steps,
             )
     return settled, found
 

@@ -42,7 +42,9 @@ class CQLConfig(TransitionConfig):
         False,
         help="learn a multiplier of min_q_weight that keeps the conservative term near lagrangian_thresh",
     )
-    lagrangian_thresh: float = field(5.0, help="target of the conservative term, with lagrangian")
+    lagrangian_thresh: float = field(
+        5.0, help="target of each critic's conservative term, min_q_weight included, with lagrangian"
+    )
     deterministic_backup: bool = field(
         True, help="values of the next state without the policy's entropy, unlike SAC"
     )

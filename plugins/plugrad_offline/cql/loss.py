@@ -81,7 +81,8 @@ def conservative_loss(
 
     The sum over actions is estimated by importance sampling (appendix F): each sampled action adds `exp Q / mu`, where
     `mu` is its density. The constant `log(3 n)` of the mean is left out. With `lagrangian`, a multiplier grows while
-    the term is above `lagrangian_thresh` and shrinks while it is below (appendix F).
+    a critic's term, `min_q_weight` included, is above `lagrangian_thresh`, and shrinks while it is below (appendix F;
+    the weight is inside as in the authors' code and RLlib's).
 
     Args:
         learner: see `cql_loss`.
@@ -105,7 +106,7 @@ def conservative_loss(
     learner.register_metric(module_id, "cql_gap", 0.5 * gap)
     if not config.lagrangian:
         return config.min_q_weight * gap
-    excess = config.min_q_weight * (gap - 2.0 * config.lagrangian_thresh)
+    excess = config.min_q_weight * gap - 2.0 * config.lagrangian_thresh
     multiplier = ops.clip(ops.exp(fwd_out[LOG_ALPHA_PRIME]), 0.0, 1e6)
     learner.register_metric(module_id, "alpha_prime_value", multiplier)
     return ops.stop_gradient(multiplier) * excess - 0.5 * multiplier * ops.stop_gradient(excess)

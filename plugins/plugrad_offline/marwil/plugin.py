@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from math import isfinite, nan
 from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
@@ -62,7 +63,8 @@ def after_gradient_based_update(
     """
     yield
     for module_id, results in learner.metrics.results.items():
-        if SQUARED_ADVANTAGE not in results:
+        # Not a number if every minibatch was skipped.
+        if not isfinite(float(results.get(SQUARED_ADVANTAGE, nan))):
             continue
         average = learner.coefficients[module_id][NORM]
         rate = learner.config.get_config_for_module(module_id).moving_average_sqd_adv_norm_update_rate
