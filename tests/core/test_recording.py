@@ -76,6 +76,20 @@ def test_recording_changes_nothing_of_the_training(tmp_path):
     np.testing.assert_equal(one.learner_group.get_weights(), other.learner_group.get_weights())
 
 
+@pytest.mark.parametrize("learner", [None, "async_training:AsynchronousLearner"])
+def test_episodes_of_several_env_runners_are_whole(tmp_path, learner):
+    """Training that does not wait takes the samples of one env runner while episodes of others run on."""
+    runners = {"num_env_runners": 2, "num_envs_per_env_runner": 1, "rollout_fragment_length": 10}
+    several = config(tmp_path).env_runners(**runners).learners(learner_class=learner)
+    algorithm = several.training(train_batch_size=20).build_algo()
+    ended = sum(algorithm.train()["env_runners/num_episodes"] for _ in range(12))
+    algorithm.stop()
+    episodes = load_episodes(str(tmp_path)).episodes
+    assert len(episodes) == ended > 4
+    beginnings = np.array([each.observations[0] for each in episodes])
+    assert abs(beginnings).max() <= 0.05  # where an episode of CartPole begins
+
+
 def test_a_run_that_was_killed_and_goes_on_writes_each_episode_once(tmp_path):
     whole = trained(tmp_path / "whole", 9)
     whole.stop()

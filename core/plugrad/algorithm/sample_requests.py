@@ -70,7 +70,8 @@ class RequestingAlgorithm(ActingAlgorithm, ABC):
         with self._timed("sample"):
             samples = collect()
             if self._recorder is not None:
-                self._recorder.add([episode for sample in samples for episode in sample.episodes])
+                for sample in samples:
+                    self._recorder.add(sample.episodes, of=f"{sample.rank}-")
             return samples
 
     def _sample_here(self) -> Sample:

@@ -59,8 +59,12 @@ class EpisodeRecorder:
         self._num_rows = 0
         self._is_full = False
 
-    def add(self, chunks: Iterable[SingleAgentEpisode]) -> None:
+    def add(self, chunks: Iterable[SingleAgentEpisode], *, of: str = "") -> None:
         """Take the episodes and chunks of one `sample()`.
+
+        Args:
+            chunks: of the sample. A running episode that has none in it was cut off.
+            of: how the ids of all episodes of the env runner begin that sampled; episodes of others run on.
 
         Raises:
             CheckpointError: a part was due, and the disk refused it.
@@ -74,8 +78,8 @@ class EpisodeRecorder:
                 self._end(parts)
             else:
                 running[id_] = parts
-        # An episode that has no chunk in this sample was cut off.
-        self._running = running
+        others = {id_: parts for id_, parts in self._running.items() if not id_.startswith(of)}
+        self._running = others | running
         if sum(map(len, self._waiting)) >= self._max_rows_per_file:
             self.flush()
 
