@@ -68,6 +68,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def beginnings(episodes: list[Any]) -> set[bytes]:
+    return {each.observations[0].tobytes() for each in episodes}
+
+
 def wait_until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
@@ -192,6 +196,34 @@ def test_samples_under_way_are_saved_and_learned_from_first_by_a_resumed_run(bui
         now = here.learner_group.weights_version, there.learner_group.weights_version
         assert now[0] - a.weights_version == now[1] - b.weights_version
     assert there.env_runner.total_steps == results["num_env_steps_sampled_lifetime"] + 32
+
+
+def test_another_number_of_env_runners_begins_episodes_that_were_not_seen_before(build, tmp_path):
+    two, three = build(config()), build(config().env_runners(num_env_runners=3))
+    seen = two.sample()
+    two.save_to_path(tmp_path)
+    three.restore_from_path(tmp_path)
+    new = three.sample()
+    assert {each.id_ for each in new}.isdisjoint(each.id_ for each in seen)
+    assert beginnings(new).isdisjoint(beginnings(seen))
+
+
+def test_an_env_runner_that_takes_the_place_of_another_begins_episodes_of_its_own(build, tmp_path):
+    algorithm, resumed = build(config()), build(config())
+    seen = algorithm.sample()
+    seen += new_episodes_of_a_replacement(algorithm, seen)
+    algorithm.save_to_path(tmp_path)
+    resumed.restore_from_path(tmp_path)
+    assert [each.id_ for each in resumed.sample()] == [each.id_ for each in algorithm.sample()]
+    new_episodes_of_a_replacement(resumed, seen)
+
+
+def new_episodes_of_a_replacement(algorithm: Algorithm, seen: list[Any]) -> list[Any]:
+    os.kill(pids(algorithm)[0], signal.SIGKILL)
+    new = [each for each in algorithm.sample() if each.id_.startswith("0-")]
+    assert {each.id_ for each in new}.isdisjoint(each.id_ for each in seen)
+    assert beginnings(new).isdisjoint(beginnings(seen))
+    return new
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     """A sample, and what the driver needs for its metrics and statistics.
 
     Args:
-        sample: the episodes; their ids begin with the rank.
+        sample: the episodes; their ids begin with the rank, and occur once in a run.
         num_episodes: how many of them finished.
         finished: `(return, length)` of the last of these.
         statistics: of what was sampled, by name: "observations/<module_id>", "rewards"; empty without normalisation.
@@ -60,22 +60,34 @@ class EnvRunnerActor:
         self._newest: tuple[int, Mapping[str, Any]] = (-1, {})
         self._has_arrived = Condition()
 
-    def build(self, pickled_config: bytes) -> None:
+    def build(self, pickled_config: bytes, series: int) -> None:
         """Build policy and environments.
 
         Args:
             pickled_config: `(config, spec)`: a config that has this runner's own seed, and the environment's
                 registration as `spec_to_send` returns it.
+            series: see `begin_anew`.
         """
         config, spec = pickle.loads(pickled_config)
         register_sent(spec)
         self._learner = build_learner(config)
         self._normalizers = self._make_normalizers(config)
+        self._series = series
         policies = ModulePolicies(lambda: self._learner)
         self._runner = policies.make_env_runner(config, seed=config.seed, normalizers=self._normalizers)
         self._reward_normalizer: _SharedRewardNormalizer | None = None
         if isinstance(self._runner, EnvRunner) and self._runner.reward_normalizer is not None:
             self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
+
+    def begin_anew(self, seed: int, series: int) -> None:
+        """Drop running episodes, and begin a series of others.
+
+        Args:
+            seed: for the environments.
+            series: a number that no runner of this rank had before in the run; it is part of the episodes' ids.
+        """
+        self._runner.reset(seed)
+        self._series = series
 
     def _make_normalizers(self, config: Any) -> "dict[ModuleID, _SharedNormalizer]":
         if not config.normalize_observations:
@@ -145,7 +157,8 @@ class EnvRunnerActor:
             each.sync(statistics.get(name))
         before = self._runner.total_steps
         episodes = self._runner.sample(num_steps_per_env, random_actions=random_actions)
-        named = [_named(each, self._rank) for each in episodes]
+        prefix = f"{self._rank}-{self._series}-" if self._series else f"{self._rank}-"
+        named = [_named(each, prefix) for each in episodes]
         return Answer(
             Sample(self._rank, version, named, self._runner.total_steps - before),
             int(self._runner.get_metrics()["num_episodes"]),
@@ -155,13 +168,15 @@ class EnvRunnerActor:
         )
 
     def get_state(self) -> dict[str, Any]:
-        """The state of the environments, and the random streams of the actions."""
-        return {"runner": self._runner.get_state(), "streams": self._learner.get_state("streams")["streams"]}
+        """The state of the environments, the random streams of the actions, and the series of the episodes."""
+        streams = self._learner.get_state("streams")["streams"]
+        return {"runner": self._runner.get_state(), "streams": streams, "series": self._series}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of `get_state`."""
         self._runner.set_state(state["runner"])
         self._learner.set_state({"streams": state["streams"]})
+        self._series = state.get("series", 0)  # older checkpoints have none
         self._version = -1
 
     def truncate(self) -> None:
@@ -173,13 +188,13 @@ class EnvRunnerActor:
         self._runner.close()
 
 
-def _named(episode: Episode, rank: int) -> Episode:
-    """An episode whose id, and that of each of its agents' episodes, begins with a rank."""
-    id_ = f"{rank}-{episode.id_}"
+def _named(episode: Episode, prefix: str) -> Episode:
+    """An episode whose id, and that of each of its agents' episodes, begins with a prefix."""
+    id_ = f"{prefix}{episode.id_}"
     if isinstance(episode, SingleAgentEpisode):
         return replace(episode, id_=id_)
     agents = {
-        agent: replace(each, id_=f"{rank}-{each.id_}") for agent, each in episode.agent_episodes.items()
+        agent: replace(each, id_=f"{prefix}{each.id_}") for agent, each in episode.agent_episodes.items()
     }
     return replace(episode, id_=id_, agent_episodes=agents)
 

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from operator import index
 from time import monotonic
 from typing import Any
 
@@ -74,7 +75,7 @@ class RemoteEnvRunners:
         self._begins_count = True
         self._get_weights, self._get_version = weights, version
         self._sent: tuple[int, Any] = (-1, None)
-        self._restarts = 0
+        self._series = 0
         self._restart_limit = RestartLimit(config.max_restarts)
         self._ready: deque[Answer] = deque()
         self._restored: list[Mapping[str, Any]] = []
@@ -98,11 +99,7 @@ class RemoteEnvRunners:
         changed = any(getattr(config, name) != getattr(before, name) for name in _OF_MODULES)
         if self._is_multi_agent and changed:
             self._receive_all()  # they are of the modules of before
-            refs = {
-                rank: each.call("set_config", self._pickled_config(rank))
-                for rank, each in self._actors.items()
-            }
-            self._gather_all(refs)
+            self._call_each(self._actors, "set_config", lambda rank: (self._pickled_config(rank),))
 
     @property
     def normalizer(self) -> ObservationNormalizer | None:
@@ -270,6 +267,7 @@ class RemoteEnvRunners:
         return {
             **self._metrics.get_state(),
             **self._normalizer_states(),
+            "series": self._series,
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
             "running": None,
             "runners": {str(rank): state for rank, state in enumerate(self._call_all("get_state"))},
@@ -299,11 +297,13 @@ class RemoteEnvRunners:
         if self.reward_normalizer is not None and state.get("reward_normalizer") is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])
         self._ready, self._restored = deque(), list(state.get("ready", []))
+        self._series = max(self._series, index(state.get("series", 0)))  # older checkpoints have none
         runners = state.get("runners", {})
         if set(runners) == {str(rank) for rank in self._actors}:
-            self._gather_all(
-                {rank: each.call("set_state", runners[str(rank)]) for rank, each in self._actors.items()}
-            )
+            self._call_each(self._actors, "set_state", lambda rank: (runners[str(rank)],))
+        else:
+            self._series += 1
+            self._call_each(self._actors, "begin_anew", lambda rank: (self._seed_of(rank), self._series))
 
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
@@ -321,9 +321,7 @@ class RemoteEnvRunners:
     def _start(self, ranks: Iterable[int]) -> None:
         new = self._workers.start(ranks)
         self._actors |= new
-        self._gather_all(
-            {rank: actor.call("build", self._pickled_config(rank)) for rank, actor in new.items()}
-        )
+        self._call_each(new, "build", lambda rank: (self._pickled_config(rank), self._series))
         self._send_weights(new)
 
     def _send_weights(self, actors: Mapping[int, Worker]) -> None:
@@ -334,11 +332,13 @@ class RemoteEnvRunners:
     def _pickled_config(self, rank: int) -> bytes:
         import cloudpickle
 
-        names = ("env_runner", str(self._restarts), str(rank))  # a replacement does not repeat its episodes
-        assert self.config.seed is not None
-        seed = int(stream(self.config.seed, *names).integers(2**31))
-        config = self.config.learners(num_learners=0).debugging(seed=seed)
+        config = self.config.learners(num_learners=0).debugging(seed=self._seed_of(rank))
         return cloudpickle.dumps((config, spec_to_send(config.env)))  # type: ignore[no-any-return]
+
+    def _seed_of(self, rank: int) -> int:
+        """A runner's own seed. Each series has others, so that a replacement does not repeat episodes."""
+        assert self.config.seed is not None
+        return int(stream(self.config.seed, "env_runner", str(self._series), str(rank)).integers(2**31))
 
     def _call_all(self, method: str, *args: Any) -> list[Any]:
         """The answers of all in the order of ranks; lost runners are replaced and called again."""
@@ -355,18 +355,20 @@ class RemoteEnvRunners:
         _raise_first_error(found)
         return [found[rank] for rank in sorted(found)]
 
-    def _gather_all(self, refs: Mapping[int, Any]) -> dict[int, Any]:
-        """The answers by rank; a lost runner is an error."""
+    def _call_each(
+        self, actors: Mapping[int, Worker], method: str, arguments_of: Callable[[int], tuple[Any, ...]]
+    ) -> None:
+        """Call a method with arguments by rank; a lost runner is an error."""
+        refs = {rank: each.call(method, *arguments_of(rank)) for rank, each in actors.items()}
         found = gather(self._workers.calls, refs, self.config.build_timeout_s)
         _raise_first_error(found)
         for each in found.values():
             if isinstance(each, LostActor):
                 raise PlugradError(f"env runner {each.rank} {each.reason}", rank=each.rank)
-        return found
 
     def _replace(self, lost: list[LostActor]) -> None:
         """Start runners anew, and repeat the requests that the lost ones had not answered."""
-        self._restarts += len(lost)
+        self._series += 1
         numbers = {each.rank: self._requests.remove(each.rank) for each in lost}
         for each in lost:
             log.warning("env runner %d %s; it is replaced and begins new episodes", each.rank, each.reason)
