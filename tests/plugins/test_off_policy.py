@@ -84,6 +84,21 @@ def test_nothing_to_remember_yet_is_nothing_to_learn_from():
     assert f"learners/{P}/total_loss" in algorithm.train()
 
 
+@pytest.mark.parametrize(
+    ("intensity", "expected"),
+    [(0.25, [0, 0, 0, 8, 0, 0, 0, 8]), (1.5, [8, 16] * 4), (2.0, [16] * 8)],
+)
+def test_what_an_iteration_owes_to_the_training_intensity_is_trained_later(tmp_path, intensity, expected):
+    settings = {"training_intensity": intensity, "num_steps_sampled_before_learning_starts": 0}
+    algorithm = config(**settings).build_algo()
+    trained_rows = []
+    for iteration in range(8):  # of 8 environment steps each, in minibatches of 8 rows
+        if iteration == 3:
+            algorithm = Algorithm.from_checkpoint(algorithm.save_to_path(tmp_path))
+        trained_rows.append(algorithm.train().get(f"learners/{P}/num_module_steps_trained", 0))
+    assert trained_rows == expected
+
+
 # --- checkpoints ---
 
 

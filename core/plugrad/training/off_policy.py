@@ -52,6 +52,7 @@ class OffPolicyTraining(Training):
         self._transitions: dict[ModuleID, NStepTransitions] = {}
         self._was_emptied = False
         self._filled_since = 0
+        self._rows_owed = 0.0
         self._check_priorities()
 
     def _check_priorities(self) -> None:
@@ -83,7 +84,7 @@ class OffPolicyTraining(Training):
             buffer.add(with_masks_of(buffer.row_shapes(), rows, module_id))
         if self.num_env_steps - self._filled_since < self.config.num_steps_sampled_before_learning_starts:
             return {}
-        return self._learn(self._num_rows(self.num_env_steps - before))
+        return self._learn(self.num_env_steps - before)
 
     def _drop_removed_modules(self) -> None:
         for module_id in self._buffers.keys() - specs_of(self.config) if names_modules(self.config) else ():
@@ -111,14 +112,16 @@ class OffPolicyTraining(Training):
     def _acts_at_random(self) -> bool:
         return bool(self.num_env_steps < self.config.random_steps)
 
-    def _learn(self, num_rows: int) -> ModuleResults:
-        drawn = {
-            module_id: buffer.sample(num_rows)
+    def _learn(self, num_new_steps: int) -> ModuleResults:
+        buffers = {
+            module_id: buffer
             for module_id, buffer in self._buffers.items()
             if len(buffer) and self._is_trained(module_id)
         }
-        if not drawn:
+        num_rows = self._num_rows(num_new_steps) if buffers else 0
+        if not num_rows:
             return {}
+        drawn = {module_id: buffer.sample(num_rows) for module_id, buffer in buffers.items()}
         scaled = self.config.normalize_rewards
         normalizer = self.algorithm.env_runner.reward_normalizer if scaled else None
         batch = {module_id: with_seen_rewards(rows, normalizer) for module_id, (rows, _) in drawn.items()}
@@ -128,13 +131,15 @@ class OffPolicyTraining(Training):
         return results
 
     def _num_rows(self, num_new_steps: int) -> int:
-        """Rows of one update: whole minibatches."""
+        """Rows of one update: whole minibatches. What `training_intensity` asks for beside them is owed."""
         config = self.config
-        wanted: float = config.train_batch_size
-        if config.training_intensity is not None:
-            wanted = config.training_intensity * num_new_steps
         size = config.minibatch_size or 1
-        return int(max(1, round(wanted / size)) * size)
+        if config.training_intensity is None:
+            return int(max(1, round(config.train_batch_size / size)) * size)
+        self._rows_owed += config.training_intensity * num_new_steps
+        number = int(self._rows_owed // size) * size
+        self._rows_owed -= number
+        return number
 
     def _ensure_buffer(self, module_id: ModuleID) -> None:
         if module_id in self._buffers:
@@ -164,18 +169,20 @@ class OffPolicyTraining(Training):
             module_id: {
                 "replay": buffer.get_state(rows=self.config.get_config_for_module(module_id).saves_replay),
                 "waiting": self._transitions[module_id].get_state(),
+                "rows_owed": self._rows_owed,
             }
             for module_id, buffer in self._buffers.items()
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """See `Training`. A state without rows is logged; learning then waits for as many rows as at the beginning."""
-        self._buffers, self._transitions = {}, {}
+        self._buffers, self._transitions, self._rows_owed = {}, {}, 0.0
         for module_id, each in state.items():
             self._ensure_buffer(module_id)
             self._buffers[module_id].set_state(each["replay"])
             self._transitions[module_id].set_state(each["waiting"])
             check_columns(self._buffers[module_id].row_shapes(), self.config, module_id)
+            self._rows_owed = float(each.get("rows_owed", 0.0))  # older checkpoints have none
         self._was_emptied = any(each["replay"].get("rows", {}) is None for each in state.values())
         if self._was_emptied:
             _log.warning(
