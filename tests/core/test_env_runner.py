@@ -14,6 +14,7 @@ from sampling import Sampling, assert_chunk, balance, make_runner, swing
 from plugrad import AlgorithmConfig
 from plugrad.errors import BatchError, ConfigError
 from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.evaluation import evaluate
 
 MODES = ("sync", "vector_entry_point")
 
@@ -259,6 +260,22 @@ def test_an_algorithms_config_says_all_that_a_runner_reads():
     assert [episode.observations.shape for episode in episodes] == [(11, 4)] * 4
     assert runner.normalizer.count == 44
     assert all(episode.get_return() == 0 for episode in episodes)
+
+
+class ThreeLives(counting.CountingEnv):
+    """No Atari game, although some of its infos say whether a life was lost."""
+
+    def step(self, action: Any) -> Any:
+        *answer, info = super().step(action)
+        return *answer, {**info, "life_lost": True} if self.steps % 2 else info
+
+
+def test_an_info_that_is_named_as_ataris_means_nothing_without_atari():
+    runner = make_runner(env=ThreeLives)
+    for chunk in [chunk for _ in range(4) for chunk in runner.sample(7)]:
+        assert_chunk(chunk)
+    other = make_runner()
+    assert evaluate(runner, num_episodes=1, seed=3) == evaluate(other, num_episodes=1, seed=3)
 
 
 def test_a_fragment_has_steps_and_closing_twice_is_fine():

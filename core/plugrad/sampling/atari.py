@@ -11,9 +11,10 @@ from typing import Any, Final
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing
 
-from plugrad.columns import Columns
 from plugrad.errors import ConfigError, MissingFrameworkError
 
+LIFE_LOST: Final = "plugrad_life_lost"
+"""Where `info` says whether a life was lost; a name that no environment has by chance, as `life_lost` might be."""
 FRAMES: Final = 4
 """How many frames one observation has, unless `frame_stack` says otherwise."""
 FILTERS: Final = "nature"
@@ -28,7 +29,7 @@ def preprocess_atari(env: gym.Env[Any, Any], changes: Mapping[str, Any], name: s
     """Put the standard preprocessing around a game, by `gymnasium.wrappers.AtariPreprocessing`.
 
     It starts with up to 30 steps that do nothing, repeats each action for 4 frames, takes the maximum of the last two,
-    and makes it grey and 84x84. Where a life is lost, `info["life_lost"]` says so; the game goes on.
+    and makes it grey and 84x84. Where a life is lost, `info["plugrad_life_lost"]` says so; the game goes on.
 
     Args:
         env: a game that skips no frames.
@@ -67,11 +68,11 @@ class _LifeLosses(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, **settings: Any) -> Any:
         observation, info = self.env.reset(**settings)
         self._lives = info["lives"]
-        return observation, {**info, Columns.LIFE_LOST: False}
+        return observation, {**info, LIFE_LOST: False}
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = self.env.step(action)
         # Some games show 0 lives for a few frames before they end.
         lost = 0 < info["lives"] < self._lives and not (terminated or truncated)
         self._lives = info["lives"]
-        return observation, reward, terminated, truncated, {**info, Columns.LIFE_LOST: lost}
+        return observation, reward, terminated, truncated, {**info, LIFE_LOST: lost}

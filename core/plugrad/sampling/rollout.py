@@ -9,6 +9,7 @@ from plugrad.columns import Columns
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import action_converter
 from plugrad.sampling.action_masks import ActionMasks, say_source
+from plugrad.sampling.atari import LIFE_LOST
 from plugrad.sampling.contract import raise_nonfinite
 from plugrad.sampling.learner_rewards import LearnerRewards
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
@@ -91,8 +92,8 @@ class Rollout:
                 fragment.write_final_observation(env, t, row)
         if masks is not None:
             columns = {**columns, **masks.step(infos, terminated, truncated)}
-        if Columns.LIFE_LOST in infos:
-            lost = infos[Columns.LIFE_LOST].astype(np.bool_)
+        if LIFE_LOST in infos:
+            lost = infos[LIFE_LOST].astype(np.bool_)
             columns = {**columns, Columns.LIFE_LOST: lost}
             terminated = terminated | lost  # what is learned from ends here; the game goes on
         if self.rewards is not None:

@@ -8,9 +8,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 
 from plugrad.columns import Columns
+from plugrad.sampling.atari import LIFE_LOST
 from plugrad.types import Array
 
-READ_INFOS = MASK, LIFE_LOST = Columns.ACTION_MASK, Columns.LIFE_LOST
+MASK = Columns.ACTION_MASK
+READ_INFOS = MASK, LIFE_LOST
 """What an env runner reads of the infos of environments, beside those of an episode's end."""
 
 

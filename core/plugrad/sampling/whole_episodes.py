@@ -46,7 +46,7 @@ def sample_episode_chunks(
     runner.reset(seed)
     first = runner.num_episodes_begun + 1
     unfinished = num_episodes
-    while unfinished:
+    while unfinished > 0:
         for chunk in runner.sample(_STEPS_PER_SAMPLE):
             number = int(chunk.id_ or 0) - first
             if number < num_episodes:
