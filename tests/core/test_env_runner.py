@@ -278,6 +278,35 @@ def test_an_info_that_is_named_as_ataris_means_nothing_without_atari():
     assert evaluate(runner, num_episodes=1, seed=3) == evaluate(other, num_episodes=1, seed=3)
 
 
+class Interrupted(counting.CountingEnv):
+    """Is interrupted once, in a step that has a number among those of all environments."""
+
+    before = 0
+
+    def step(self, action: Any) -> Any:
+        Interrupted.before -= 1
+        if Interrupted.before == 0:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+@pytest.mark.parametrize("before", [2, 13, 30])
+def test_after_an_error_new_episodes_begin(before, monkeypatch):
+    monkeypatch.setattr(Interrupted, "before", 36 + before)
+    runner = make_runner(env=Interrupted)
+    seen = {chunk.id_ for chunk in runner.sample(12)}
+    with pytest.raises(KeyboardInterrupt):
+        runner.sample(10)
+    after = runner.sample(20)
+    assert {chunk.id_ for chunk in after}.isdisjoint(seen)
+    assert runner.total_steps == 96
+    for chunk in after:
+        assert_chunk(chunk)
+        assert chunk.observations[0, 1] == 0
+    ended = [chunk for chunk in after if chunk.is_done]
+    assert runner.finished_episodes == [(chunk.get_return(), len(chunk)) for chunk in ended][-20:]
+
+
 def test_a_fragment_has_steps_and_closing_twice_is_fine():
     runner = make_runner()
     with pytest.raises(ConfigError, match="at least 1 step"):

@@ -174,11 +174,18 @@ class EnvRunner:
 
         Raises:
             ConfigError: fewer than 1 step.
-            EnvContractError: see the class.
+            EnvContractError: see the class. The next `sample()` begins new episodes, as after any other error.
         """
         num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
         if num_steps < 1:
             raise ConfigError(f"a fragment has at least 1 step per environment, asked for {num_steps}")
+        try:
+            return self._make_episodes(self._rolled_out(num_steps, random_actions))
+        except BaseException:
+            self._restart_all()
+            raise
+
+    def _rolled_out(self, num_steps: int, random_actions: bool) -> RolloutFragment:
         rollout = self._rollout
         observations = self._reset_envs() if rollout.observations is None else rollout.observations
         fragment = RolloutFragment(observations, num_steps)
@@ -188,7 +195,7 @@ class EnvRunner:
         rollout.observations = observations
         if not is_finite(fragment.rewards):
             raise_nonfinite(self._envs.name, "rewards", fragment.rewards)
-        return self._make_episodes(fragment)
+        return fragment
 
     def get_metrics(self) -> dict[str, float]:
         """Counts of the last `sample()`, and means over the last 20 finished episodes.

@@ -30,7 +30,7 @@ class Rollout:
 
     Attributes:
         observations: what the policy sees next, `[N, ...]`; None: the environments have to be reset first. The
-            caller sets it after a whole fragment; after an error it stays what it was.
+            caller sets it: after a whole fragment, and to None after an error.
         masks: the action masks of these; None: the environments have none.
     """
 

@@ -145,11 +145,11 @@ class MultiAgentEnvRunner:
             running = self._begin_everywhere() if self._running is None else self._running
             policies = self._random_policies() if random_actions else self._act
             ended = [each for _ in range(num_steps) for each in self._step(policies, running)]
+            self._running = running
+            return self._make_episodes(ended, running)
         except BaseException:
             self._restart_all()
             raise
-        self._running = running
-        return self._make_episodes(ended, running)
 
     def get_metrics(self) -> dict[str, float]:
         """Counts of the last `sample()`, and means over the last 20 finished episodes.
