@@ -40,6 +40,8 @@ class SingleAgentEpisode:
             state after it. They are kept as columns `state_in/<name>`. Action masks are here too: `action_mask` and
             `new_action_mask`, bool [T, choices].
         id_: the same for all chunks of one episode.
+        t_started: how many steps of the episode came before this chunk. Chunks that do not follow each other are not
+            joined. None: nobody said.
         module_id: the module that acted and that learns from the steps.
 
     Array-likes are converted to arrays; arrays are kept without a copy.
@@ -55,6 +57,7 @@ class SingleAgentEpisode:
     truncated: bool = False
     extra_model_outputs: Mapping[str, Array] = field(default_factory=dict)
     id_: str | None = None
+    t_started: int | None = None
     module_id: ModuleID = DEFAULT_MODULE_ID
 
     def __post_init__(self) -> None:
@@ -306,6 +309,7 @@ def concat_chunks(chunks: Sequence[SingleAgentEpisode]) -> SingleAgentEpisode:
             column: np.concatenate([each.extra_model_outputs[column] for each in chunks])
             for column in chunks[-1].extra_model_outputs
         },
+        t_started=chunks[0].t_started,
     )
 
 

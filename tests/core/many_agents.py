@@ -125,5 +125,7 @@ def joined(chunks):
     parts = {}
     for chunk in chunks:
         for agent, episode in chunk.agent_episodes.items():
-            parts.setdefault((chunk.id_, agent), []).append(episode)
+            before = parts.setdefault((chunk.id_, agent), [])
+            assert episode.t_started == sum(map(len, before))
+            before.append(episode)
     return {key: concat_chunks(each) for key, each in parts.items()}

@@ -50,6 +50,7 @@ def assert_chunk(episode) -> None:
     key, first = (int(number) for number in episode.observations[0, :2])
     steps = np.arange(first, first + len(episode) + 1)
     expected = counting.policy(episode.observations[:-1])
+    assert episode.t_started == first
     np.testing.assert_array_equal(episode.observations[:, 0], key)
     np.testing.assert_array_equal(episode.observations[:, 1], steps)
     np.testing.assert_array_equal(episode.observations[1:, 2], episode.actions)

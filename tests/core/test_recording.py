@@ -90,6 +90,26 @@ def test_episodes_of_several_env_runners_are_whole(tmp_path, learner):
     assert abs(beginnings).max() <= 0.05  # where an episode of CartPole begins
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_episodes_that_began_before_the_recording_are_not_written(tmp_path, is_resumed):
+    algorithm = config().build_algo()
+    algorithm.train()
+    begun = algorithm.env_runner.num_episodes_begun
+    if is_resumed:
+        algorithm.save_to_path(tmp_path / "checkpoint")
+        algorithm = config(tmp_path / "data").build_algo()
+        algorithm.restore_from_path(tmp_path / "checkpoint")
+    else:
+        algorithm.record_training(tmp_path / "data")
+    for _ in range(4):
+        algorithm.train()
+    algorithm.stop()
+    episodes = load_episodes(str(tmp_path / "data")).episodes
+    beginnings = np.array([each.observations[0] for each in episodes])
+    assert abs(beginnings).max() <= 0.05  # where an episode of CartPole begins
+    assert len(episodes) == algorithm.env_runner.num_episodes_begun - begun - 3
+
+
 def test_a_run_that_was_killed_and_goes_on_writes_each_episode_once(tmp_path):
     whole = trained(tmp_path / "whole", 9)
     whole.stop()
@@ -158,6 +178,22 @@ def test_an_episode_that_is_cut_off_is_not_written(tmp_path):
     assert [len(each) for each in load_episodes(str(tmp_path)).episodes] == [2, 6]
 
 
+def test_an_episode_of_which_a_sample_was_lost_is_not_written(tmp_path):
+    observation_space, action_space = get_spaces("CartPole-v1")
+    recorder = EpisodeRecorder(tmp_path, observation_space=observation_space, action_space=action_space)
+
+    def chunk(id_, t_started, *, terminated=False):
+        steps = {"observations": np.zeros((3, 4), np.float32), "actions": [0, 1], "rewards": [1, 1]}
+        return SingleAgentEpisode(**steps, id_=id_, t_started=t_started, terminated=terminated)
+
+    recorder.add([chunk("1", 0), chunk("2", 0), chunk("3", 2)])
+    recorder.add([chunk("1", 2), chunk("2", 4), chunk("3", 4)])
+    recorder = recorder.resumed(recorder.get_state())
+    recorder.add([chunk("1", 4, terminated=True), chunk("2", 6, terminated=True)])
+    recorder.flush()
+    assert [len(each) for each in load_episodes(str(tmp_path)).episodes] == [6]
+
+
 def test_what_cannot_be_recorded_is_refused_before_anything_is_sampled(tmp_path):
     normalized = config(tmp_path / "data").env_runners(normalize_observations=True)
     with pytest.raises(
@@ -183,10 +219,10 @@ def test_the_commands_record_a_training_from_its_beginning_or_from_a_run(tmp_pat
     recorded = load_episodes(str(data)).episodes
     assert 200 < sum(map(len, recorded)) <= 512
     before = {each: each.stat().st_mtime_ns for each in run.rglob("*")}
-    said = plugrad("record", run, "--timesteps", 256, "-o", more).splitlines()
-    assert said[0] == "training on for 256 steps, which are recorded"
+    said = plugrad("record", run, "--timesteps", 512, "-o", more).splitlines()
+    assert said[0] == "training on for 512 steps, which are recorded"
     assert re.match(r" +\d+ steps .*/s +return", said[1])
     assert said[-1] == f"episodes: {more}"
     assert {each: each.stat().st_mtime_ns for each in run.rglob("*")} == before
-    assert sum(map(len, load_episodes(str(more)).episodes)) > 100
+    assert 200 < sum(map(len, load_episodes(str(more)).episodes)) <= 512
     assert steps_of(load_episodes(str(data)).episodes) == steps_of(recorded)

@@ -82,6 +82,23 @@ def test_an_episode_in_chunks_gives_the_rows_of_the_whole_one_each_once(cuts, n,
         )
 
 
+def test_a_sample_that_was_lost_joins_no_steps():
+    whole = episode(12, np.random.default_rng(0))
+    make = NStepTransitions(3, 0.9)
+
+    def rows(a, b):
+        steps = {"actions": whole.actions[a:b], "rewards": whole.rewards[a:b]}
+        chunk = SingleAgentEpisode(observations=whole.observations[a : b + 1], id_="7", t_started=a, **steps)
+        resumed = NStepTransitions(3, 0.9)
+        resumed.set_state(make.get_state())
+        np.testing.assert_equal(resumed([chunk]), found := make([chunk]))
+        return found
+
+    expected = transitions(whole, 3, 0.9)
+    for (a, b), own in (((0, 4), [0, 1]), ((4, 5), [2]), ((7, 10), [7]), ((10, 12), [8, 9])):
+        np.testing.assert_equal(rows(a, b), {name: values[own] for name, values in expected.items()})
+
+
 # --- buffers ---
 
 

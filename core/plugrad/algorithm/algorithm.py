@@ -179,6 +179,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def record_training(self, path: str) -> None:
         """From now on write whole episodes that training samples to a data set, as the setting `output` does.
 
+        Episodes that have begun before are left out.
         `save_to_path` and `stop` write what is still in memory. `plugrad.offline.load_episodes` reads the data set.
 
         Args:

@@ -63,7 +63,8 @@ class EpisodeRecorder:
         """Take the episodes and chunks of one `sample()`.
 
         Args:
-            chunks: of the sample. A running episode that has none in it was cut off.
+            chunks: of the sample. A running episode that has none in it was cut off; one whose beginning or middle is
+                missing is not written.
             of: how the ids of all episodes of the env runner begin that sampled; episodes of others run on.
 
         Raises:
@@ -73,6 +74,8 @@ class EpisodeRecorder:
         for chunk in map(own_episode, chunks):
             id_ = str(chunk.id_)
             before = running.pop(id_, None) or self._running.get(id_, [])
+            if chunk.t_started not in (None, sum(map(len, before))):
+                continue
             parts = [*before, replace(chunk, extra_model_outputs=masks_of(chunk))]
             if chunk.is_done:
                 self._end(parts)

@@ -72,7 +72,8 @@ class NStepTransitions:
         """The rows of one `sample()`.
 
         Args:
-            chunks: of the sample. The steps of an episode that has none in it no longer wait.
+            chunks: of the sample. The steps of an episode that has none in it no longer wait, nor do those of one
+                whose chunk begins later than where they end.
             running: ids of running multi-agent episodes: their agents, `<id>/<agent>`, may have no chunk in the sample.
 
         Returns:
@@ -82,7 +83,7 @@ class NStepTransitions:
         for chunk in chunks:
             id_ = str(chunk.id_)
             before = self._waiting.pop(id_, None)  # a lost life may begin another chunk of the same id
-            whole = chunk if before is None else _joined(before, chunk)
+            whole = _joined(before, chunk) if before is not None and _follows(chunk, before) else chunk
             rows.append(transitions(whole, self._n, self._gamma))
             if not whole.is_done and self._n > 1:
                 ready = max(0, len(whole) - self._n + 1)
@@ -104,6 +105,7 @@ class NStepTransitions:
                 "observations": each.observations,
                 "actions": each.actions,
                 "rewards": each.rewards,
+                "t_started": each.t_started,
                 **each.extra_model_outputs,
             }
             for id_, each in self._waiting.items()
@@ -112,6 +114,13 @@ class NStepTransitions:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `get_state` returned."""
         self._waiting = {id_: _restored(columns, id_) for id_, columns in state.items()}
+
+
+def _follows(chunk: SingleAgentEpisode, before: SingleAgentEpisode) -> bool:
+    """Whether a chunk begins where its episode stood; samples between two may have been lost."""
+    if chunk.t_started is None or before.t_started is None:
+        return True
+    return chunk.t_started == before.t_started + len(before)
 
 
 def _joined(waiting: SingleAgentEpisode, chunk: SingleAgentEpisode) -> SingleAgentEpisode:
@@ -134,4 +143,5 @@ def _from_step(episode: SingleAgentEpisode, first: int) -> SingleAgentEpisode:
         rewards=episode.rewards[first:].copy(),
         extra_model_outputs={name: values[first:].copy() for name, values in masks_of(episode).items()},
         id_=episode.id_,
+        t_started=None if episode.t_started is None else episode.t_started + first,
     )

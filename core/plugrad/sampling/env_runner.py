@@ -282,7 +282,8 @@ class EnvRunner:
         self._metrics.begin_sample()
         for chunk, own_return in zip(chunks, fragment.own_returns(chunks), strict=True):
             env, start, stop, _ = chunk
-            episodes.append(fragment.episode(chunk, self._metrics.id_of(env), self._module_id))
+            id_, t_started = self._metrics.id_of(env), self._metrics.length_of(env)
+            episodes.append(fragment.episode(chunk, id_, self._module_id, t_started))
             self._metrics.add(env, stop - start, own_return, is_done=fragment.ends_own_episode(chunk))
         self._first_steps = self._num_reset_steps * done[:, -1].astype(np.int64)
         return episodes

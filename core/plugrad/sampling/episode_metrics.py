@@ -37,6 +37,10 @@ class EpisodeMetrics:
         """The `id_` of the running episode: its number, from 1, in the order in which episodes began."""
         return str(self._ids[env])
 
+    def length_of(self, env: int) -> int:
+        """The steps of the running episode so far."""
+        return self._lengths[env]
+
     def begin_sample(self) -> None:
         """Begin to count a new sample."""
         self._num_steps = self._num_episodes = 0

@@ -130,13 +130,16 @@ class RolloutFragment:
         lost = self.columns.get(Columns.LIFE_LOST)
         return chunk.done and not (lost is not None and bool(lost[chunk.env, chunk.stop - 1]))
 
-    def episode(self, chunk: Chunk, id_: str, module_id: ModuleID = DEFAULT_MODULE_ID) -> SingleAgentEpisode:
+    def episode(
+        self, chunk: Chunk, id_: str, module_id: ModuleID = DEFAULT_MODULE_ID, t_started: int | None = None
+    ) -> SingleAgentEpisode:
         """The episode, or part of one, that a chunk delimits.
 
         Args:
             chunk: which steps of which environment.
             id_: of the episode.
             module_id: the module that acted.
+            t_started: how many steps of the episode came before the chunk.
 
         Returns:
             An episode whose arrays are views of this fragment.
@@ -156,6 +159,7 @@ class RolloutFragment:
             truncated=done and bool(self.truncated[last]),
             extra_model_outputs=columns,
             id_=id_,
+            t_started=t_started,
             module_id=module_id,
         )
 

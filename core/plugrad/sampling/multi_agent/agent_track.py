@@ -51,6 +51,7 @@ class AgentTrack:
         truncated: whether a limit ended it.
         state: recurrent state, `{name: array}`.
         episode_return: all rewards since the beginning of the episode.
+        t_started: steps of the episode in earlier chunks; None: an older checkpoint did not say.
     """
 
     agent: AgentID
@@ -65,6 +66,7 @@ class AgentTrack:
     truncated: bool = False
     state: dict[str, Array] = field(default_factory=dict)
     episode_return: float = 0.0
+    t_started: int | None = 0
 
     @property
     def is_done(self) -> bool:
@@ -99,6 +101,11 @@ class AgentTrack:
             self.observations.append(row)
         else:
             self.observations = [row]
+
+    def hand_out(self) -> None:
+        """Count the steps whose outcome is known as handed out in a chunk."""
+        if self.t_started is not None:
+            self.t_started += len(self.rewards)
 
     def end(self, *, terminated: bool, truncated: bool) -> None:
         """End the agent; an action that still waits for its outcome gets the last observation once more.

@@ -293,10 +293,13 @@ class MultiAgentEnvRunner:
 
     def _chunk(self, episode: RunningMultiAgentEpisode) -> MultiAgentEpisode:
         tracks = {agent: track for agent, track in episode.tracks.items() if track.rewards}
+        parts = {
+            agent: self._modules.by_id[track.module_id].episode(track) for agent, track in tracks.items()
+        }
+        for track in tracks.values():
+            track.hand_out()
         return MultiAgentEpisode(
-            agent_episodes={
-                a: self._modules.by_id[track.module_id].episode(track) for a, track in tracks.items()
-            },
+            agent_episodes=parts,
             agent_to_module={agent: track.module_id for agent, track in tracks.items()},
             env_steps=episode.num_steps,
             id_=episode.id_,

@@ -219,6 +219,7 @@ class ModuleBatches:
             truncated=track.truncated,
             extra_model_outputs=columns,
             id_=track.id_,
+            t_started=track.t_started,
             module_id=self.module_id,
         )
 

@@ -56,6 +56,7 @@ def _agents_state(
             "module": track.module_id,
             "reward": track.reward,
             "return": track.episode_return,
+            "t_started": track.t_started,
             "terminated": track.terminated,
             "truncated": track.truncated,
             "state": {name: np.array(value) for name, value in track.state.items()},
@@ -122,6 +123,7 @@ def _add_agents(
 
 def _set_track(track: AgentTrack, saved: Mapping[str, Any]) -> None:
     track.reward, track.episode_return = float(saved["reward"]), float(saved["return"])
+    track.t_started = saved.get("t_started")  # older checkpoints have none
     track.terminated, track.truncated = bool(saved["terminated"]), bool(saved["truncated"])
     track.state = {name: np.array(value) for name, value in saved["state"].items()}
 
