@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from gymnasium.envs.classic_control import CartPoleEnv
+from many_agents import Pair
 
+from plugrad import RandomRLModule, RLModuleSpec
 from plugrad.cli import main
 from plugrad_ppo import PPOConfig
 
@@ -63,6 +65,37 @@ def test_equal_seeds_give_equal_evaluations():
     assert starts_of(lambda: algorithm.evaluate(num_episodes=8)) == first
     assert starts_of(lambda: algorithm.evaluate(num_episodes=8, seed=0)) == first
     assert starts_of(lambda: config().build_algo().evaluate(num_episodes=8)) == first
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        lambda algorithm: algorithm.evaluate(4, seed=1),
+        lambda algorithm: returns_of(algorithm.play(4, seed=1)),
+    ],
+)
+def test_what_an_opponent_draws_repeats_and_leaves_training_alone(play):
+    """Also a module that draws its actions without exploration, such as a random opponent."""
+    one, other = (duel().build_algo() for _ in range(2))
+    assert play(other) == play(other)
+    assert returns_of(other.sample()) == returns_of(one.sample())
+
+
+def returns_of(episodes):
+    return [each.get_return() for each in episodes]
+
+
+def duel() -> PPOConfig:
+    return (
+        config()
+        .environment(Pair)
+        .env_runners(num_envs_per_env_runner=2)
+        .multi_agent(
+            policies={"learner": None, "random": RLModuleSpec(module_class=RandomRLModule)},
+            policies_to_train=["learner"],
+            agent_to_module={"left": "learner", "right": "random"},
+        )
+    )
 
 
 def test_a_resumed_run_evaluates_by_the_same_episodes_and_trains_on_others(tmp_path):

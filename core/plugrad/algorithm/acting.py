@@ -141,6 +141,10 @@ class ActingAlgorithm:
         """The mean return at which the environment counts as solved, from its Gymnasium registration; or None."""
         return reward_threshold(self.config.env)
 
+    @cached_property
+    def _evaluation_policies(self) -> ModulePolicies:
+        return ModulePolicies(self._acting.get_synced, explore=False)
+
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Play whole episodes with the policy, without exploration.
 
@@ -161,7 +165,7 @@ class ActingAlgorithm:
         """
         if self._evaluator is None:
             self._evaluator = self._make_env_runner(
-                ModulePolicies(self._acting.get_synced, explore=False), **evaluation_settings(self.config)
+                self._evaluation_policies, **evaluation_settings(self.config)
             )
         if not isinstance(self._evaluator, EnvRunner):  # modules and their agents may have changed
             self._evaluator.config = self.config.env_runners(**evaluation_settings(self.config))
@@ -170,7 +174,9 @@ class ActingAlgorithm:
                 module_id: each.frozen_copy() for module_id, each in self._normalizers.items()
             }
         number = num_episodes or self.config.evaluation_num_episodes
-        found = evaluate(self._evaluator, num_episodes=number, seed=self._env_seed("evaluation", seed))
+        env_seed = self._env_seed("evaluation", seed)
+        self._evaluation_policies.reseed(env_seed)
+        found = evaluate(self._evaluator, num_episodes=number, seed=env_seed)
         return {
             "episode_return_mean": sum(found.returns) / number,
             "episode_return_min": min(found.returns),

@@ -41,7 +41,7 @@ class ModulePolicies:
 
     Args:
         present: returns the current learner.
-        explore: whether to sample actions from the distributions.
+        explore: whether to sample actions from the distributions. Modules such as `RandomRLModule` draw also without.
         seed: seed of separate action streams; None: the learner's streams.
         normalizers: `{module_id: statistics}`, with which observations are normalised for a module.
     """
@@ -59,6 +59,11 @@ class ModulePolicies:
         self._seed = seed
         self._normalizers = normalizers or {}
         self._streams: dict[ModuleID, Any] = {}
+
+    def reseed(self, seed: int) -> None:
+        """Draw all further actions from new streams of this seed."""
+        self._seed = seed
+        self._streams = {}
 
     def make_env_runner(
         self, config: Any, *, seed: int | None = None, normalizers: Normalizers | None = None
@@ -82,8 +87,6 @@ class ModulePolicies:
                 config=config, act=self, initial_state=self._initial_state, seed=seed, normalizers=given
             )
         module_id = env_module_id(self._present().module)
-        if self._seed is not None:
-            self._streams[module_id] = stream(self._seed, "actions")
         return make_env_runner(
             config=config,
             act=partial(self, module_id),
@@ -122,7 +125,7 @@ class ModulePolicies:
         return initial_state(self._present().module[module_id])
 
     def _rng(self, module_id: ModuleID) -> Any:
-        if self._seed is None or not self._explore:
+        if self._seed is None:
             return None
         if module_id not in self._streams:
             self._streams[module_id] = stream(self._seed, "actions", module_id)
