@@ -146,6 +146,46 @@ def test_stored_actions_are_the_policys_and_the_environment_gets_legal_ones(spac
         np.testing.assert_array_equal(episode.observations[-1], told)
 
 
+class Careless(gym.Env):
+    """Observes the two numbers of the action, and then writes into it."""
+
+    observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+    def __init__(self, space):
+        self.action_space = space
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        part = action["part"] if isinstance(action, dict) else action
+        told = part.astype(np.float32)
+        part[:] = 0
+        return told, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(-2.0, 1.0, (2,), np.float32),
+        MultiDiscrete([3, 4]),
+        gym.spaces.MultiBinary(2),
+        gym.spaces.Dict({"part": MultiDiscrete([3, 4])}),
+    ],
+)
+def test_an_environment_may_write_into_the_actions_that_it_gets(space):
+    settings = {"env": Careless, "env_config": {"space": space}, "num_envs_per_env_runner": 1}
+    runner, resumed = make_runner(**settings), make_runner(**settings)
+    (episode,) = runner.sample(9, random_actions=True)
+    told = episode.observations[1:]
+    assert told.any()
+    np.testing.assert_array_equal(episode.actions, told)
+    state = runner.get_state()
+    for _ in range(2):
+        resumed.set_state(state)
+        np.testing.assert_array_equal(resumed.sample(1, random_actions=True)[0].observations[0], told[-1])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_episodes_and_neighbours_share_none(mode):
     def keys(runner):

@@ -1,6 +1,7 @@
 """`MultiAgentEnvRunner`: from environments with many agents to episodes, in numpy."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from many_agents import Pair, Settings, make_runner
 
@@ -117,6 +118,32 @@ def test_random_actions_are_drawn_for_all_agents_and_repeat_with_the_seed():
 
     assert sampled(0) == sampled(0) != sampled(1)
     assert {action for actions in sampled(0) for action in actions} == {0, 1, 2, 3}
+
+
+class Careless(Pair):
+    """Writes into the actions that it gets."""
+
+    def action_space(self, agent):
+        return gym.spaces.MultiDiscrete([4, 4])
+
+    def step(self, actions):
+        answer = super().step({agent: action[0] for agent, action in actions.items()})
+        for action in actions.values():
+            action[:] = 0
+        return answer
+
+
+def test_an_environment_may_write_into_the_actions_that_it_gets():
+    runner, resumed = make_runner(Careless), make_runner(Careless)
+    (chunk,) = runner.sample(4, random_actions=True)
+    for episode in chunk.agent_episodes.values():
+        assert episode.rewards.any()
+        np.testing.assert_array_equal(episode.actions[:, 0], episode.rewards)
+    state = runner.get_state()
+    taken = state["running"]["episodes"][0]["environment"]["actions"]["1"]["actions"].copy()
+    np.testing.assert_array_equal(taken, chunk.agent_episodes["right"].actions)
+    resumed.set_state(state)
+    np.testing.assert_equal(resumed.get_state(), runner.get_state())
 
 
 def test_evaluation_and_whole_episodes_are_of_the_first_that_begin():

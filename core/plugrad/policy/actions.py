@@ -1,7 +1,7 @@
 """Convert a module's actions to those that `env.step` takes, and draw random ones."""
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -28,7 +28,7 @@ def action_converter(space: Space[Any]) -> Callable[[Array], Any]:
 
     Box actions are clipped to the bounds, those of whole numbers rounded. The 0-based actions of a Discrete or
     MultiDiscrete space with another start are shifted by it. Those of a Tuple or Dict space are a tuple or dict of
-    arrays [N, ...].
+    arrays [N, ...]. The arrays are new ones: an environment may write into them.
     """
     if not is_structured(space):
         return _array_converter(space)
@@ -61,6 +61,13 @@ def first_action(space: Space[Any], actions: Any) -> Any:
         return actions[0]
     leaves = zip(action_parts(space), structure_leaves(space, actions), strict=True)
     return from_leaves(space, (first_action(part.space, values) for part, values in leaves))
+
+
+def action_copier(space: Space[Any]) -> Callable[[Any], Any]:
+    """The function that copies one action, into which an environment may write; a number stays as it is."""
+    if isinstance(space, Discrete):
+        return lambda action: action
+    return deepcopy if is_structured(space) else copy
 
 
 def stack_actions(space: Space[Any], actions: Sequence[Any]) -> Array | dict[str, Array]:
@@ -141,7 +148,7 @@ def _array_converter(space: Space[Any]) -> Callable[[Array], Array]:
     if isinstance(space, Discrete | MultiDiscrete) and np.any(space.start):
         start = space.start
         return lambda actions: (actions.astype(np.int64, copy=False) + start).astype(dtype, copy=False)
-    return lambda actions: actions if dtype is None else actions.astype(dtype, copy=False)
+    return lambda actions: np.array(actions, dtype)
 
 
 def whole_bounds(space: Box) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.policy.actions import stack_actions, unstack_actions
+from plugrad.policy.actions import action_copier, stack_actions, unstack_actions
 from plugrad.sampling.contract import Contract, replaying
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.types import Array
@@ -42,6 +42,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any], *, name: str = "the environment", index: int = 0) -> None:
         super().__init__(env)
         rows: Any = env.observation_space
+        self._copy_of = action_copier(env.action_space)
         self._contract = Contract(name, index, rows, env.action_space, env_observation_space(env))
         self._series: int | None = None
         self._episode = 0
@@ -78,7 +79,7 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
             if len(self._actions) > MAX_ACTIONS:
                 self._actions = None
         try:
-            self._step_answer = answer = self.env.step(action)
+            self._step_answer = answer = self.env.step(self._copy_of(action))
         except Exception as error:
             self._contract.annotate_error("step()", error)
             raise

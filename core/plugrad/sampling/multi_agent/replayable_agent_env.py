@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad.policy.actions import stack_actions, unstack_actions
+from plugrad.policy.actions import action_copier, stack_actions, unstack_actions
 from plugrad.sampling.contract import replaying
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.sampling.replayable_env import MAX_ACTIONS, episode_seed
@@ -22,6 +22,7 @@ class ReplayableAgentEnv:
     def __init__(self, env: AgentEnv) -> None:
         self.agent_env = env
         self.name, self.possible_agents = env.name, env.possible_agents
+        self._copies = {agent: action_copier(env.action_space(agent)) for agent in env.possible_agents}
         self._series, self._episode = 0, -1
         self._steps: list[Mapping[AgentID, Any]] | None = []
 
@@ -50,7 +51,7 @@ class ReplayableAgentEnv:
             self._steps.append(actions)
             if len(self._steps) > MAX_ACTIONS:
                 self._steps = None
-        return self.agent_env.step(actions)
+        return self.agent_env.step({agent: self._copies[agent](action) for agent, action in actions.items()})
 
     @property
     def can_replay(self) -> bool:
