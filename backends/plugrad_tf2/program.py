@@ -1,7 +1,7 @@
 """An update as a program: every minibatch in one `tf.function`, compiled by XLA where it can be."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -131,24 +131,27 @@ class CompiledForward(PerMinibatch):
         def traced(minibatch: ModuleBatches) -> dict[str, Any]:
             modules: list[Any] = [learner.module[each] for each in minibatch if each in learner.module]
             for module in modules:
-                module.forward_train = partial(_compiled_forward, module)
+                # Not the public method: it sets the mode, checks, and may be a user's.
+                module._forward_train = partial(_compiled_forward, module._forward_train)
             try:
                 return step(minibatch)
             finally:
                 for module in modules:
-                    del module.forward_train
+                    del module._forward_train
 
         return traced
 
 
-def _compiled_forward(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+def _compiled_forward(
+    forward_train: Callable[..., Any], batch: Mapping[str, Any], **kwargs: Any
+) -> dict[str, Any]:
     for (
         column
     ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
         batch[column]
     # Made anew for each trace: it captures the tensors that the module computes with in that trace.
-    forward = tf.function(partial(module._forward_train, batch), autograph=False, jit_compile=True)
-    outputs: dict[str, Any] = module.mask_outputs(module.in_mode(True, forward), batch)
+    compiled = tf.function(partial(forward_train, batch, **kwargs), autograph=False, jit_compile=True)
+    outputs: dict[str, Any] = compiled()
     return outputs
 
 

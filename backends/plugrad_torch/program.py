@@ -26,6 +26,7 @@ from plugrad_torch.tracing import TracedStep, on_host, signature, why_untraceabl
 
 log = logging.getLogger("plugrad")
 
+ForwardPass = Callable[..., dict[str, Tensor]]
 STEPS_PER_SUM = 64
 """How many steps' metrics are kept before they are added up: few kernels, and memory that does not grow."""
 
@@ -168,32 +169,35 @@ class CompiledForward(EagerUpdate):
         if self.mode == "none":
             return super().run(columns, indices, num_steps)
         for module, forward in zip(self._modules, self._forwards, strict=True):
-            module.forward_train = forward
+            module._forward_train = (
+                forward  # not the public method: it sets the mode, checks, and may be a user's
+            )
         try:
             return super().run(columns, indices, num_steps)
         finally:
             for module in self._modules:
-                del module.forward_train
+                del module._forward_train
 
-    def _compiled_forward(self, module: Any) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
-        """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from its first call."""
-        compiled: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = torch.compile(module._forward_train)
-        read: list[str] = []
+    def _compiled_forward(self, module: Any) -> ForwardPass:
+        """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from a first call."""
+        eager: ForwardPass = module._forward_train
+        compiled: ForwardPass = torch.compile(eager)
+        read: dict[frozenset[str], list[str]] = {}
 
-        def forward_train(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
             if self.mode == "none" or _get_current_dispatch_mode() is not None:
                 # Dynamo would never again compile what it met while operations are recorded.
-                plain: dict[str, Tensor] = module._forward_train(batch)
-                return plain
-            if not read:
+                return eager(batch, **kwargs)
+            columns = frozenset(batch)
+            if columns not in read:
                 seen = Rows("", {column: batch[column] for column in batch}, lambda column: column)
-                outputs: dict[str, Tensor] = module._forward_train(seen)
-                read.extend(seen.taken)
+                outputs = eager(seen, **kwargs)
+                read[columns] = list(seen.taken)
                 return outputs
             try:
-                return compiled({column: batch[column] for column in read})
+                return compiled({column: batch[column] for column in read[columns]}, **kwargs)
             except torch._dynamo.exc.BackendCompilerFailed as error:
                 self.fall_back("none", f"eager, because {why_not(error)}")
-                return forward_train(batch)
+                return eager(batch, **kwargs)
 
-        return lambda batch: module.mask_outputs(forward_train(batch), batch)
+        return forward_train

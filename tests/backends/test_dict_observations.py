@@ -192,6 +192,17 @@ def test_a_users_model_of_a_dict_reads_no_other_columns(backend):
     assert np.isfinite(config.build_learner().update(unread)[P]["total_loss"])
 
 
+@pytest.mark.parametrize("mode", ["none", "forward_train"])
+def test_a_users_model_of_a_dict_is_trained(backend, mode):
+    cls = getattr(structured_models, f"{backend.capitalize()}Structured")
+    config = learner_of(backend, CAMERA, rl_module_spec=RLModuleSpec(module_class=cls))
+    learner = config.framework(backend, compile=mode).build_learner()
+    batch = batch_of(observations_of(CAMERA, 8))
+    losses = [learner.update(batch)[P]["total_loss"] for _ in range(10)]
+    assert losses[-1] < losses[0]
+    assert learner.update_mode.startswith(mode)
+
+
 def test_rows_with_other_columns_take_the_rest_when_it_is_read():
     taken = []
     rows = Rows(P, {"obs": 1, "state_in/h": 2, "unread": 3}, lambda value: taken.append(value) or 10 * value)

@@ -6,6 +6,7 @@ from learning import OBSERVATIONS, TWO_ACTIONS, ValueLearner, ppo_batch, ppo_con
 from statistics_models import normed
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
+from plugrad.errors import BatchError
 from plugrad_ppo import PPOLearner
 
 pytestmark = pytest.mark.cross_product
@@ -14,9 +15,9 @@ P = DEFAULT_MODULE_ID
 OBS = ppo_batch(8, seed=7)[Columns.OBS]
 
 
-def learner_of(backend, module, mode="none"):
+def learner_of(backend, module, mode="none", cls=PPOLearner):
     config = ppo_config(backend, lr=0.01, minibatch_size=16).framework(backend, compile=mode, device="cpu")
-    learner = PPOLearner(config=config, module=module)
+    learner = cls(config=config, module=module)
     learner.build()
     learner.update(ppo_batch(32))
     return learner
@@ -141,14 +142,45 @@ def test_acting_moves_no_statistics(learner):
 
 @pytest.mark.parametrize("mode", ["none", "forward_train", "complete_update"])
 def test_a_class_of_modules_is_trained_in_training_mode_in_every_mode(backend, mode):
-    learner = learner_of(backend, built(backend, own_module(backend)), mode)
-    seen = learner.module[P].seen
+    module = built(backend, own_module(backend))
+    if backend == "torch":
+        module.eval()
+    learner = learner_of(backend, module, mode)
+    seen = module.seen
     assert seen
     assert all(each is True for each in seen[-1:])
     seen.clear()
     learner.compute_actions(OBS)
     learner.compute_values(OBS)
     assert set(seen) == {False}
+
+
+@pytest.mark.parametrize("mode", ["none", "forward_train"])
+def test_a_class_of_modules_that_overrides_forward_train_is_trained_by_it(backend, mode):
+    class Doubling(own_module(backend)):
+        def forward_train(self, batch, **kwargs):
+            outputs = super().forward_train(batch, **kwargs)
+            return {**outputs, "doubled": 2.0 * outputs[Columns.VF_PREDS]}
+
+    class Doubled(PPOLearner):
+        def compute_loss_for_module(self, *, fwd_out, **arguments):
+            self.register_metric(P, "doubled", self.ops.mean(fwd_out["doubled"]))
+            return super().compute_loss_for_module(fwd_out=fwd_out, **arguments)
+
+    learner = learner_of(backend, built(backend, Doubling), mode, Doubled)
+    assert learner.update(ppo_batch(32))[P]["doubled"] != 0.0
+    assert learner.update_mode.startswith(mode)
+
+
+@pytest.mark.parametrize("mode", ["none", "forward_train"])
+def test_outputs_of_a_class_of_modules_are_checked(backend, mode):
+    class Flat(own_module(backend)):
+        def _forward(self, batch, **kwargs):
+            outputs = super()._forward(batch, **kwargs)
+            return {**outputs, Columns.VF_PREDS: outputs[Columns.ACTION_DIST_INPUTS]}
+
+    with pytest.raises(BatchError, match="Flat returned 'vf_preds' as float32"):
+        learner_of(backend, built(backend, Flat), mode)
 
 
 def test_values_that_a_class_computes_itself_are_of_inference(backend):
