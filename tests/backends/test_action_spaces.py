@@ -37,12 +37,14 @@ SPACES: dict[str, Space[Any]] = {
 each_space = pytest.mark.parametrize("name", SPACES)
 
 
-def learner_of(cls: type[Any], backend: str, space: Space[Any], **training: Any) -> Any:
+def learner_of(
+    cls: type[Any], backend: str, space: Space[Any], compile: str = "none", **training: Any
+) -> Any:
     """Of a few dozen parameters, with one minibatch a pass."""
     settings = {"lr": 0.01, "minibatch_size": None, "shuffle_batch_per_epoch": False, **training}
     return (
         cls()
-        .framework(backend, compile="none")
+        .framework(backend, compile=compile)
         .environment(observation_space=OBSERVATIONS, action_space=space)
         .rl_module(model_config={"fcnet_hiddens": [2]})
         .training(**settings)
@@ -85,6 +87,15 @@ def test_an_update_of_ppo_is_that_of_numpy(name: str, backend: str) -> None:
     for key, value in expected.items():
         assert found[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
     np.testing.assert_allclose(weights, expected_weights, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["number", "n-d Box", "Tuple"])
+def test_updates_of_any_number_of_rows_are_taken(name: str, backend: str) -> None:
+    """Also where a program of tf2 that has met several numbers leaves it open."""
+    learner, batch = learner_of(PPOConfig, backend, SPACES[name], compile="auto"), batch_of(SPACES[name])
+    for rows in range(5, 10):
+        results = learner.update({column: values[:rows] for column, values in batch.items()})[P]
+        assert np.isfinite(results["total_loss"])
 
 
 @pytest.mark.parametrize("cls", [SACConfig, TD3Config, CQLConfig, IQLConfig, BCConfig, MARWILConfig])
