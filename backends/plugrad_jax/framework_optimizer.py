@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from plugrad import LearnerProtocol
 from plugrad.errors import OptimizerError
+from plugrad.every_nth import undelayed
 from plugrad.gradients import FlatVariable
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
 from plugrad.hooks.markers import hookimpl
@@ -19,6 +21,8 @@ from plugrad_jax import ops
 from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 RATE = "learning_rate"
+SEVERAL_RATES = "learning_rates"
+"""Slot with the learning rates, if an optimizer has several."""
 
 
 class LearningRate(TensorVariable):
@@ -52,6 +56,11 @@ class FrameworkOptimizer(Optimizer):
         """See `Optimizer`."""
         return [self.parameters, *self._state.values()]
 
+    @property
+    def rates(self) -> list[Variable]:
+        """The learning rates in the state."""
+        return [each for each in self._state.values() if isinstance(each, LearningRate)]
+
     def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
         """See `Optimizer.step`."""
         layout, flat = self.parameters.layout, self.parameters.read()
@@ -65,16 +74,28 @@ class FrameworkOptimizer(Optimizer):
         self.parameters.assign(guard(flat + layout.join(ops, changes), flat))
 
     def get_slots(self) -> dict[str, Any]:
-        """See `Optimizer`: by the names of optax, such as `inner_state.0.mu`; learning rates are left out."""
+        """See `Optimizer`: by the names of optax, such as `inner_state.0.mu`; a single learning rate is left out."""
         slots: dict[str, Any] = {}
         for holder, name, variable in self._places(slots):
             holder[name] = variable.numpy()
+        if len(self.rates) > 1:
+            slots[SEVERAL_RATES] = np.stack([each.numpy() for each in self.rates])
+        return slots
+
+    def slots_like(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Optimizer`: older versions saved only the first of several learning rates."""
+        slots = self.get_slots()
+        if SEVERAL_RATES not in saved:
+            slots.pop(SEVERAL_RATES, None)
         return slots
 
     def set_slots(self, saved: Mapping[str, Any]) -> None:
         """See `Optimizer`."""
         for holder, name, variable in self._places(dict(saved)):
             variable.assign(holder[name])
+        if SEVERAL_RATES in saved:
+            for rate, value in zip(self.rates, saved[SEVERAL_RATES], strict=True):
+                rate.assign(value)
 
     def _places(self, slots: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, TensorVariable]]:
         """Where in `slots` each variable is."""
@@ -136,7 +157,9 @@ def _rates(learner: LearnerProtocol, optimizer: Any) -> Sequence[Variable]:
     if isinstance(optimizer, Optimizer):
         return [optimizer.lr]
     found = [each for each in learner.registered_optimizers.values() if each.optimizer is optimizer]
-    return [each for each in found[0].optimizer_adapter.variables if isinstance(each, LearningRate)]
+    adapter = undelayed(found[0].optimizer_adapter)
+    assert isinstance(adapter, FrameworkOptimizer)
+    return adapter.rates
 
 
 @hookimpl

@@ -199,21 +199,73 @@ def test_every_param_group_of_torch_gets_it():
     np.testing.assert_allclose(weights(trained(learner)), weights(trained(plain)), rtol=0, atol=1e-6)
 
 
-def test_rates_of_param_groups_that_the_user_keeps_are_part_of_the_state():
-    torch = needs.backend("torch")
+def two_rates(name, params):
+    """Gradient descent with momentum: the first two parameters by a rate of 0.2, the others by 0.3."""
+    if name == "torch":
+        import torch
 
-    class Kept(Native):
-        def configure_optimizers_for_module(self, module_id, config=None):
-            params = self.get_parameters(self.module[module_id])
-            groups = [{"params": params[:2]}, {"params": params[2:], "lr": 0.3}]
-            native = torch.optim.SGD(groups, lr=0.2, momentum=0.9)
-            self.register_optimizer(module_id=module_id, optimizer=native, params=params)
+        groups = [{"params": params[:2]}, {"params": params[2:], "lr": 0.3}]
+        return torch.optim.SGD(groups, lr=0.2, momentum=0.9)
+    import optax
 
-    learner, other = trained(built("torch", learner_class=Kept)), built("torch", learner_class=Kept)
+    rates = {
+        label: optax.inject_hyperparams(optax.sgd)(learning_rate=rate, momentum=0.9)
+        for label, rate in {"first": 0.2, "others": 0.3}.items()
+    }
+    return optax.multi_transform(
+        rates, lambda tree: {ref: "first" if n < 2 else "others" for n, ref in enumerate(tree)}
+    )
+
+
+class TwoRates(Native):
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        native = two_rates(self.config.backend, params)
+        self.register_optimizer(module_id=module_id, optimizer=native, params=params)
+
+
+def rates_of(learner, module_id=P):
+    return learner.get_state()["optimizer"][f"{module_id}_default_optimizer"]["slots"]["learning_rates"]
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_several_rates_that_the_user_keeps_are_part_of_the_state(name, tmp_path):
+    needs.backend(name)
+    learner = trained(built(name, learner_class=TwoRates))
+    other, restored = (built(name, learner_class=TwoRates, seed=seed) for seed in (2, 3))
+    other.set_state(learner.get_state())
+    restored.restore_from_path(learner.save_to_path(tmp_path / "saves"))
+    for each in (learner, other, restored):
+        assert rates_of(each) == pytest.approx([0.2, 0.3])
+        trained(each, 2)
+    assert digest(other.get_state()) == digest(restored.get_state()) == digest(learner.get_state())
+
+
+def test_a_rate_of_a_param_group_that_the_user_changes_is_part_of_the_state():
+    needs.backend("torch")
+    learner, other = (trained(built("torch", learner_class=TwoRates)) for _ in range(2))
     learner.get_optimizer().param_groups[1]["lr"] = 0.1
     other.set_state(learner.get_state())
     assert [group["lr"] for group in other.get_optimizer().param_groups] == pytest.approx([0.2, 0.1])
     assert digest(trained(other).get_state()) == digest(trained(learner).get_state())
+
+
+def test_an_older_state_with_the_first_of_several_rates_is_taken():
+    needs.backend("jax")
+    learner = trained(built("jax", learner_class=TwoRates))
+    state = learner.get_state()
+    del state["optimizer"][f"{P}_default_optimizer"]["slots"]["learning_rates"]
+    learner.set_state(state)
+    assert rates_of(learner) == pytest.approx([0.2, 0.2])
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_additional_update_leaves_the_rates_of_other_modules_alone(name):
+    needs.backend(name)
+    learner = with_modules(value_config(name, learner_class=TwoRates), "a", "b").build_learner()
+    with pytest.warns(DeprecationWarning, match="additional_update_for_module"):
+        learner.additional_update_for_module(module_id="a", timestep=50)
+    assert rates_of(learner, "b") == pytest.approx([0.2, 0.3])
 
 
 # --- state ---

@@ -129,9 +129,9 @@ def _moves_kl_coefficient(learner: Learner, module_id: ModuleID, results: Result
 def _others_stay(learner: Learner, ids: Collection[ModuleID]) -> Iterator[None]:
     """Put back learning rates, coefficients, target networks and counters of all other modules: the hook moves them."""
     others = set(learner.module) - set(ids)
-    optimizers = [each.optimizer for each in learner.registered_optimizers.values() if each.modules <= others]
-    rates = [learner._get_optimizer_lr(each) for each in optimizers]
     variables = [each.variable for module_id, each in learner.targets.items() if module_id in others]
+    for registered in learner.registered_optimizers.values():
+        variables += registered.optimizer_adapter.variables if registered.modules <= others else []
     for module_id in others:
         variables += learner.coefficients[module_id].variables.values()
     values = [each.snapshot() for each in variables]
@@ -139,8 +139,6 @@ def _others_stay(learner: Learner, ids: Collection[ModuleID]) -> Iterator[None]:
     try:
         yield
     finally:
-        for optimizer, rate in zip(optimizers, rates, strict=True):
-            learner._set_optimizer_lr(optimizer, rate)
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         for name in _counters_of(learner, others):
