@@ -4,6 +4,7 @@ Its state is `tf.Variable`s, so it is traced like everything else, XLA included.
 module's variables: their flat vector is never resident.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -109,6 +110,8 @@ def _record_slots(optimizer: Any) -> Iterator[list[tuple[str, Any, Any]]]:
 
 
 def _unique_name(name: str, taken: Mapping[str, Any]) -> str:
+    """The name, numbered if it is taken; Keras numbers variables without a name by what the process made before."""
+    name = re.sub(r"^variable_\d+$", "variable", name)
     return name if name not in taken else f"{name}_{sum(each.startswith(name) for each in taken)}"
 
 

@@ -106,7 +106,7 @@ class FrameworkOptimizer(Optimizer):
         """See `Optimizer`."""
         slots = {slot: values for slot, values in saved.items() if slot != GROUP_RATES}
         by_parameter = {
-            n: {slot: _to_tensor(values[ref]) for slot, values in slots.items()}
+            n: {slot: _to_tensor(values[ref]) for slot, values in slots.items() if ref in values}
             for n, ref in enumerate(self._refs)
             if slots
         }

@@ -282,6 +282,24 @@ def test_a_fresh_learner_goes_on_where_another_stopped(backend, learner_class, t
     assert digest(other.get_state()) == digest(restored.get_state()) == digest(learner.get_state())
 
 
+@pytest.mark.parametrize(
+    ("backend_name", "name"),
+    [("torch", name) for name in ("Adafactor", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "Rprop")]
+    + [("tf2", "Nadam"), ("tf2", "Adafactor")],
+)
+def test_slots_that_not_all_parameters_have_or_that_have_no_names_are_saved(backend_name, name):
+    framework = needs.backend(backend_name)
+    own = getattr(framework.optim if backend_name == "torch" else framework.keras.optimizers, name)
+
+    class Of(Native):
+        make = staticmethod(lambda backend, params: own(params, 0.5) if backend == "torch" else own(0.5))
+
+    learner = trained(built(backend_name, learner_class=Of))
+    restored = built(backend_name, learner_class=Of, seed=3)
+    restored.set_state(learner.get_state())
+    assert digest(trained(restored).get_state()) == digest(trained(learner).get_state())
+
+
 def test_slots_go_by_name_of_slot_and_parameter(backend):
     state = trained(built(backend)).get_state("optimizer")["optimizer"][f"{P}_default_optimizer"]
     slot = {"torch": "momentum_buffer", "tf2": "momentum", "jax": "inner_state.0.trace"}[backend]
