@@ -78,6 +78,15 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
         """`{name: numpy copy}`."""
         return {name: to_numpy(tensor) for name, tensor in self.named_state().items()}
 
+    def _count_changes(self) -> int:
+        """See `RLModule._count_changes`: torch counts changes in place, such as those of `load_state_dict`."""
+        return self._num_loads + sum(
+            each._version
+            for module in self.modules()
+            for each in (*module._parameters.values(), *module._buffers.values())
+            if each is not None
+        )
+
     def _load(self, state: Mapping[str, Array]) -> None:
         with torch.no_grad():
             for name, tensor in self.named_state().items():
@@ -178,6 +187,12 @@ class TorchNetwork(NetworkModule, TorchRLModule, has_modes=False):
 
     def _tensors(self) -> dict[str, Any]:
         return self.named_weights()
+
+    def _count_changes(self) -> int:
+        """See `RLModule._count_changes`; it is asked in each step of an environment."""
+        return self._num_loads + sum(
+            [each._version for each in self._parameters.values() if each is not None]
+        )
 
     def _acting_weights(self) -> WeightsOnDemand:
         return WeightsOnDemand(self.named_weights(), to_numpy)

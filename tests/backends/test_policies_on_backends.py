@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -221,13 +222,28 @@ def test_a_class_of_ones_own_in_a_checkpoint_is_refused_by_name(backend: str, tm
         plugrad.load_policy(tmp_path)
 
 
-def test_weights_that_a_module_is_given_directly_are_acted_with(backend: str) -> None:
+def set_state(module: Any) -> None:
+    module.set_state({name: 1.5 * each + 0.1 for name, each in module.get_state().items()})
+
+
+def load_state_dict(module: Any) -> None:
+    """As set_state, or torch's own method."""
+    own = getattr(module, "load_state_dict", None)
+    if own is None:
+        set_state(module)
+    else:
+        own({name: 1.5 * each + 0.1 for name, each in module.state_dict().items()})
+
+
+@pytest.mark.parametrize("give", [set_state, load_state_dict])
+def test_weights_that_a_module_is_given_directly_are_acted_with(
+    backend: str, give: Callable[[Any], None]
+) -> None:
     algorithm = config(backend).build_algo()
     (learner,) = algorithm.learner_group.foreach_learner(lambda each: each)
     policy, version = algorithm.get_policy(), algorithm.learner_group.weights_version
     before, _ = policy.predict(OBSERVATIONS)
-    weights = learner.module["default_policy"].get_state()
-    learner.module["default_policy"].set_state({name: 1.5 * each + 0.1 for name, each in weights.items()})
+    give(learner.module["default_policy"])
     assert np.abs(policy.predict(OBSERVATIONS)[0] - before).max() > 1e-4
     assert algorithm.learner_group.weights_version != version
     algorithm.stop()

@@ -29,7 +29,8 @@ class LocalLearner:
     @property
     def version(self) -> int:
         """A number that changes after each call that may have changed the learner's state."""
-        changes = self.learner.weights_version, [each._num_loads for each in self.learner.module.values()]
+        modules = self.learner.module.values()
+        changes = self.learner.weights_version, [each._count_changes() for each in modules]
         if changes != self._changes:
             self._changes = changes
             self._version += 1

@@ -199,7 +199,7 @@ class Actor:
         return self._initial_states[module]
 
     def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
-        version = self._learner.weights_version, module._num_loads
+        version = self._learner.weights_version, module._count_changes()
         if self._weights.get(module_id, (None,))[0] != version:
             # The memory order affects the last bit of a product, so all weights get the same order.
             weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}

@@ -57,7 +57,7 @@ class RLModule(SavesWeights, Adaptable):
     _made_by: Any = None
     """The user's `module_class` that made the wrapped model, if this module wraps one."""
     _num_loads = 0
-    """How often weights were loaded; code that holds a copy of them compares this to notice changes."""
+    """How often weights were loaded."""
 
     def __init_subclass__(cls, *, has_modes: bool = True, **kwargs: Any) -> None:
         """Make the subclass's methods set training or inference mode.
@@ -282,6 +282,10 @@ class RLModule(SavesWeights, Adaptable):
     def _acting_weights(self) -> Mapping[str, Array]:
         """The weights of a built-in network that acts in numpy; called after each update."""
         return self.get_state()
+
+    def _count_changes(self) -> int:
+        """A number that grows when weights are loaded; code that holds a copy of them compares it."""
+        return self._num_loads
 
     def _load(self, state: Mapping[str, Array]) -> None:
         """Assign arrays with the names and shapes that `get_state` returns."""
