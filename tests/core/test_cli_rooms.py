@@ -20,7 +20,7 @@ from plugrad import AlgorithmConfig
 from plugrad.cli.display import PlainLines, open_display, plain_line
 from plugrad.cli.live_table import MIN_WIDTH, LiveTable
 from plugrad.cli.metrics_files import MetricsFiles, read_rows
-from plugrad.cli.options import apply_settings, parse_value
+from plugrad.cli.options import apply_settings, parse_value, toml_literal
 from plugrad.cli.progress import Goals, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory, default_path
 from plugrad.cli.settings_command import choose_algorithm
@@ -93,6 +93,18 @@ def test_a_setting_is_read_as_a_literal_or_a_text(name, text, expected):
 def test_any_text_is_a_value_of_a_text_setting(text):
     parsed = parse_value(AlgorithmConfig.fields()["device"], text)
     assert isinstance(parsed, str)
+
+
+_TYPED = st.recursive(
+    st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), _TYPED))
+def test_what_is_written_as_a_typed_value_is_read_as_itself(value):
+    assert parse_value(AlgorithmConfig.fields()["env_config"], toml_literal(value)) == value
 
 
 def test_the_reward_counts_only_over_twenty_episodes():

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from sampling import balance, make_runner
-from tiny_runs import TINY, plugrad
+from tiny_runs import TINY, plugrad, tiny_run
 
 from plugrad import load_policy
 from plugrad.algorithm import Algorithm
+from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError, EnvContractError
 from plugrad_ppo import PPOConfig
 
@@ -223,6 +224,12 @@ def test_a_wrapper_in_the_current_folder_is_typed(tmp_path, monkeypatch):
     assert "which is not called because a file names it" in plugrad("eval", "run", "--episodes=1").stderr
     plugrad("eval", "run", "--episodes=1", "--trust", code=0)
     sys.modules.pop("wraps_here", None)
+
+
+def test_the_arguments_of_a_typed_wrapper_are_kept_as_they_were_typed(tmp_path):
+    typed = f'--env_runners.env_wrappers=[["{HERE}:Scaled", {{factor = 0.12345678901}}]]'
+    run = tiny_run(tmp_path / "run", "CartPole-v1", typed, "--stop-timesteps=8")
+    assert RunDirectory(run).read_config().env_wrappers == [[f"{HERE}:Scaled", {"factor": 0.12345678901}]]
 
 
 def test_a_wrapper_of_the_main_module_reaches_other_processes(tmp_path):

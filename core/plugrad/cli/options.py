@@ -6,6 +6,7 @@ A value is a TOML literal (`3e-4`, `true`, `[[0, 1e-3], [100000, 1e-4]]`, `{type
 
 import datetime
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -138,17 +139,26 @@ def toml_literal(value: Any, *, quote: bool = False) -> str:
         quote: whether texts get quotation marks, as within lists and tables.
 
     Returns:
-        One line.
+        One line, which `parse_value` reads as the same value.
     """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {toml_literal(v, quote=True)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {toml_literal(v, quote=True)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(toml_literal(item, quote=True) for item in value) + "]"
     if isinstance(value, str):
-        return json.dumps(value) if quote else value
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return _quoted(value) if quote else value
+    return str(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes are TOML's, but for the two halves of an emoji and the one control character that JSON allows.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def _metavar(info: FieldInfo) -> str:
