@@ -177,6 +177,7 @@ def test_what_is_done_with_an_algorithm_has_its_name_here(tmp_path: Path) -> Non
         "    print(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS][EPISODE_RETURN_MEAN])\n"
         "print(algo.save().checkpoint.path)\n"
         "algo.restore(algo.save(checkpoint_dir='other').checkpoint.path)\n"
+        "assert str(algo.save_to_path()).endswith('checkpoint')\n"
         "if False:\n"
         "    tune.Tuner('PPO', param_space=algo.get_module())\n"
         "algo.stop()\n"
@@ -184,7 +185,7 @@ def test_what_is_done_with_an_algorithm_has_its_name_here(tmp_path: Path) -> Non
     done = migrate(path, "--write")
     assert named(done) == [
         f"{path}:1: tune.Tuner: plugrad searches and trains without Ray Tune; see the page (docs/tune.md)",
-        f"{path}:15: .get_module: algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches "
+        f"{path}:16: .get_module: algorithm.get_policy() acts, algorithm.learner_group.foreach_learner(...) reaches "
         "modules (docs/use-a-policy.md)",
     ]
     path.write_text(path.read_text().replace("from ray import tune\n", ""))
@@ -422,6 +423,87 @@ def test_results_of_agents_have_their_keys_here(theirs: str, ours: str, tmp_path
     text, lines = rewritten(tmp_path, f"{PPO}algo = PPOConfig().build_algo()\nprint({theirs})\n")
     assert text.splitlines()[-1] == f"print({ours})"
     assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ('f"{r[ENV][MEAN]:.1f}"', """f"{r['env_runners/episode_return_mean']:.1f}\""""),
+        ("f'{r[ENV][MEAN]}'", """f'{r["env_runners/episode_return_mean"]}'"""),
+        ("""f"{r['env_runners']['num_episodes']}\"""", """f"{r['env_runners/num_episodes']}\""""),
+        ('f"{MEAN} {MEAN:>30}"', """f"episode_return_mean {'episode_return_mean':>30}\""""),
+        ("""f"{'{'}{'x':>9}{'a'!r}\"""", """f"{'{'}{'x':>9}{'a'!r}\""""),
+    ],
+)
+def test_keys_in_f_strings_have_the_other_quotes(theirs: str, ours: str, tmp_path: Path) -> None:
+    names = "ENV_RUNNER_RESULTS as ENV, EPISODE_RETURN_MEAN as MEAN"
+    imports = f"from ray.rllib.utils.metrics import {names}\n"
+    text, lines = rewritten(tmp_path, f"{imports}print({theirs})\n")
+    assert text.splitlines()[-1] == f"print({ours})"
+    assert lines == []
+
+
+PARENTHESES = """from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.utils.metrics import EPISODE_RETURN_MEAN
+config = (
+    PPOConfig()
+    .environment("CartPole-v1"){last}
+)
+name = (  # kept
+    EPISODE_RETURN_MEAN
+)
+algo = (
+    config
+    .build()
+)
+saved = (
+    algo
+    .save()
+    .checkpoint.path
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("\n    .api_stack(enable_rl_module_and_learner=True)", ""),
+        ("\n    .debugging(log_level='ERROR')", ""),
+        (".training(lr=0.1, model={})", ".training(lr=0.1).rl_module(model_config={})"),
+        ("\n    .training(model={})", "\n    .rl_module(model_config={})"),
+    ],
+)
+def test_parentheses_around_a_call_that_goes_stay(theirs: str, ours: str, tmp_path: Path) -> None:
+    text, _ = rewritten(tmp_path, PARENTHESES.format(last=theirs))
+    expected = PARENTHESES.format(last=ours).split("config = ", 1)[1]
+    expected = expected.replace("PPOConfig()", "PPOConfig.rllib_defaults()").replace(
+        "build()", "build_algo()"
+    )
+    expected = expected.replace(".save()\n    .checkpoint.path", '.save_to_path("checkpoint")')
+    assert text.split("config = ", 1)[1] == expected.replace("EPISODE_RETURN_MEAN", '"episode_return_mean"')
+
+
+@pytest.mark.parametrize("key", ["'my share'", "f'share'"])
+def test_a_program_that_cannot_be_rewritten_stays_and_is_named(key: str, tmp_path: Path) -> None:
+    program = f"{PPO}config = PPOConfig().training(learner_config_dict={{{key}: 0.5}})\n"
+    text, (line,) = rewritten(tmp_path, program)
+    assert text == program
+    assert re.fullmatch(
+        r"1: nothing was changed: rewritten, the program would be no Python \(.*\): rewrite it by hand .*",
+        line,
+    )
+
+
+def test_parts_of_a_call_that_become_lines_of_their_own_stay_whole(tmp_path: Path) -> None:
+    program = (
+        "from ray.tune.registry import register_env, get_trainable_cls\n"
+        "register_env('a', lambda cfg: make(cfg)\n    if cfg else None)\n"
+        "config = get_trainable_cls(name or 'PPO').get_default_config()\n"
+    )
+    text, lines = rewritten(tmp_path, program)
+    assert lines == []
+    assert "return (make(cfg)\n    if cfg else None)\n" in text
+    assert "get_algorithm((name or 'PPO').lower())" in text
 
 
 def test_results_have_their_keys_here(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "restore": "restore_from_path",
         "save": "save_to_path",
         "save_checkpoint": "save_to_path",
+        "save_to_path": "save_to_path",
     }
 )
-"""`{method of RLlib's Algorithm: the same here}`."""
+"""`{method of RLlib's Algorithm: the same here}`. There `save_to_path` has a path of its own choice."""
 
 INSTEAD: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -2,13 +2,43 @@
 
 import ast
 import re
+from typing import TypeVar
 
 import libcst as cst
+
+AnyExpression = TypeVar("AnyExpression", bound=cst.BaseExpression)
 
 
 def code(node: cst.CSTNode) -> str:
     """The text of a node."""
     return cst.Module([]).code_for_node(node).strip()
+
+
+def as_one(node: cst.BaseExpression) -> str:
+    """The text of an expression that may stand before a dot and go over several lines."""
+    text = code(node)
+    is_one = node.lpar or isinstance(
+        node, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.SimpleString
+    )
+    return text if is_one and (node.lpar or "\n" not in text) else f"({text})"
+
+
+def without_parentheses(node: AnyExpression) -> AnyExpression:
+    """An expression without the parentheses around it."""
+    return node.with_changes(lpar=(), rpar=())
+
+
+def in_parentheses(node: cst.BaseExpression, replaced: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression in the parentheses of another, whose place it takes; within them lines may end anywhere.
+
+    Args:
+        node: an expression.
+        replaced: the other one.
+
+    Returns:
+        The expression with both its parentheses and those of the other.
+    """
+    return node.with_changes(lpar=[*replaced.lpar, *node.lpar], rpar=[*node.rpar, *replaced.rpar])
 
 
 def string(node: cst.BaseExpression) -> str | None:

@@ -1,8 +1,10 @@
 """`plugrad migrate`: RLlib programs, rewritten."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
+from io import BytesIO
 from pathlib import Path
+from tokenize import detect_encoding
 
 import click
 
@@ -49,8 +51,11 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
     if write and out is not None:
         raise click.UsageError("--write changes the files themselves: leave out --out")
     named = set()
-    for path, place in _files(paths):
-        source = path.read_text(encoding="utf-8")
+    files = list(_files(paths))
+    if out is not None:
+        _refuse_one_place_for_two(files, out)
+    for path, place in files:
+        source, encoding = _read(path)
         try:
             text, notes = rewrite(source)
         except SyntaxError as error:
@@ -62,9 +67,9 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
         if out is not None:
             target = out / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(text.encode(encoding))
         elif write and text != source:
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text.encode(encoding))
     if named:
         lines = "1 line needs" if len(named) == 1 else f"{len(named)} lines need"
         click.echo(f"{lines} a look: see above", err=True)
@@ -77,6 +82,28 @@ def _files(paths: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
             yield from ((each, each.relative_to(path)) for each in sorted(path.rglob("*.py")))
         else:
             yield path, Path(path.name)
+
+
+def _refuse_one_place_for_two(files: Sequence[tuple[Path, Path]], out: Path) -> None:
+    first: dict[Path, Path] = {}
+    for path, place in files:
+        other = first.setdefault(place, path)
+        if not other.samefile(path):
+            raise click.UsageError(
+                f"{other} and {path} would both be {out / place}: give the folder that both are in, or one of them"
+            )
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """The text of a program with its line ends, and its encoding."""
+    data = path.read_bytes()
+    try:
+        encoding, _ = detect_encoding(BytesIO(data).readline)
+        return data.decode(encoding), encoding
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise PlugradError(
+            f"{path} is no text in the encoding that it says, or else in UTF-8: {error}"
+        ) from error
 
 
 def _difference(path: Path, old: str, new: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import libcst as cst
 
 from plugrad.cli.migrate import environments
-from plugrad.cli.migrate.code import argument, code, expression_statement, name_of, string
+from plugrad.cli.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad.cli.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
 from plugrad.cli.migrate.program import Program
 from plugrad.cli.migrate.settings import GONE, MOVED, NO_SECTIONS, PER_LEARNER, REPLAY_BUFFERS, SECTIONS
@@ -41,7 +41,7 @@ def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseEx
         program.needed.add(("plugrad", "get_algorithm", "get_algorithm"))
         which = node.args[0].value
         plain = string(which)
-        short = f'"{plain.lower()}"' if plain is not None else f"{code(which)}.lower()"
+        short = f'"{plain.lower()}"' if plain is not None else f"{as_one(which)}.lower()"
         return cst.parse_expression(f"get_algorithm({short})")
     if name in HAVE_RLLIB_DEFAULTS and not node.args and isinstance(node.func, cst.Name):
         return cst.parse_expression(f"{program.own_config(node.func.value)}.rllib_defaults()")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from plugrad.cli.migrate.code import argument, code, expression_statement, name_of, string
+from plugrad.cli.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad.cli.migrate.names import NOT_NEEDED, SPACES_OF_AGENTS
 from plugrad.cli.migrate.program import Program
 
@@ -33,9 +33,9 @@ def as_function(
     creator = call.args[1].value
     if isinstance(creator, cst.Lambda):
         taken = [each.name.value for each in creator.params.params]
-        text = f"def {function}({f'**{taken[0]}' if taken else ''}):\n    return {code(creator.body)}\n"
+        text = f"def {function}({f'**{taken[0]}' if taken else ''}):\n    return {as_one(creator.body)}\n"
     else:
-        text = f"def {function}(**env_config):\n    return {code(creator)}(env_config)\n"
+        text = f"def {function}(**env_config):\n    return {as_one(creator)}(env_config)\n"
     return cst.parse_statement(text).with_changes(leading_lines=node.leading_lines)
 
 

@@ -2,7 +2,7 @@
 
 import libcst as cst
 
-from plugrad.cli.migrate.code import code, expression_statement, name_of, name_of_method, string
+from plugrad.cli.migrate.code import as_one, expression_statement, name_of, name_of_method, string
 from plugrad.cli.migrate.names import CONSTANTS
 from plugrad.cli.migrate.program import Program
 
@@ -53,10 +53,45 @@ def constant(program: Program, node: cst.Name) -> cst.BaseExpression:
     return cst.SimpleString(f'"{CONSTANTS[name]}"') if name in CONSTANTS else node
 
 
-def text_in_string(node: cst.FormattedStringExpression) -> cst.BaseFormattedStringContent:
-    """A string literal inside an f-string as its text."""
-    text = string(node.expression)
-    return node if text is None else cst.FormattedStringText(text)
+def text_in_string(
+    before: cst.FormattedStringExpression, node: cst.FormattedStringExpression
+) -> cst.BaseFormattedStringContent:
+    """RLlib's name of a metric inside an f-string as text of it.
+
+    Args:
+        before: a part of an f-string.
+        node: the same after its names were replaced.
+
+    Returns:
+        What takes its place.
+    """
+    text = string(node.expression) if isinstance(before.expression, cst.Name) else None
+    is_plain = node.conversion is None and node.format_spec is None and node.equal is None
+    return cst.FormattedStringText(text) if text is not None and is_plain else node
+
+
+def with_other_quotes(node: cst.FormattedString) -> cst.FormattedString:
+    """An f-string whose parts have no quotation marks of its own kind, which Python takes from 3.12 on only."""
+    swapped = _OtherQuotes(node.quote)
+    parts = [each.visit(swapped) for each in node.parts]
+    return node.with_changes(parts=parts)
+
+
+class _OtherQuotes(cst.CSTTransformer):
+    """Swaps the quotation marks of one kind."""
+
+    def __init__(self, quote: str) -> None:
+        super().__init__()
+        self.quote = quote
+
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
+        text, other = updated_node.raw_value, "'" if '"' in self.quote else '"'
+        if updated_node.quote != self.quote or other in text:
+            return updated_node
+        quote = other * len(self.quote)
+        return updated_node.with_changes(value=f"{updated_node.prefix}{quote}{text}{quote}")
 
 
 def read(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
@@ -137,14 +172,14 @@ def example_helper(
     if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Call):
         name = program.imported.get(name_of(statement.value.func) or "")
         if name == "add_rllib_example_script_args":
-            return _parser(program, node, code(statement.targets[0].target))
+            return _parser(program, node, as_one(statement.targets[0].target))
     call = expression_statement(node)
     value = statement.value if isinstance(statement, cst.Assign) else call
     if not isinstance(value, cst.Call):
         return None
     if program.imported.get(name_of(value.func) or "") != "run_rllib_example_script_experiment":
         return None
-    config, args = (code(each.value) for each in value.args[:2])
+    config, args = (as_one(each.value) for each in value.args[:2])
     text = (
         f"algorithm = {config}.build_algo()\n"
         f"for _ in range({args}.stop_iters):\n"

@@ -1,11 +1,13 @@
 """One program for RLlib's new API stack as one for plugrad, with its comments and its layout."""
 
+import ast
 from typing import TYPE_CHECKING
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from plugrad.cli.migrate import algorithms, configs, environments, imports, results
+from plugrad.cli.migrate.code import in_parentheses, without_parentheses
 from plugrad.cli.migrate.names import PARTS_OF_MODULES
 from plugrad.cli.migrate.notes import Note
 from plugrad.cli.migrate.program import Program, read_program
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from libcst import BaseExpression, FlattenSentinel, RemovalSentinel
 
 Statement = cst.BaseStatement
+_NO_PROGRAM = "nothing was changed: rewritten, the program would be no Python ({found}): rewrite it by hand"
 
 
 def migrate(source: str) -> tuple[str, list[Note]]:
@@ -23,7 +26,8 @@ def migrate(source: str) -> tuple[str, list[Note]]:
         source: its text.
 
     Returns:
-        The new text, equal to the old one where nothing of RLlib is used, and what it could not do, by lines.
+        The new text, equal to the old one where nothing of RLlib is used, and what it could not do, by lines. It is
+        always a program: if the new text were none, the old one stays.
 
     Raises:
         SyntaxError: it is no Python.
@@ -31,9 +35,14 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     program = read_program(source)
     if not program.imported and "ray" not in source:
         return source, []
-    module = MetadataWrapper(cst.parse_module(source)).visit(_Rewriter(program))
-    module = imports.add(module, program)
-    return module.code, sorted(program.notes.found)
+    try:
+        module = MetadataWrapper(cst.parse_module(source)).visit(_Rewriter(program))
+        text = imports.add(module, program).code
+        ast.parse(text)
+    except (SyntaxError, cst.ParserSyntaxError) as error:
+        found = error.msg if isinstance(error, SyntaxError) else error.message
+        return source, [Note(1, _NO_PROGRAM.format(found=found))]
+    return text, sorted(program.notes.found)
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -71,17 +80,25 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> "BaseExpression":
         """Replace names of metrics; see libcst."""
-        return results.constant(self.program, updated_node)
+        found = results.constant(self.program, without_parentheses(updated_node))
+        return in_parentheses(found, updated_node)
 
     def leave_FormattedStringExpression(
         self, original_node: cst.FormattedStringExpression, updated_node: cst.FormattedStringExpression
     ) -> cst.BaseFormattedStringContent:
         """Replace names of metrics in strings; see libcst."""
-        return results.text_in_string(updated_node)
+        return results.text_in_string(original_node, updated_node)
+
+    def leave_FormattedString(
+        self, original_node: cst.FormattedString, updated_node: cst.FormattedString
+    ) -> cst.FormattedString:
+        """Give keys in strings the other quotation marks; see libcst."""
+        return results.with_other_quotes(updated_node)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> "BaseExpression":
         """Rewrite keys; see libcst."""
-        return results.read(self.program, configs.own_setting(updated_node), self.line(original_node))
+        found = configs.own_setting(without_parentheses(updated_node))
+        return in_parentheses(results.read(self.program, found, self.line(original_node)), updated_node)
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """Note parts of RLlib's default modules, and of its algorithms; see libcst."""
@@ -92,13 +109,14 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> "BaseExpression":
         """Take the path from what saving returned; see libcst."""
-        return algorithms.saved_path(updated_node)
+        return in_parentheses(algorithms.saved_path(without_parentheses(updated_node)), updated_node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> "BaseExpression":
         """Rewrite configs, algorithms and environments; see libcst."""
         line = self.line(original_node)
-        found = algorithms.rewrite(self.program, environments.unwrapped(self.program, updated_node))
-        return configs.rewrite(self.program, results.read(self.program, found, line), line)
+        found = environments.unwrapped(self.program, without_parentheses(updated_node))
+        found = results.read(self.program, algorithms.rewrite(self.program, found), line)
+        return in_parentheses(configs.rewrite(self.program, found, line), updated_node)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
