@@ -1,6 +1,7 @@
 """The commands on runs with many agents, on the numpy backend."""
 
 import json
+import shutil
 from pathlib import Path
 
 import needs
@@ -10,6 +11,7 @@ from tiny_runs import TINY, plugrad
 from two_agents import BOTH, SPACES, Lamps
 
 from plugrad import load_policy
+from plugrad.checkpoint import list_saves
 from plugrad.offline import load_episodes
 
 AGENTS = "{" + ", ".join(f'{agent} = "{module_id}"' for agent, module_id in BOTH.items()) + "}"
@@ -70,28 +72,34 @@ from plugrad import hookimpl
 
 @hookimpl
 def iteration_ended(algorithm, results):
-    if "past" not in algorithm.config.policies:
+    if "past" not in algorithm.config.policies and algorithm.iteration >= {iteration}:
         algorithm.add_module("past", from_module="mover")
 """
 
 
-def test_a_run_whose_listener_added_a_module_is_resumed_with_it(tmp_path: Path) -> None:
-    listener, path = tmp_path / "adds.py", tmp_path / "run"
-    listener.write_text(LISTENER)
+def grown_run(folder: Path, iteration: int) -> tuple[Path, Path]:
+    """A run of two iterations after one of which a listener adds a module, and the listener."""
+    listener, path = folder / "adds.py", folder / "run"
+    listener.write_text(LISTENER.format(iteration=iteration))
     modules = ["--multi_agent.policies", json.dumps(list(SPACES)), "--multi_agent.agent_to_module", AGENTS]
-    run = [
-        "train",
-        "ppo",
-        *TINY,
-        *TYPED,
-        *modules,
-        "--plugin",
-        listener,
-        "--stop-timesteps=16",
-        "--out",
-        path,
-    ]
-    plugrad(*run, code=0)
+    own = ["--plugin", listener, "--stop-timesteps=16", "--save-every=1", "--out", path]
+    plugrad("train", "ppo", *TINY, *TYPED, *modules, *own, code=0)
+    return path, listener
+
+
+def test_a_run_whose_listener_added_a_module_is_resumed_with_it(tmp_path: Path) -> None:
+    path, listener = grown_run(tmp_path, iteration=1)
     plugrad("train", "--resume", path, *TYPED, "--plugin", listener, "--stop-timesteps=32", code=0)
     lamp = np.eye(3, dtype=np.float32)[0]
     assert load_policy(path, module_id="past").predict(lamp)[0] in (0, 1, 2)
+
+
+def test_a_checkpoint_from_before_a_module_was_added_is_opened_and_resumed(tmp_path: Path) -> None:
+    path, listener = grown_run(tmp_path, iteration=2)
+    for save in list_saves(path / "checkpoints/last")[
+        -1:
+    ]:  # the run was killed before it wrote the other one
+        shutil.rmtree(save)
+    assert "mean return" in plugrad("eval", path, *TYPED, code=0).stdout
+    plugrad("train", "--resume", path, *TYPED, "--plugin", listener, "--stop-timesteps=16", code=0)
+    assert load_policy(path, module_id="past").predict(np.eye(3, dtype=np.float32)[0])[0] in (0, 1, 2)

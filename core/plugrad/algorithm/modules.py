@@ -13,13 +13,13 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.environments import get_module_spaces
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, ModuleID
 
-_OF_MODULES = (
+SETTINGS_OF_MODULES = (
     "rl_module_spec",
     "policies",
     "policies_to_train",
     "algorithm_config_overrides_per_module",
 )
-"""The settings that change with the modules."""
+"""The settings that change with the modules of learners."""
 
 
 class ChangingAlgorithm(ActingAlgorithm):
@@ -128,7 +128,7 @@ class ChangingAlgorithm(ActingAlgorithm):
     def _use_modules(self, agent_to_module: Any) -> None:
         """Make env runners and policies use the modules that the learners now have."""
         learners = self.learner_group.config
-        changes = {name: getattr(learners, name) for name in _OF_MODULES}
+        changes = {name: getattr(learners, name) for name in SETTINGS_OF_MODULES}
         if agent_to_module is not None:
             changes["agent_to_module"] = agent_to_module
         self.config = self.config.changed(**changes)

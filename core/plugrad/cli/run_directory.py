@@ -27,6 +27,7 @@ from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import EPISODES, RETURN, WINDOW, Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
+from plugrad.cli.run_modules import with_modules_of
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -104,9 +105,17 @@ class RunDirectory:
         with disk_errors("write", self.config_file):
             self.config_file.write_text(config.to_toml(), encoding="utf-8")
 
-    def read_config(self, stored_bytes: int = 0) -> AlgorithmConfig:
-        """The settings of the run; see `plugrad.cli.run_files.read_settings`."""
-        return read_settings(self.config_file, AlgorithmConfig, stored_bytes=stored_bytes)
+    def read_config(self, checkpoint: Checkpoint | None = None) -> AlgorithmConfig:
+        """The settings of the run; see `plugrad.cli.run_files.read_settings`.
+
+        Args:
+            checkpoint: one of the run's, whose modules the settings get; None: they stay as in the file.
+        """
+        if checkpoint is None:
+            return read_settings(self.config_file, AlgorithmConfig)
+        size = checkpointing.stored_bytes(checkpoint.state)
+        config = read_settings(self.config_file, AlgorithmConfig, stored_bytes=size)
+        return with_modules_of(config, checkpoint)
 
     def write_stop(self, goals: Goals) -> None:
         """Write `stop.toml`. The seconds are not in it: they are those of one session."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.checkpoint import Checkpoint
 from plugrad.cli.options import apply_settings, option_name
 from plugrad.cli.progress import DEFAULT_TIMESTEPS, Goals
 from plugrad.cli.run_directory import RunDirectory
@@ -79,12 +80,12 @@ class TrainRequest:
             config = config.environment(DEFAULT_ENV)
         return config if config.seed is not None else config.debugging(seed=DEFAULT_SEED)
 
-    def resumed_config(self, run: RunDirectory, stored_bytes: int) -> AlgorithmConfig:
+    def resumed_config(self, run: RunDirectory, save: Checkpoint) -> AlgorithmConfig:
         """The config of a run that goes on: the run's own, changed by the arguments.
 
         Args:
             run: the run.
-            stored_bytes: the size of its checkpoint's arrays in bytes, see `plugrad.config.size_limits.check_size`.
+            save: the checkpoint that it goes on from.
 
         Returns:
             The config. `RESUMABLE_SECTIONS` may differ from the run's, and with `--hyperparameters config` the section
@@ -94,7 +95,7 @@ class TrainRequest:
             ConfigError: an argument may not change when a run goes on, or the run's file names code that the user did
                 not type.
         """
-        config = run.read_config(stored_bytes)
+        config = run.read_config(save)
         self.trust.check(config, run.config_file)
         if not isinstance(config, self.config_class):
             raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")

@@ -61,14 +61,14 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
         return Algorithm.from_checkpoint(str(run), backend=backend, env=trust.env), run
     directory = RunDirectory(run)
     path = directory.checkpoint()
-    state = checkpointing.load(path, kind="algorithm").state
+    saved = checkpointing.load(path, kind="algorithm")
     with name_missing_plugin(run):
-        config = directory.read_config(checkpointing.stored_bytes(state))
+        config = directory.read_config(saved)
         config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
         trust.check(config, directory.config_file)
         config = config if trust.env is None else config.environment(trust.env)
         config = config if backend is None else config.framework(backend)
-        with expect_weights(state.get("learner", {})):
+        with expect_weights(saved.state.get("learner", {})):
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
     return algorithm, path
