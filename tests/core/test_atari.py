@@ -12,7 +12,7 @@ from sampling import make_runner
 
 from plugrad.columns import Columns
 from plugrad.config.config import Config
-from plugrad.config.size_limits import check_size
+from plugrad.config.size_limits import check_numbers
 from plugrad.episodes import own_episode
 from plugrad.errors import ConfigError
 from plugrad.offline.recorder import EpisodeRecorder
@@ -187,8 +187,8 @@ def test_worker_processes_play_the_same_games():
 
 @pytest.mark.parametrize("settings", [{"frame_stack": 10**6}, {"atari": {"screen_size": 10**6}}])
 def test_a_file_may_not_ask_for_frames_that_no_machine_holds(settings):
-    with pytest.raises(ConfigError, match="=1e\\+06: from a file at most"):
-        check_size({"env_runners": settings})
+    with pytest.raises(ConfigError, match="=1000000: from a file at most"):
+        check_numbers({"env_runners": settings})
 
 
 def test_a_policy_takes_what_gymnasiums_wrappers_give():

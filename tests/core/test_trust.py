@@ -11,12 +11,13 @@ from typing import Any
 
 import gymnasium as gym
 import needs
+import numpy as np
 import pytest
 import tomli_w
 from gymnasium.envs.classic_control import CartPoleEnv
 from tiny_runs import TINY, plugrad, tiny_run
 
-from plugrad import Learner, hookimpl
+from plugrad import Learner, hookimpl, load_policy
 from plugrad.importing import trusted_names
 
 CALLED: list[str] = []
@@ -124,6 +125,25 @@ COMMANDS = {
         "--out=new",
     ],
 }
+
+
+def test_a_run_of_more_environments_than_a_file_may_ask_for_is_opened_where_it_is_trusted(
+    run: Path, tmp_path: Path
+) -> None:
+    number = "--env_runners.num_envs_per_env_runner=1025"
+    tiny_run(tmp_path / "many", number, "--stop-timesteps=1")
+    for command in (
+        ["eval", "many"],
+        ["train", "--resume", "many", "--stop-timesteps=2000"],
+        ["train", *TINY[:-2], "--config", "many/config.toml", "--stop-timesteps=1", "--out=new"],
+    ):
+        refused = plugrad(*command, code=2).stderr
+        assert "many/config.toml: num_envs_per_env_runner=1025: from a file at most 1024 are taken" in refused
+        allowed = shlex.split(refused.rpartition("type: plugrad ")[2])
+        assert allowed == [*command, "--trust"]
+        plugrad(*allowed, code=0)
+    plugrad("train", "--config", "many/config.toml", number, "--stop-timesteps=1", "--out=typed", code=0)
+    assert load_policy("many").predict(np.zeros(4, np.float32))[0] in (0, 1)  # it makes no environments
 
 
 @pytest.mark.parametrize("command", COMMANDS)

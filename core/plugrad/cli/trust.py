@@ -1,5 +1,7 @@
 """Which code a command may call: what the user typed, and what files name that is safe to call.
 
+The same goes for numbers of environments and processes: those that were typed, and those below a limit in files.
+
 A run's `config.toml` or the file of `--config` may come from a stranger, and so may the environments, classes,
 functions and listeners that it names. `plugrad.importing.trusted_names` decides what is called on a file's word alone.
 """
@@ -14,6 +16,7 @@ import click
 
 from plugrad.cli.exits import typed_command
 from plugrad.config.named_code import NamedCode, untrusted
+from plugrad.config.size_limits import too_large
 from plugrad.errors import ConfigError
 
 
@@ -23,7 +26,7 @@ class Trust:
 
     Attributes:
         env: the environment that was typed, or None.
-        everything: `--trust` was typed: whatever the files name may be called.
+        everything: `--trust` was typed: whatever the files name may be called, and as much as they say.
         settings: names of other settings that were typed.
         listeners: files of listeners that were typed.
     """
@@ -34,7 +37,7 @@ class Trust:
     listeners: Collection[str] = ()
 
     def check(self, config: Any, file: Path) -> None:
-        """Refuse a config that names code which nobody vouches for. None of it is called.
+        """Refuse a config that names code, or asks for more than a machine has, which nobody vouches for.
 
         Args:
             config: as the file has it; settings that were typed replace it later.
@@ -45,6 +48,13 @@ class Trust:
         """
         if self.everything:
             return
+        for name, value, limit in too_large(config.to_dict()):
+            if name not in self.settings:
+                raise ConfigError(
+                    f"{file}: {name}={value!r:.40}: from a file at most {limit} are taken. If you trust it, type: "
+                    f"{shlex.join([*typed_command(), '--trust'])}",
+                    setting=name,
+                )
         for code, reason in untrusted(config):
             if not self._is_typed(code):
                 raise ConfigError(
@@ -69,5 +79,7 @@ def _allowing_command(code: NamedCode) -> str:
 def trust_option(command: Any) -> Any:
     """Add `--trust` to a command."""
     return click.option(
-        "--trust", is_flag=True, help="Call whatever the run's files name. Only for a run that you trust."
+        "--trust",
+        is_flag=True,
+        help="Call whatever the run's files name, and start as much as they ask for. Only for a run that you trust.",
     )(command)

@@ -1,11 +1,13 @@
 """Limits for settings that come from a file, checked before anything is built from them.
 
+`check_size` is for what reading the settings takes, `check_numbers` for what building from them takes.
+
 A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
 networks are compared with a checkpoint's weights (`plugrad.learner.expected_weights`). Everything else has a limit
 here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import Any, Final
 
@@ -28,13 +30,15 @@ MAX_NUMBERS: Final = {
     "frame_skip": 10_000,
 }
 """The most processes, environments, frames, pixels and game steps that a file may ask for."""
+OF_SAMPLING: Final = frozenset({"num_learners", "num_env_runners", "num_envs_per_env_runner"})
+"""Those of `MAX_NUMBERS` that a policy does not use when it acts."""
 
 _BOUNDS: Final = ("low", "high", "nvec", "start")
 """Arguments of spaces whose numbers are not counted."""
 
 
 def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
-    """Refuse settings that would take far more memory or processes than their file suggests.
+    """Refuse settings that would take far more memory than their file suggests.
 
     Args:
         data: settings as a file has them: flat, or in a table per section.
@@ -44,12 +48,11 @@ def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
         ConfigError: something is too large; the message has the limit and the value.
     """
     number, size = 0, 0
-    for key, value in _values(data):
+    for _, value in _values(data):
         if isinstance(value, Mapping):
             size += _bytes_of_space(value)
         else:
             number += 1
-            _check_number(key, value)
     if number > MAX_VALUES:
         raise ConfigError(f"the settings have {number} values; from a file at most {MAX_VALUES} are taken")
     limit = max(MAX_SPACE_BYTES, stored_bytes)
@@ -58,6 +61,41 @@ def check_size(data: Mapping[str, Any], *, stored_bytes: int = 0) -> None:
             f"the spaces have bounds of {size} bytes; from a file at most {limit} are taken: build from your own "
             "config and restore_from_path"
         )
+
+
+def check_numbers(data: Mapping[str, Any], *, unused: Collection[str] = ()) -> None:
+    """Refuse settings that ask for more processes, environments or frames than any machine has.
+
+    Args:
+        data: settings as a file has them.
+        unused: settings of which nothing is built.
+
+    Raises:
+        ConfigError: something is too large; the message has the limit and the value.
+    """
+    for name, value, limit in too_large(data):
+        if name not in unused:
+            raise ConfigError(
+                f"{name}={value!r:.40}: from a file at most {limit} are taken; build from your own config and "
+                "restore_from_path",
+                field=name,
+                found=value,
+            )
+
+
+def too_large(data: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
+    """The settings that are above their limits.
+
+    Args:
+        data: settings as a file has them.
+
+    Yields:
+        Name, value and limit.
+    """
+    for name, value in _values(data):
+        limit = MAX_NUMBERS.get(name)
+        if limit is not None and isinstance(value, int | float) and value > limit:
+            yield name, value, limit
 
 
 def _values(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -107,14 +145,3 @@ def _bytes_of_space(space: Mapping[str, Any]) -> int:
         return num_values(space) * np.dtype(str(space.get("dtype"))).itemsize
     except TypeError:
         return 0
-
-
-def _check_number(name: str, value: Any) -> None:
-    limit = MAX_NUMBERS.get(name)
-    if limit is not None and isinstance(value, int | float) and value > limit:
-        raise ConfigError(
-            f"{name}={value:g}: from a file at most {limit} are taken; build from your own config and "
-            "restore_from_path",
-            field=name,
-            found=value,
-        )

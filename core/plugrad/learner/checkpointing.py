@@ -13,7 +13,7 @@ import numpy as np
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
 from plugrad.config.serialize import ALGORITHM_KEY, decode_field
-from plugrad.config.size_limits import check_size
+from plugrad.config.size_limits import OF_SAMPLING, check_numbers, check_size
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import (
     AlgorithmNotFoundError,
@@ -163,7 +163,8 @@ def config_of(
         checkpoint: from `load`.
         backend: a backend instead of the one that saved it.
         given: settings that the caller does not need, or replaces; they may name code.
-        to_act: leave out settings that the algorithm does not have, such as those of a user's own config class.
+        to_act: nothing samples, and settings that the algorithm does not have, such as those of a user's own config
+            class, are left out.
 
     Returns:
         The config, without listeners.
@@ -177,6 +178,7 @@ def config_of(
     names = (ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES)
     spaces = {name: checkpoint.metadata.get(name) for name in names}
     check_size({**data, **spaces}, stored_bytes=stored_bytes(checkpoint.state))
+    check_numbers(data, unused=OF_SAMPLING if to_act else ())
     with with_distribution_hint(checkpoint.path, checkpoint.metadata):
         config_class = get_algorithm(data["algorithm"]) if data.get("algorithm") else Config
         data = _known(config_class, data) if to_act else data
