@@ -66,6 +66,12 @@ def test_seq_lens_alone_say_what_counts_and_what_lies_behind_becomes_zero():
     assert samples == SampleCount(3, 7)
 
 
+def test_a_state_with_as_many_cells_as_steps_keeps_them_where_steps_become_zero():
+    columns, _ = count_samples(P, sequences(steps=5, seq_lens=np.array([5, 1, 2])), Stateful())
+    assert columns["state_in/h"].all()
+    assert columns[Columns.ACTIONS].sum() == 8
+
+
 def test_without_lengths_and_mask_everything_counts():
     columns, samples = count_samples(P, sequences(), Stateful())
     assert columns[Columns.LOSS_MASK].all()

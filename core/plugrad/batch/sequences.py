@@ -15,6 +15,7 @@ import numpy as np
 from plugrad.batch.batch_errors import refuse
 from plugrad.batch.checks import are_sequences, check_actions
 from plugrad.batch.masks import check_masks
+from plugrad.batch.recurrent_state import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
 
@@ -126,11 +127,12 @@ def _until_last(counts: Array) -> Array:
 
 
 def _zero_steps(columns: Mapping[str, Array], steps: Array) -> Arrays:
-    """Set steps, bool [B, T], to zero in all columns [B, T, ...]."""
+    """Set steps, bool [B, T], to zero in all columns [B, T, ...]; a state [B, ...] has no steps."""
     changed = dict(columns)
     if steps.any():
         for column, values in columns.items():
-            if values.shape[:2] == steps.shape:
+            is_state = column.split("/")[0] in STATE_COLUMNS
+            if values.shape[:2] == steps.shape and not is_state:
                 changed[column] = values.copy()
                 changed[column][steps] = 0
     return changed
