@@ -149,6 +149,8 @@ WRONG = {
     "a rate": [(("optimizer", M, "learning_rate"), 0.1)],
     "a coefficient": [(("coefficients", P, "kl_coeff"), np.zeros(2, np.float32))],
     "a counter": [(("counters", "weights_seq_no"), "three")],
+    "a counter that is no number": [(("counters", "weights_seq_no"), float("nan"))],
+    "a counter that is true": [(("counters", "weights_seq_no"), True)],
     "counters": [(("counters",), 3)],
     "the seed": [(("streams", "seed"), None)],
     "generators": [(("streams", "generators"), None)],
@@ -239,6 +241,17 @@ def test_a_checkpoint_brings_everything_back(tmp_path):
         train(learner, 2)
     assert digest(other.get_state()) == digest(new.get_state()) == digest(source.get_state())
     assert ear.heard == [("saved", str(path)), ("restored", str(path), 3)]
+
+
+def test_counters_of_ones_own_may_be_any_real_numbers(tmp_path):
+    learner = trained(1)
+    learner.counters |= {"seconds/p": 1.5, "rows/p": np.int64(3), "share/p": np.float32(0.25)}
+    other = trained(0)
+    other.set_state(learner.get_state())
+    restored = Learner.from_checkpoint(learner.save_to_path(tmp_path / "saves"))
+    for each in (other, restored):
+        assert each.counters == learner.counters
+        assert {type(number) for number in each.counters.values()} == {int, float}
 
 
 def test_a_learner_without_a_seed_comes_back_with_its_own(tmp_path):

@@ -73,6 +73,15 @@ def test_a_copy_now_and_then():
     assert counters[f"last_target_update_ts/{P}"] == 200
 
 
+@pytest.mark.parametrize("now", [np.int64(200), np.float32(200), 200.0])
+def test_a_time_of_any_number_type_is_kept_as_a_whole_number(tmp_path, now):
+    learner = bootstrapping()
+    assert learner.targets[P].update(every=100, now=now)
+    restored = BootstrappingLearner.from_checkpoint(learner.save_to_path(tmp_path / "saves"))
+    last = restored.counters[f"last_target_update_ts/{P}"]
+    assert (last, type(last)) == (200, int)
+
+
 def test_state_and_checkpoints_hold_it(tmp_path):
     learner, other = bootstrapping(), bootstrapping(seed=2)
     learner.update(batch())

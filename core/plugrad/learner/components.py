@@ -6,6 +6,7 @@ list. A new component is a subclass of `Component` with an entry there.
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -243,25 +244,42 @@ class _Coefficients(Component):
 
 
 class _Counters(Component):
-    """Lifetime counters, `{"<name>/<module id>": number}`. Which ones exist changes during training."""
+    """Lifetime counters, `{"<name>/<module id>": number}`. Which ones exist changes during training.
+
+    A counter of the user's own may be any finite real number; a state has numpy's as Python numbers.
+    """
 
     name = "counters"
     attributes = ("counters",)
     has_parts = False
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
-        return dict(learner.counters)
+        return {name: _plain(number) for name, number in learner.counters.items()}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-        learner.counters = dict(state)
+        learner.counters = {name: _plain(number) for name, number in state.items()}
 
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
-        names = state if isinstance(state, Mapping) else learner.counters
-        return {name: 0 for name in names if isinstance(name, str)}
+        given = state if isinstance(state, Mapping) else learner.counters
+        return {
+            name: number if _is_finite(_plain(number)) else 0
+            for name, number in given.items()
+            if isinstance(name, str)
+        }
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
             del learner.counters[name]
+
+
+def _plain(number: Any) -> Any:
+    """A numpy number, which a checkpoint returns as an array without axes, as Python's; others as they are."""
+    is_numpy = isinstance(number, np.generic | np.ndarray) and number.ndim == 0
+    return number.item() if is_numpy else number
+
+
+def _is_finite(number: Any) -> bool:
+    return type(number) is int or (type(number) is float and isfinite(number))
 
 
 class _Streams(Component):

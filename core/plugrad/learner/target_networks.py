@@ -113,7 +113,7 @@ class TargetNetwork:
         if now - counters.get(last, 0) < every:
             return False
         self.variable.assign(self._moved(tau))
-        counters[last], counters[number] = now, counters.get(number, 0) + 1
+        counters[last], counters[number] = int(now), counters.get(number, 0) + 1
         return True
 
     def _moved(self, tau: Any) -> Tensor:
