@@ -140,6 +140,16 @@ def test_a_module_that_is_added_equals_one_that_was_there_from_the_start():
     assert digest(late.get_state()) == digest(early.get_state())
 
 
+def test_a_module_that_is_added_follows_its_schedules_from_the_present_timestep():
+    learner = built("a", lr=[[0, 0.5], [100, 0.25]], entropy_coeff=[[0, 1.0], [100, 0.0]])
+    learner.update({"a": ppo_batch()}, timesteps={"num_env_steps_sampled_lifetime": 100})
+    learner._set_optimizer_lr(learner.get_optimizer("a"), 0.125)
+    learner.add_module(module_id="b", module_spec=SPEC)
+    assert learner._get_optimizer_lr(learner.get_optimizer("b")) == 0.25
+    assert learner.coefficients["b"]["entropy_coeff"].numpy() == 0.0
+    assert learner._get_optimizer_lr(learner.get_optimizer("a")) == 0.125
+
+
 def test_the_other_module_goes_on_as_if_nothing_had_happened():
     plain, changed = built("a", lr=[[0, 1e-2], [100, 1e-3]]), built("a", lr=[[0, 1e-2], [100, 1e-3]])
     changes = (

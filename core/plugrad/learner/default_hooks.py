@@ -95,18 +95,20 @@ def after_gradient_based_update(learner: LearnerInternals, timesteps: Mapping[st
     move_targets_after_update(learner, timestep)
 
 
-def apply_schedules(learner: LearnerInternals, timestep: int) -> None:
+def apply_schedules(learner: LearnerInternals, timestep: int, module_id: ModuleID | None = None) -> None:
     """Set learning rates and scheduled coefficients to their values at a timestep.
 
     Args:
         learner: a learner with optimizers.
         timestep: environment steps so far.
+        module_id: whose; None: all.
     """
     for each in learner.registered_optimizers.values():
-        if each.schedule is not None:
+        if each.schedule is not None and module_id in (None, each.module_id):
             learner._set_optimizer_lr(each.optimizer, each.schedule.at(timestep))
-    for coefficients in learner.coefficients.values():
-        coefficients.move_to(timestep)
+    for owner, coefficients in learner.coefficients.items():
+        if module_id in (None, owner):
+            coefficients.move_to(timestep)
 
 
 @hookimpl

@@ -14,6 +14,7 @@ from plugrad.errors import ConfigError, OptimizerError, did_you_mean
 from plugrad.learner.buffers import find_buffers
 from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.components import COMPONENTS
+from plugrad.learner.default_hooks import TIMESTEP, apply_schedules
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.late_parameters import count_parameters
 from plugrad.learner.noise import find_noise_columns
@@ -63,6 +64,7 @@ def add_module(
                 learner.targets[module_id] = target
             if noise := find_noise_columns(learner, module_id, config):
                 learner.noise_columns[module_id] = noise
+        apply_schedules(learner, learner.counters.get(TIMESTEP, 0), module_id)
         _write_config(learner, trained)
         learner.notify("module_added", module_id=module_id)
 
