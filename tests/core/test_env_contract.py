@@ -192,6 +192,17 @@ ANSWERS = {
         },
         r"step\(\) returned as observation an array of .*int64.*: return uint8",
     ),
+    "a whole number that is too large for the dtype": (
+        {"observation_space": Box(-9, 9, (1,), np.int8), "observe": lambda self: np.array([300], np.int16)},
+        r"dtype int16: \[300\]; .*whose dtype does not hold these numbers: return int8",
+    ),
+    "a part with a whole number that is too large for the dtype": (
+        {
+            "observation_space": Dict(gray=Box(0, 255, (1,), np.uint8)),
+            "observe": lambda self: {"gray": np.array([256], np.uint16)},
+        },
+        r"as observation\['gray'\] .*dtype uint16: \[256\]; .*: return uint8",
+    ),
     "a part of lists of different lengths": (
         {
             "observation_space": Dict(position=Box(-1, 1, (2, 2)), gear=Discrete(3)),

@@ -269,6 +269,68 @@ def test_an_observation_that_does_not_fit_says_where(observation, message):
         policy.predict(observation)
 
 
+BYTES = Box(0, 255, (2,), np.uint8)
+
+
+def reading(space: gym.Space[Any]) -> plugrad.Learner:
+    """A learner whose module reads a space; its actions tell observations apart."""
+    some = PPOConfig().framework("numpy").rl_module(model_config={"fcnet_hiddens": [4]}).debugging(seed=0)
+    learner = some.build_learner(spaces={"default_policy": (space, Box(-9.0, 9.0, (2,)))})
+    rng, weights = np.random.default_rng(0), learner.get_weights()["default_policy"]
+    changed = {name: rng.normal(size=each.shape).astype(np.float32) for name, each in weights.items()}
+    learner.set_weights({"default_policy": changed})
+    return learner
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "found"),
+    [
+        (BYTES, np.array([0.5, 200.0]), r"0\.5 in float64\[2\]"),
+        (BYTES, np.array([[7.0, 8.0], [0.25, 1.0]], np.float32), r"0\.25 in float32\[2, 2\]"),
+        (BYTES, np.array([12, 256]), r"256 in int64\[2\]"),
+        (BYTES, np.array([12, 256], np.uint16), r"256 in uint16\[2\]"),
+        (BYTES, [12, -1], r"-1 in int64\[2\]"),
+        (BYTES, np.array([np.nan, 1.0]), r"nan in float64\[2\]"),
+        (Box(-9, 9, (2,), np.int8), np.array([1, 300], np.int16), r"300 in int16\[2\]"),
+        (MultiBinary(3), [0.9, 0.9, 0.9], r"0\.9 in float64\[3\]"),
+        (MultiBinary(3), [0, 1, 2], r"\[0 1 2\]"),
+        (Discrete(4), 2.9, r"2\.9 in float64\[\]"),
+        (MultiDiscrete([4, 4]), [[1.5, 2.0]], r"1\.5 in float64\[1, 2\]"),
+    ],
+)
+def test_numbers_that_the_dtype_of_the_space_does_not_hold_are_refused(space, observation, found):
+    """Cast to that dtype, 0.5 is 0 and 256 is 0: the action would be that of another observation."""
+    with pytest.raises(BatchError, match=rf"observation: expected .*found {found}"):
+        reading(space).get_policy().predict(observation)
+    learner = reading(Dict(part=space, other=Discrete(2)))
+    single = np.ndim(observation) == len(space.shape)
+    whole = {
+        "part": np.asarray(observation),
+        "other": np.zeros((), int) if single else np.zeros(len(observation), int),
+    }
+    with pytest.raises(BatchError, match=rf"observation\['part'\]: expected .*found {found}"):
+        learner.get_policy().predict(whole)
+    batch = {name: np.asarray(each)[None] if single else each for name, each in whole.items()}
+    with pytest.raises(BatchError, match=r"column 'obs': observation\['part'\]: expected"):
+        learner.compute_actions(batch)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "same"),
+    [
+        (BYTES, [7, 255], np.array([7, 255], np.uint8)),
+        (BYTES, np.array([7.0, 255.0]), np.array([7, 255], np.uint8)),
+        (MultiBinary(2), [True, False], np.array([1, 0], np.int8)),
+        (Discrete(4), 2.0, np.int64(2)),
+        (Discrete(4), np.uint8(2), np.int64(2)),
+        (Box(-9.0, 9.0, (2,)), [1, 2], np.array([1, 2], np.float32)),
+    ],
+)
+def test_whole_numbers_of_any_dtype_are_those_of_the_space(space, given, same):
+    policy = reading(space).get_policy()
+    np.testing.assert_array_equal(policy.predict(given)[0], policy.predict(same)[0])
+
+
 def test_compute_actions_takes_rows_and_the_structure_of_the_space_and_no_other():
     learner = config().build_algo()._learner
     one = ROOM.sample()

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
+from plugrad.action_rows import number_of_choices
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.types import Array
@@ -74,9 +75,10 @@ def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int,
     leading = array.shape[: array.ndim - len(shape)]
     if (*leading, *shape) != array.shape:
         _refuse(path, _expected(space), f"shape {list(array.shape)}")
-    if isinstance(space, Discrete | MultiDiscrete):
-        end = space.start + (space.n if isinstance(space, Discrete) else space.nvec)
-        if np.any((array < space.start) | (array >= end)):
+    sizes = number_of_choices(space)
+    if sizes is not None:
+        start = np.asarray(getattr(space, "start", 0), np.int64)
+        if np.any((array < start) | (array >= start + sizes)):
             _refuse(path, f"whole numbers of {space}", array)
     return leading
 
@@ -111,15 +113,15 @@ def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:
     """Convert an observation to an array.
 
     Args:
-        space: of one observation, for the error.
+        space: of one observation.
         observation: an array, a number or nested lists.
         path: of the space within a Dict or Tuple, for the error.
 
     Returns:
-        The array.
+        The array, in the dtype of a space of integers.
 
     Raises:
-        BatchError: it is no array.
+        BatchError: it is no array of numbers, or the dtype of a space of integers does not hold one of them.
     """
     try:
         array = np.asarray(observation)
@@ -127,7 +129,29 @@ def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:
         _refuse(path, _expected(space), type(observation).__name__)
     if array.dtype.kind not in "biuf":
         _refuse(path, _expected(space), type(observation).__name__)
-    return array
+    if array.dtype == space.dtype or space.dtype is None or space.dtype.kind == "f":
+        return array
+    cast = cast_exactly(array, space.dtype)
+    return _refuse_dtype(space, array, path) if cast is None else cast
+
+
+def cast_exactly(values: Array, dtype: Any) -> Array | None:
+    """Cast numbers to the dtype of a space.
+
+    Args:
+        values: numbers.
+        dtype: of the space.
+
+    Returns:
+        An array of this dtype, floats rounded to its precision; None if integers of this dtype cannot hold a number.
+    """
+    if values.dtype == dtype:
+        return values
+    if np.dtype(dtype).kind == "f" or np.can_cast(values.dtype, dtype):
+        return values.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN is no integer
+        cast = values.astype(dtype)
+    return cast if np.array_equal(cast, values) else None
 
 
 def _flat(space: Space[Any], array: Array, leading: tuple[int, ...]) -> Array:
@@ -149,6 +173,17 @@ def _one_hot(choices: Array, sizes: Array) -> Array:
 def _expected(space: Space[Any]) -> str:
     shape = space.shape or ()
     return f"an array {list(shape)}, or a batch [N{''.join(f', {n}' for n in shape)}], of {space}"
+
+
+def _refuse_dtype(space: Space[Any], array: Array, path: str) -> NoReturn:
+    with np.errstate(invalid="ignore"):
+        bad = array[array.astype(space.dtype) != array].flat[0]
+    _refuse(
+        path,
+        f"numbers that {space.dtype} holds, of {space}",
+        f"{bad} in {array.dtype}{list(array.shape)}: give the numbers as the environment returns them, in "
+        f"{space.dtype}, neither scaled nor shifted",
+    )
 
 
 def _refuse(path: str, expected: str, found: Any) -> NoReturn:

@@ -7,7 +7,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.errors import EnvContractError
-from plugrad.sampling.contract import cast_exactly, describe
+from plugrad.observations.rows import cast_exactly
+from plugrad.sampling.contract import describe
 from plugrad.types import Array
 
 

@@ -16,6 +16,7 @@ from plugrad.action_rows import ARRAY_SPACES, is_structured, leaves
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
 from plugrad.observations.layout import row_parts
+from plugrad.observations.rows import cast_exactly
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -187,7 +188,8 @@ class Contract:
             self._raise(
                 method, f"as observation {describe(observation)}", f"the observation space is {self.space}"
             )
-        if not np.can_cast(found.dtype, self.space.dtype, "same_kind"):
+        is_lossy = self.space.dtype.kind != "f" and cast_exactly(found, self.space.dtype) is None
+        if is_lossy or not np.can_cast(found.dtype, self.space.dtype, "same_kind"):
             error = WrongObservationError.of("", found, self.space, has_wrong_dtype=True)
             self._raise(method, error.facts["found"], error.facts["expected"])
 
@@ -262,25 +264,6 @@ def _check_observation_leaf(name: str, path: str, leaf: Space[Any]) -> None:
             "Make numbers of it with a gymnasium.ObservationWrapper",
             env=name,
         )
-
-
-def cast_exactly(values: Array, dtype: Any) -> Array | None:
-    """Cast numbers to the dtype of a space.
-
-    Args:
-        values: numbers.
-        dtype: of the space.
-
-    Returns:
-        An array of this dtype, floats rounded to its precision; None if integers of this dtype cannot hold a number.
-    """
-    if values.dtype == dtype:
-        return values
-    if np.can_cast(values.dtype, dtype, "same_kind"):
-        return values.astype(dtype, copy=False)
-    with np.errstate(invalid="ignore"):  # NaN is no integer
-        cast = values.astype(dtype)
-    return cast if np.array_equal(cast, values) else None
 
 
 def nonfinite_part(space: Space[Any], row: Array) -> str:

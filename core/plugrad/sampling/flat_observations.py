@@ -10,7 +10,8 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
 from plugrad.action_rows import number_of_choices, structure_leaves
 from plugrad.observations.layout import RowPart, row_parts
-from plugrad.sampling.contract import WrongObservationError, cast_exactly
+from plugrad.observations.rows import cast_exactly
+from plugrad.sampling.contract import WrongObservationError
 from plugrad.types import Array
 
 

@@ -12,11 +12,11 @@ from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.observations import flat_rows
 from plugrad.observations.layout import stored_space
-from plugrad.observations.rows import is_finite
+from plugrad.observations.rows import cast_exactly, is_finite
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, flat_space
-from plugrad.sampling.contract import WrongObservationError, cast_exactly, describe, nonfinite_part
+from plugrad.sampling.contract import WrongObservationError, describe, nonfinite_part
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.types import Array
