@@ -18,8 +18,12 @@ class APPOConfig(IMPALAConfig):
     target_worker_clipping: float = field(
         2.0, above=0, help="bound of the ratio of the acting policy to the target network's"
     )
-    circular_buffer_num_batches: int = field(4, minimum=1, help="batches that are kept to learn from again")
-    circular_buffer_iterations_per_batch: int = field(2, minimum=1, help="updates on each batch, at most")
+    circular_buffer_num_batches: int = field(
+        4, minimum=1, for_all_modules=True, help="batches that are kept to learn from again"
+    )
+    circular_buffer_iterations_per_batch: int = field(
+        2, minimum=1, for_all_modules=True, help="updates on each batch, at most"
+    )
     tau: float = field(1.0, above=0, maximum=1, help="how far the target network moves: 1 copies")
     target_network_update_freq: float = field(
         0.5,

@@ -25,8 +25,8 @@ class MinibatchTraining(OfflineTraining):
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
+        size = self.config.minibatch_size or 1
         for module_id, steps in self.num_recorded_steps.items():
-            size = self.config.get_config_for_module(module_id).minibatch_size or 1
             if steps < size:
                 raise ConfigError(
                     f"input_={self.config.input_!r}: {steps} recorded steps for module {module_id!r} are fewer than "

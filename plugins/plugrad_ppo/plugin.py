@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
+from plugrad.learner import PiecePerModule
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_ppo.coefficients import adapt_kl_coefficients, report_entropy_coefficients
@@ -22,8 +23,12 @@ def get_config_class() -> type[PPOConfig]:
 @hookimpl
 def get_learner_connectors(config: PPOConfig) -> list[Any]:
     """Advantages and value targets by GAE."""
+    return [PiecePerModule(_advantages)]
+
+
+def _advantages(config: PPOConfig) -> GeneralAdvantageEstimation:
     is_standardized = config.normalize_advantages == "batch"
-    return [GeneralAdvantageEstimation(config.gamma, config.lambda_, is_standardized=is_standardized)]
+    return GeneralAdvantageEstimation(config.gamma, config.lambda_, is_standardized=is_standardized)
 
 
 @hookimpl

@@ -318,6 +318,12 @@ def test_overrides_of_a_module():
     [
         ({"p0": {"clip_parm": 0.1}}, r"\['p0'\] has no setting 'clip_parm'. Did you mean 'clip_param'"),
         ({"p0": {"num_learners": 1}}, "'num_learners' is not a setting of one module"),
+        (
+            {"p0": {"minibatch_size": 8}},
+            r"\['p0'\]: minibatch_size=8 holds for all modules, .* write .training\(minibatch_size=8\)",
+        ),
+        ({"p0": {"train_batch_size": 8}}, "train_batch_size=8 holds for all modules"),
+        ({"p0": {"nonfinite": "skip"}}, "nonfinite='skip' holds for all modules"),
         ({"p0": {"gamma": 2}}, r"\['p0'\]: gamma must be a number from 0 to 1"),
         ({"p0": {"optimizer": {"momentum": 0.9}}}, r"\['p0'\]: optimizer: 'adam' has no 'momentum'"),
         ({"p0": 0.1}, "must be a dict"),
@@ -326,6 +332,12 @@ def test_overrides_of_a_module():
 def test_wrong_overrides_name_the_module(overrides, message):
     with pytest.raises(ConfigError, match=message):
         DemoConfig().rl_module(algorithm_config_overrides_per_module=overrides)
+
+
+def test_a_file_of_a_version_that_took_overrides_without_effect_can_be_read():
+    data = DemoConfig().rl_module(algorithm_config_overrides_per_module={"p0": {"lr": 0.5}}).to_dict()
+    data["algorithm_config_overrides_per_module"]["p0"]["minibatch_size"] = 8
+    assert DemoConfig.from_dict(data).algorithm_config_overrides_per_module == {"p0": {"lr": 0.5}}
 
 
 def test_overrides_of_an_optimizer_are_checked_against_the_configs_own():

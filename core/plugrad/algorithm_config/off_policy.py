@@ -24,13 +24,19 @@ class OffPolicyConfig(AlgorithmConfig):
     minibatch_size: int | None = field(256, help="rows per gradient step; None: the whole batch")
     rollout_fragment_length: int | None = field(1, help="steps per environment between two updates")
     training_intensity: float | None = field(
-        None, above=0, help="rows trained on per environment step; None: as train_batch_size comes out"
+        None,
+        above=0,
+        for_all_modules=True,
+        help="rows trained on per environment step; None: as train_batch_size comes out",
     )
     num_steps_sampled_before_learning_starts: int = field(
-        100, minimum=0, help="environment steps that only fill the replay buffer"
+        100, minimum=0, for_all_modules=True, help="environment steps that only fill the replay buffer"
     )
     random_steps: int = field(
-        0, minimum=0, help="environment steps at the start of a run whose actions are uniformly random"
+        0,
+        minimum=0,
+        for_all_modules=True,
+        help="environment steps at the start of a run whose actions are uniformly random",
     )
     n_step: int = field(1, minimum=1, help="rewards that are summed before a value is bootstrapped")
     replay_buffer_config: dict[str, Any] = field(

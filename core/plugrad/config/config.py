@@ -92,12 +92,12 @@ class Config(SamplingSettings):
     optimizer: dict[str, Any] = field(
         default_optimizer(), check=lambda info, value: merged_optimizer(info.make_default(), value)
     )
-    train_batch_size: int = field(32, minimum=1)
-    minibatch_size: int | None = field(None, minimum=1)
-    num_epochs: int = field(1, minimum=1)
-    shuffle_batch_per_epoch: bool = field(True)
-    accumulate: int = field(1, minimum=1)
-    nonfinite: str = field("raise", choices=("raise", "skip"))
+    train_batch_size: int = field(32, minimum=1, for_all_modules=True)
+    minibatch_size: int | None = field(None, minimum=1, for_all_modules=True)
+    num_epochs: int = field(1, minimum=1, for_all_modules=True)
+    shuffle_batch_per_epoch: bool = field(True, for_all_modules=True)
+    accumulate: int = field(1, minimum=1, for_all_modules=True)
+    nonfinite: str = field("raise", choices=("raise", "skip"), for_all_modules=True)
 
     def training(self, **settings: Any) -> Self:
         """Set how the algorithm learns. An algorithm's own settings, such as PPO's `clip_param`, are set here too.
@@ -202,7 +202,8 @@ class Config(SamplingSettings):
             rl_module_spec (RLModuleSpec or MultiRLModuleSpec): the modules. None: the algorithm's own. Default: `None`.
             model_config (dict): settings of the networks, such as {"fcnet_hiddens": [64, 64]}. Default: `{}`.
             algorithm_config_overrides_per_module (dict): {module_id: {setting: value}}: settings of `.training(...)`
-                and `model_config` for single modules. Default: `{}`.
+                and `model_config` for single modules. Settings of the update as a whole, such as `minibatch_size`, are
+                the same for all. Default: `{}`.
             **settings: all of these.
 
         Returns:

@@ -47,6 +47,7 @@ class FieldInfo:
         help: its meaning, as `--help` shows it. Default: the text in the fluent method's docstring.
         schedulable: a number, or a schedule `[[timestep, value], ...]`.
         variable: a number that the algorithm itself changes while training.
+        for_all_modules: one value for all modules: `algorithm_config_overrides_per_module` cannot change it.
         importable: a class or function, kept as `"package.module:Name"`.
         choices: the allowed strings; None: any.
         minimum: the smallest allowed value.
@@ -64,6 +65,7 @@ class FieldInfo:
     help: str = ""
     schedulable: bool = False
     variable: bool = False
+    for_all_modules: bool = False
     importable: bool = False
     choices: tuple[str, ...] | None = None
     minimum: float | None = None
@@ -83,9 +85,9 @@ def field(default: Any, **declared: Any) -> Any:
 
     Args:
         default: the default value; lists and dicts are copied for every config.
-        **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `importable`,
-            `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A subclass that redeclares a setting
-            inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
+        **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `for_all_modules`,
+            `importable`, `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A subclass that redeclares
+            a setting inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
 
     Returns:
         A dataclass field.

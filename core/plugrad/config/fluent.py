@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from plugrad.config import serialize
 from plugrad.config.checks import checked
 from plugrad.config.fields import SECTIONS, FieldInfo, config_fields
+from plugrad.config.rules import without_ineffective_overrides
 from plugrad.deprecation import adaptable, hint_for
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name, in_main_by_value
@@ -108,10 +109,11 @@ class FluentConfig:
         if algorithm not in (None, serialize.NONE):
             cls = cls._class_for(str(algorithm))
         fields = cls.fields()
-        values = serialize.flat(settings, fields)
-        return cls(
-            **{k: serialize.decode_field(fields[k], v, none_words=none_words) for k, v in values.items()}
-        )
+        values = {
+            name: serialize.decode_field(fields[name], value, none_words=none_words)
+            for name, value in serialize.flat(settings, fields).items()
+        }
+        return cls(**(values if none_words else without_ineffective_overrides(values, fields)))
 
     @classmethod
     def _algorithm_name(cls) -> str | None:

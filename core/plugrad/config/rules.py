@@ -1,13 +1,15 @@
 """Checks of settings that depend on each other, and of settings that name modules or listeners."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from plugrad.config.checks import checked
 from plugrad.config.fields import FieldInfo, config_fields
 from plugrad.config.optimizer_settings import merged_optimizer
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.importing.names import importable_name
+
+_OVERRIDES: Final = "algorithm_config_overrides_per_module"
 
 
 def check_module_ids(info: FieldInfo, value: Any) -> list[str]:
@@ -134,6 +136,12 @@ def _check_override(config: Any, where: str, name: str, value: Any) -> None:
     own = [n for n, info in fields.items() if info.section == "training" or n == "model_config"]
     if name in fields and name not in own:
         raise ConfigError(f"{where}: {name!r} is not a setting of one module", field=name)
+    if name in fields and fields[name].for_all_modules:
+        raise ConfigError(
+            f"{where}: {name}={value!r} holds for all modules, and cannot be overridden for one; "
+            f"write .training({name}={value!r})",
+            field=name,
+        )
     if name not in own:
         raise ConfigError(f"{where} has no setting {name!r}.{did_you_mean(name, own)}", field=name)
     try:
@@ -141,6 +149,32 @@ def _check_override(config: Any, where: str, name: str, value: Any) -> None:
         merged_optimizer(config.optimizer, value) if name == "optimizer" else checked(fields[name], value)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}", **error.facts) from error
+
+
+def without_ineffective_overrides(
+    settings: Mapping[str, Any], fields: Mapping[str, FieldInfo]
+) -> dict[str, Any]:
+    """Settings that an earlier version wrote, which took overrides of settings `for_all_modules` without effect.
+
+    Args:
+        settings: `{name: value}`.
+        fields: the settings of their config class.
+
+    Returns:
+        The settings without such overrides.
+    """
+    overrides = settings.get(_OVERRIDES)
+    if not isinstance(overrides, Mapping):
+        return dict(settings)
+    return {**settings, _OVERRIDES: {id_: _effective(given, fields) for id_, given in overrides.items()}}
+
+
+def _effective(given: Any, fields: Mapping[str, FieldInfo]) -> Any:
+    if not isinstance(given, Mapping):
+        return given  # refused later, by name
+    return {
+        name: value for name, value in given.items() if name not in fields or not fields[name].for_all_modules
+    }
 
 
 def standby_settings(settings: dict[str, Any], on_failure: str) -> dict[str, Any]:

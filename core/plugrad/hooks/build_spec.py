@@ -109,7 +109,7 @@ class AlgorithmBuildSpec:
     def get_learner_connectors(self, config: Config) -> list[Any]:
         """Connector pieces that run after the user's and the default ones. Default: none.
 
-        Called once, at build.
+        Called once, at build. `plugrad.learner.PiecePerModule` makes a piece for each module, of its own settings.
 
         Args:
             config: the learner's config.
@@ -120,7 +120,7 @@ class AlgorithmBuildSpec:
         Example:
             @hookimpl
             def get_learner_connectors(config):
-                return [GeneralAdvantageEstimation(config.gamma, config.lambda_)]
+                return [PiecePerModule(lambda own: GeneralAdvantageEstimation(own.gamma, own.lambda_))]
         """
         raise NotImplementedError
 

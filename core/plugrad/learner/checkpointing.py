@@ -12,6 +12,7 @@ import numpy as np
 
 from plugrad.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from plugrad.config import Config
+from plugrad.config.rules import without_ineffective_overrides
 from plugrad.config.serialize import ALGORITHM_KEY, decode_field
 from plugrad.config.size_limits import OF_SAMPLING, check_numbers, check_size
 from plugrad.deprecation.renaming import warn_at_users_line
@@ -396,4 +397,4 @@ def _with_hyperparameters_of(config: Any, saved: Mapping[str, Any]) -> Any:
         for name in _names(config)
         if name in saved
     }
-    return config.changed(**values)
+    return config.changed(**without_ineffective_overrides(values, fields))

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
+from plugrad.learner import PiecePerModule
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.cql.config import CQLConfig
@@ -28,7 +29,7 @@ def get_training_class() -> type[MinibatchTraining]:
 @hookimpl
 def get_learner_connectors(config: CQLConfig) -> list[Any]:
     """Episodes become transitions."""
-    return [Transitions(config.n_step, config.gamma)]
+    return [PiecePerModule(lambda config: Transitions(config.n_step, config.gamma))]
 
 
 @hookimpl

@@ -6,6 +6,7 @@ from math import isfinite, nan
 from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
+from plugrad.learner import PiecePerModule
 from plugrad.networks import ActorCritic, Network
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -35,8 +36,8 @@ def build_network(config: MARWILConfig, module_spec: RLModuleSpec) -> Network:
 
 @hookimpl
 def get_learner_connectors(config: MARWILConfig) -> list[Any]:
-    """Returns to go, unless `beta` is 0."""
-    return [ReturnsToGo(config.gamma)] if config.beta else []
+    """Returns to go, for modules whose `beta` is not 0."""
+    return [PiecePerModule(lambda config: ReturnsToGo(config.gamma) if config.beta else None)]
 
 
 @hookimpl

@@ -34,7 +34,8 @@ def get_learner_connectors(config: ReinforceConfig) -> list[Any]:
     def add_returns(*, learner: LearnerProtocol, batch: Any, episodes: list[SingleAgentEpisode]) -> Any:
         own = episodes_by_module(episodes)
         for module_id, columns in batch.items():
-            returns = [returns_of(each, learner, module_id, config.gamma) for each in own[module_id]]
+            gamma = learner.config.get_config_for_module(module_id).gamma
+            returns = [returns_of(each, learner, module_id, gamma) for each in own[module_id]]
             columns[Columns.RETURNS_TO_GO] = np.concatenate(returns)
         return batch
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from plugrad import AlgorithmConfig, Columns, LearnerProtocol, hookimpl
 from plugrad.config import field
+from plugrad.learner import PiecePerModule
 from plugrad.losses import mean_over_rows
 from plugrad.schedules import ConfigView
 from plugrad.types import Tensor
@@ -32,7 +33,7 @@ def get_config_class() -> type[TemplateConfig]:
 @hookimpl
 def get_learner_connectors(config: TemplateConfig) -> list[Any]:
     """From episodes to columns, in numpy, once per update: advantages and value targets, by whole returns."""
-    return [GeneralAdvantageEstimation(config.gamma, lambda_=1.0)]
+    return [PiecePerModule(lambda config: GeneralAdvantageEstimation(config.gamma, lambda_=1.0))]
 
 
 @hookimpl
