@@ -172,6 +172,36 @@ def test_a_buffer_goes_on_from_its_state(kind, added):
     assert len(empty) == 0
 
 
+def prioritized(alpha: float) -> PrioritizedReplayBuffer:
+    return PrioritizedReplayBuffer(8, np.random.default_rng(0), alpha=alpha, beta=0.4)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.25), (0.6, 0.0), (0.5, 0.5)])
+def test_priorities_are_the_same_with_another_alpha(before, after):
+    buffer, resumed, expected = prioritized(before), prioritized(after), prioritized(after)
+    for each in (buffer, expected):
+        each.add(numbered(0, 4))
+        each.update_priorities(np.arange(3), np.array([9.0, 0.5, 2.0]))
+    resumed.set_state(buffer.get_state())
+    for each in (resumed, expected):
+        each.add(numbered(4, 1))
+    found, wanted = resumed.get_state(), expected.get_state()
+    np.testing.assert_allclose(found["priorities"], wanted["priorities"], rtol=1e-12)
+    assert found["largest"] == wanted["largest"]
+
+
+@pytest.mark.parametrize("uniform", [ReplayBuffer(8, np.random.default_rng(1)), prioritized(0.0)])
+def test_rows_without_priorities_get_the_largest(uniform):
+    uniform.add(numbered(0, 4))
+    resumed = prioritized(0.5)
+    resumed.set_state(uniform.get_state())
+    resumed.add(numbered(4, 1))
+    np.testing.assert_array_equal(resumed.get_state()["priorities"], np.ones(5))
+    resumed.update_priorities(np.array([1]), np.array([4.0]))
+    rows, _ = resumed.sample(50_000)
+    assert np.bincount(rows["x"]) / 50_000 == pytest.approx(np.array([1, 2, 1, 1, 1]) / 6, abs=0.02)
+
+
 # --- the tree ---
 
 

@@ -174,6 +174,10 @@ X = np.arange(4)
         {"priorities": np.array([1.0, 0.0, 1.0, 1.0])},
         {"largest": float("inf")},
         {"largest": 0.0},
+        {"alpha": -0.5},
+        {"alpha": 2},
+        {"alpha": "0.5"},
+        {"alpha": 1e-9, "priorities": np.full(4, 9.0)},
     ],
     ids=str,
 )

@@ -65,30 +65,50 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def get_state(self, *, rows: bool = True) -> dict[str, Any]:
         """See `ReplayBuffer.get_state`."""
         places = self._storage.places() if rows else np.zeros(0, np.int64)
-        state = super().get_state(rows=rows)
-        return {**state, "priorities": self._tree[places], "largest": self._largest}
+        own = {"priorities": self._tree[places], "largest": self._largest, "alpha": self._alpha}
+        return {**super().get_state(rows=rows), **own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """See `ReplayBuffer.set_state`."""
+        """See `ReplayBuffer.set_state`.
+
+        Priorities stay what they are with another alpha. Where the state has none, as that of a `ReplayBuffer`, each
+        row gets the largest.
+        """
         state = in_order_of_age(state)
-        priorities, largest = _checked_priorities(state)
+        priorities, largest = self._checked_priorities(state)
         super().set_state(state)
         self._largest = largest
         self._tree = SumTree(self.capacity)
         if len(self):
             self._tree[self._storage.places()] = priorities[-len(self) :]
 
-
-def _checked_priorities(state: Mapping[str, Any]) -> tuple[Array, float]:
-    """The priorities of all rows, and the largest ever, of a state that may come from a stranger's file."""
-    priorities, largest = state["priorities"], float(state["largest"])
-    number = check_parts(state["rows"] or {}, state["added"])
-    if (
-        not isinstance(priorities, np.ndarray)
-        or priorities.shape != (number,)
-        or priorities.dtype.kind != "f"
-    ):
-        raise RestoreMismatchError(f"a replay buffer of {number} rows has not as many priorities")
-    if not (np.isfinite(priorities).all() and (priorities > 0).all() and 0 < largest < np.inf):
+    def _checked_priorities(self, state: Mapping[str, Any]) -> tuple[Array, float]:
+        """Priority ** alpha of all rows, and the largest priority ever, of what may come from a stranger's file."""
+        number = check_parts(state["rows"] or {}, state["added"])
+        if "priorities" not in state:
+            return np.full(number, 1.0), 1.0
+        priorities, largest = state["priorities"], float(state["largest"])
+        alpha = state.get("alpha", self._alpha)  # older states have none
+        if (
+            not isinstance(priorities, np.ndarray)
+            or priorities.shape != (number,)
+            or priorities.dtype.kind != "f"
+        ):
+            raise RestoreMismatchError(f"a replay buffer of {number} rows has not as many priorities")
+        if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
+            raise RestoreMismatchError("the alpha of a replay buffer is no number from 0 to 1")
+        if 0 < largest < np.inf:
+            scaled = self._scaled(priorities, alpha, largest)
+            if np.isfinite(scaled).all() and (scaled > 0).all():
+                return scaled, largest
         raise RestoreMismatchError("a priority of a replay buffer is no finite number above 0")
-    return priorities, largest
+
+    def _scaled(self, priorities: Array, alpha: float, largest: float) -> Array:
+        """What was raised to the power of another alpha, to that of this buffer. From 0 nothing is known of them."""
+        if alpha == self._alpha:
+            return priorities
+        if alpha == 0:
+            return np.full(len(priorities), largest**self._alpha)
+        with np.errstate(all="ignore"):  # checked later
+            scaled: Array = priorities ** (self._alpha / alpha)
+        return scaled
