@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from learning import digest
 
 from plugrad import Columns, SingleAgentEpisode
+from plugrad.errors import BatchError
 from plugrad.replay import (
     CircularBuffer,
     NStepTransitions,
@@ -188,6 +189,25 @@ def test_priorities_are_the_same_with_another_alpha(before, after):
     found, wanted = resumed.get_state(), expected.get_state()
     np.testing.assert_allclose(found["priorities"], wanted["priorities"], rtol=1e-12)
     assert found["largest"] == wanted["largest"]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "said"),
+    [
+        ([1.0, np.nan], "priorities from 0 up, which are finite; found nan"),
+        ([np.inf, 1.0], "found inf"),
+        ([1.0, -0.5], "found -0.5"),
+        ([1.0], r"one priority for each of 2 places; found shape \(1,\)"),
+    ],
+)
+def test_priorities_that_are_none_are_refused_and_change_nothing(priorities, said):
+    buffer = prioritized(0.5)
+    buffer.add(numbered(0, 4))
+    before = digest(buffer.get_state())
+    with pytest.raises(BatchError, match=said):
+        buffer.update_priorities(np.array([0, 2]), np.array(priorities))
+    buffer.update_priorities(np.zeros(0, np.int64), np.zeros(0))
+    assert digest(buffer.get_state()) == before
 
 
 @pytest.mark.parametrize("uniform", [ReplayBuffer(8, np.random.default_rng(1)), prioritized(0.0)])

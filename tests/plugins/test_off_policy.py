@@ -5,9 +5,10 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from learning import digest, largest_difference
 
-from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, OffPolicyConfig
+from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, AlgorithmConfig, OffPolicyConfig
 from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
 from plugrad.errors import ConfigError, RestoreMismatchError
@@ -187,6 +188,35 @@ def test_a_part_that_no_algorithm_saves_is_refused_by_name(tmp_path):
     save_checkpoint(tmp_path, {**checkpoint.state, "more": {}}, metadata=checkpoint.metadata)
     with pytest.raises(RestoreMismatchError, match="save-2 has parts that an Algorithm has not: more"):
         Algorithm.from_checkpoint(tmp_path)
+
+
+# --- priorities ---
+
+
+class Enormous(CartPoleEnv):
+    """Two rewards in a row whose sum is no float32."""
+
+    num_steps = 0
+
+    def reset(self, **arguments):
+        self.num_steps = 0
+        return super().reset(**arguments)
+
+    def step(self, action):
+        self.num_steps += 1
+        observation, reward, *rest = super().step(action)
+        return observation, 3e38 if self.num_steps in (3, 4) else reward, *rest
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_rows_whose_errors_are_not_finite_keep_their_priorities(tmp_path):
+    settings = {**ALL, "n_step": 2, "minibatch_size": 1, "nonfinite": "skip", "gamma": 1.0}
+    algorithm = trained(config(**settings).environment(Enormous).build_algo(), 10, tmp_path)
+    resumed = Algorithm.from_checkpoint(tmp_path, env=Enormous)
+    found, expected = ([each.train() for _ in range(10)] for each in (resumed, algorithm))
+    skipped = f"learners/{ALL_MODULES}/num_nonfinite_minibatches"
+    assert [each[skipped] for each in found] == [each[skipped] for each in expected]
+    assert 0 < sum(each[skipped] for each in expected) < 40  # of 80
 
 
 # --- target networks after updates ---

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.batch.batch_errors import batch_error
 from plugrad.columns import Columns
 from plugrad.errors import RestoreMismatchError
 from plugrad.replay.buffer import ReplayBuffer
@@ -57,8 +58,13 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Args:
             places: the rows' places in the buffer, int [N], as `sample` returns them.
             priorities: absolute TD errors [N]; 1e-6 is added, so that each row can be drawn again.
+
+        Raises:
+            BatchError: a priority is not finite or is below 0, or there are not as many as places. Nothing was changed.
         """
-        priorities = np.asarray(priorities, np.float64) + 1e-6
+        priorities = _checked_errors(places, priorities) + 1e-6
+        if not len(priorities):
+            return
         self._largest = max(self._largest, float(priorities.max()))
         self._tree[places] = priorities**self._alpha
 
@@ -112,3 +118,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         with np.errstate(all="ignore"):  # checked later
             scaled: Array = priorities ** (self._alpha / alpha)
         return scaled
+
+
+def _checked_errors(places: Array, priorities: Array) -> Array:
+    errors: Array = np.asarray(priorities, np.float64)
+    if errors.shape != np.shape(places):
+        expected, found = f"one priority for each of {len(places)} places", f"shape {errors.shape}"
+    elif (bad := errors[~(np.isfinite(errors) & (errors >= 0))]).size:
+        expected, found = "priorities from 0 up, which are finite", f"{bad[0]}"
+    else:
+        return errors
+    raise batch_error(f"update_priorities takes {expected}; found {found}", expected=expected, found=found)

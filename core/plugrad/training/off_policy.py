@@ -161,7 +161,10 @@ class OffPolicyTraining(Training):
         group = self.algorithm.learner_group
         errors = group.foreach_learner(_compute_td_errors, type(self).td_errors, asked)[0]
         for module_id, buffer in buffers.items():
-            buffer.update_priorities(places[module_id], abs(errors[module_id]))
+            is_finite = np.isfinite(
+                errors[module_id]
+            )  # with nonfinite="skip" the others keep their priorities
+            buffer.update_priorities(places[module_id][is_finite], abs(errors[module_id][is_finite]))
 
     def get_state(self) -> dict[str, Any]:
         """The buffers, with their rows unless `checkpoint_replay` is off, and steps that are not used yet."""
