@@ -178,6 +178,8 @@ class MultiAgentEpisode:
         id_: the same for all chunks of one episode.
         terminated: whether the environment reached a terminal state.
         truncated: whether a limit ended the episode.
+        rewards_without_steps: `{agent_id: sum of rewards}` of agents that took part in the episode and never acted; in
+            its last chunk. No learner sees them.
     """
 
     agent_episodes: Mapping[str, SingleAgentEpisode]
@@ -186,6 +188,7 @@ class MultiAgentEpisode:
     id_: str | None = None
     terminated: bool = False
     truncated: bool = False
+    rewards_without_steps: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.env_steps is None:
@@ -210,11 +213,17 @@ class MultiAgentEpisode:
         """The id of the module that acted for an agent and that learns from its steps."""
         if callable(self.agent_to_module):
             return self.agent_to_module(agent_id)
-        return self.agent_to_module.get(agent_id, self.agent_episodes[agent_id].module_id)
+        found = self.agent_to_module.get(agent_id)
+        return self.agent_episodes[agent_id].module_id if found is None else found
 
     def get_return(self) -> float:
         """The sum of the rewards of all agents, undiscounted."""
-        return sum(episode.get_return() for episode in self.agent_episodes.values())
+        return sum(self.get_returns().values())
+
+    def get_returns(self) -> dict[str, float]:
+        """The sums of the rewards of each agent, undiscounted; also of those that never acted."""
+        returns = {agent: episode.get_return() for agent, episode in self.agent_episodes.items()}
+        return {**returns, **self.rewards_without_steps}
 
     def get_state(self) -> dict[str, Any]:
         """The episode as nested dicts of arrays and plain values, for `episode_from_state`."""
@@ -222,7 +231,8 @@ class MultiAgentEpisode:
         return {
             **{each.name: getattr(self, each.name) for each in fields(self)},
             "agent_episodes": [[agent, each.get_state()] for agent, each in self.agent_episodes.items()],
-            "agent_to_module": [[agent, self.module_for(agent)] for agent in self.agent_ids],
+            "agent_to_module": [[agent, self.module_for(agent)] for agent in self.get_returns()],
+            "rewards_without_steps": [[agent, each] for agent, each in self.rewards_without_steps.items()],
         }
 
 
@@ -235,7 +245,9 @@ def episode_from_state(state: Mapping[str, Any]) -> Episode:
         return SingleAgentEpisode(**state)
     agents = {agent: SingleAgentEpisode(**each) for agent, each in state["agent_episodes"]}
     modules = dict(state["agent_to_module"])
-    return MultiAgentEpisode(**{**state, "agent_episodes": agents, "agent_to_module": modules})
+    others = dict(state.get("rewards_without_steps", ()))  # older checkpoints have none
+    changes = {"agent_episodes": agents, "agent_to_module": modules, "rewards_without_steps": others}
+    return MultiAgentEpisode(**{**state, **changes})
 
 
 def episodes_by_module(episodes: Iterable[Episode]) -> dict[ModuleID, list[SingleAgentEpisode]]:
@@ -322,8 +334,6 @@ def concat_multi_agent_chunks(chunks: Sequence[MultiAgentEpisode]) -> MultiAgent
     return replace(
         chunks[-1],
         agent_episodes={agent: concat_chunks(each) for agent, each in parts.items()},
-        agent_to_module={
-            agent: chunk.module_for(agent) for chunk in chunks for agent in chunk.agent_episodes
-        },
+        agent_to_module={agent: chunk.module_for(agent) for chunk in chunks for agent in chunk.get_returns()},
         env_steps=sum(map(len, chunks)),
     )

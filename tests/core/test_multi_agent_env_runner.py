@@ -3,8 +3,9 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from many_agents import Pair, Settings, make_runner
+from many_agents import Event, Pair, Scripted, Settings, act_by_step, make_runner
 
+from plugrad.episodes import episode_from_state
 from plugrad.errors import ConfigError
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
 from plugrad.sampling.evaluation import evaluate
@@ -155,3 +156,22 @@ def test_evaluation_and_whole_episodes_are_of_the_first_that_begin():
     assert [len(episode) for episode in episodes] == [5] * 3
     assert all(len(episode.agent_episodes["left"]) == 2 for episode in episodes)
     assert all(episode.agent_episodes["right"].terminated for episode in episodes)
+
+
+@pytest.mark.parametrize("fragment", [1, 2, 3])
+def test_agents_that_never_acted_keep_their_rewards(fragment):
+    start, fold = (
+        {"a": Event(True)},
+        {"a": Event(True, -1, "terminated"), "b": Event(True, 1), "c": Event(reward=5)},
+    )
+    script = {"script": [start, {"a": Event(True, 2)}, fold]}
+    runner = make_runner(Scripted, act_by_step, env_config=script, rollout_fragment_length=fragment)
+    found = evaluate(runner, num_episodes=2, seed=1)
+    assert found.returns == [7.0, 7.0]
+    assert found.returns_by_name["agent_episode_returns_mean/a"] == [1.0, 1.0]
+    assert found.returns_by_name["agent_episode_returns_mean/b"] == [1.0, 1.0]
+    assert found.returns_by_name["module_episode_returns_mean/default_policy"] == found.returns
+    metrics = runner.get_metrics()
+    assert all(metrics[name] == each[0] for name, each in found.returns_by_name.items())
+    (episode,) = sample_episodes(runner, num_episodes=1)
+    assert episode_from_state(episode.get_state()).get_returns() == {"a": 1.0, "b": 1.0, "c": 5.0}

@@ -51,6 +51,6 @@ def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | Non
 
 
 def _add_parts(sums: dict[str, float], chunk: MultiAgentEpisode) -> None:
-    for agent, part in chunk.agent_episodes.items():
+    for agent, value in chunk.get_returns().items():
         for name in (f"{AGENT_RETURNS}/{agent}", f"{MODULE_RETURNS}/{chunk.module_for(agent)}"):
-            sums[name] = sums.get(name, 0.0) + part.get_return()
+            sums[name] = sums.get(name, 0.0) + value

@@ -79,6 +79,11 @@ class AgentTrack:
         return len(self.actions) > len(self.rewards)
 
     @property
+    def has_no_steps(self) -> bool:
+        """Whether there is no step whose outcome is known, neither now nor in earlier chunks."""
+        return not self.rewards and not self.t_started
+
+    @property
     def acts_next(self) -> bool:
         """Whether the agent has an observation that it has not acted on."""
         return bool(self.observations) and not self.is_done and not self.waits_for_outcome

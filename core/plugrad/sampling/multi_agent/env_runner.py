@@ -296,15 +296,17 @@ class MultiAgentEnvRunner:
         parts = {
             agent: self._modules.by_id[track.module_id].episode(track) for agent, track in tracks.items()
         }
+        without = {a: track for a, track in episode.tracks.items() if episode.is_done and track.has_no_steps}
         for track in tracks.values():
             track.hand_out()
         return MultiAgentEpisode(
             agent_episodes=parts,
-            agent_to_module={agent: track.module_id for agent, track in tracks.items()},
+            agent_to_module={agent: track.module_id for agent, track in (tracks | without).items()},
             env_steps=episode.num_steps,
             id_=episode.id_,
             terminated=episode.terminated,
             truncated=episode.truncated,
+            rewards_without_steps={agent: track.reward for agent, track in without.items()},
         )
 
 
