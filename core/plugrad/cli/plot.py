@@ -1,7 +1,7 @@
 """`plugrad plot`: learning curves as a picture, drawn by matplotlib."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,17 @@ import click
 import numpy as np
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.options import toml_literal
 from plugrad.cli.progress import RETURN, TIMESTEPS, WINDOW
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.types import Array
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#4a5568")
+MAX_NAMED = 3
+"""Settings in the label of a run."""
+_ALIKE = ("seed", "observation_space", "action_space")
+"""Settings in which runs of one experiment may differ: a run that was resumed names the spaces of its environment."""
 _LOW, _HIGH = "env_runners/episode_return_min", "env_runners/episode_return_max"
 
 
@@ -35,7 +40,8 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
     """Draw the learning curves of one or more runs.
 
     The picture is RUN/curve.png for one run and curves.png for several, unless -o names another file. Runs that
-    differ in their seed alone have one colour, and their median is drawn on top of them.
+    differ in their seed alone have one colour, and their median is drawn on top of them; others are named by the
+    settings in which they differ.
     """
     curves = [Curve.of(RunDirectory.open(path)) for path in runs]
     if find_spec("matplotlib") is None:
@@ -44,7 +50,7 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
     if empty:
         raise ConfigError(f"nothing to draw in {', '.join(empty)}: no episode has ended yet")
     target = output or (runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png"))
-    draw(curves, target)
+    draw(tell_apart(curves), target)
     click.echo(f"{target}")
 
 
@@ -53,7 +59,9 @@ class Curve:
     """The learning curve of one run.
 
     Attributes:
-        label: algorithm, environment and backend. Runs with the same label are drawn as seeds of one experiment.
+        label: algorithm, environment and backend.
+        settings: as `AlgorithmConfig.to_dict` gives them, but for seed and spaces. Runs with the same label and
+            settings are drawn as seeds of one experiment.
         timesteps: environment steps, float [N].
         returns: mean return of the last `WINDOW` episodes, float [N].
         low: the lowest return of these episodes, float [N].
@@ -67,6 +75,7 @@ class Curve:
     low: Array
     high: Array
     threshold: float | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: RunDirectory) -> "Curve":
@@ -83,7 +92,31 @@ class Curve:
             low=np.array([row.get(_LOW, row[RETURN]) for row in rows]),
             high=np.array([row.get(_HIGH, row[RETURN]) for row in rows]),
             threshold=goal if type(goal) in (int, float) else None,
+            settings={name: value for name, value in config.to_dict().items() if name not in _ALIKE},
         )
+
+
+def tell_apart(curves: Sequence[Curve]) -> list[Curve]:
+    """Curves whose labels have the settings in which runs of one label differ, at most `MAX_NAMED` of them.
+
+    Args:
+        curves: with labels that some of them share.
+
+    Returns:
+        The same curves in the same order.
+    """
+    return [_named(curve, [each for each in curves if each.label == curve.label]) for curve in curves]
+
+
+def _named(curve: Curve, alike: Sequence[Curve]) -> Curve:
+    differing = {
+        name: value
+        for name, value in curve.settings.items()
+        if any(each.settings.get(name) != value for each in alike)
+    }
+    words = [f"{name}={toml_literal(differing[name])}"[:60].replace("$", r"\$") for name in differing]
+    more = f" and {len(words) - MAX_NAMED} more" if len(words) > MAX_NAMED else ""
+    return replace(curve, label=", ".join([curve.label, *words[:MAX_NAMED]]) + more)
 
 
 def draw(
@@ -102,24 +135,35 @@ def draw(
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 4.8), dpi=160, layout="constrained")
-    labels = list(dict.fromkeys(curve.label for curve in curves))
-    for number, label in enumerate(labels):
-        group = [curve for curve in curves if curve.label == label]
+    groups = _groups(curves)
+    for number, group in enumerate(groups):
         color = COLORS[number % len(COLORS)]
         if len(group) == 1:
-            axes.plot(group[0].timesteps, group[0].returns, color=color, linewidth=2.0, label=label)
+            axes.plot(group[0].timesteps, group[0].returns, color=color, linewidth=2.0, label=group[0].label)
         else:
             _draw_seeds(axes, group, color)
     if len(curves) == 1:  # the bands of several runs would cover each other
         (curve,) = curves
         axes.fill_between(curve.timesteps, curve.low, curve.high, color=COLORS[0], alpha=0.12, linewidth=0)
     _draw_thresholds(axes, curves)
-    _style_axes(axes, labels, what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
+    _style_axes(axes, len(groups), what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
     path.parent.mkdir(parents=True, exist_ok=True)
     # The same curves give the same SVG.
     with plt.rc_context({"svg.hashsalt": "plugrad"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
+
+
+def _groups(curves: Sequence[Curve]) -> list[list[Curve]]:
+    """The seeds of each experiment, in the order of its first run."""
+    groups: list[list[Curve]] = []
+    for curve in curves:
+        same = [each for each in groups if (each[0].label, each[0].settings) == (curve.label, curve.settings)]
+        if same:
+            same[0].append(curve)
+        else:
+            groups.append([curve])
+    return groups
 
 
 def _draw_seeds(axes: Any, group: Sequence[Curve], color: str) -> None:
@@ -150,7 +194,7 @@ def _draw_thresholds(axes: Any, curves: Sequence[Curve]) -> None:
         )
 
 
-def _style_axes(axes: Any, labels: Sequence[str], what: str) -> None:
+def _style_axes(axes: Any, groups: int, what: str) -> None:
     from matplotlib.ticker import FuncFormatter
 
     axes.set_xlabel("environment steps")
@@ -165,7 +209,7 @@ def _style_axes(axes: Any, labels: Sequence[str], what: str) -> None:
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#a0aec0")
     axes.tick_params(colors="#4a5568")
-    if len(labels) == 1:
+    if groups == 1:
         axes.set_title(axes.get_legend_handles_labels()[1][0], loc="left", fontsize=11, fontweight="bold")
     else:
         axes.legend(frameon=False, loc="best", fontsize=9)
