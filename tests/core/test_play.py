@@ -40,12 +40,17 @@ class Window(gym.Env[Any, Any]):
 
 
 class NoWindow(Window):
-    """Renders frames only."""
+    """Renders frames only, all into one array."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(None if render_mode == "human" else render_mode)
+        self.frame = np.zeros((4, 4, 3), np.uint8)
+
+    def render(self) -> Any:
+        self.frame[:] = super().render()
+        return self.frame
 
 
 @pytest.fixture(scope="module")

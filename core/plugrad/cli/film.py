@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import gymnasium as gym
+import numpy as np
 
 from plugrad.cli.returns import return_words
 from plugrad.cli.trained import episodes_of
@@ -98,7 +99,7 @@ class Film:
         if frame is None:
             name = getattr(env, "unwrapped", env)
             raise ConfigError(f"{name} renders no frames with render_mode='rgb_array'")
-        self.frames.append(frame)
+        self.frames.append(np.array(frame))  # the environment may draw the next one into the same array
 
 
 class _Filmed(gym.Wrapper[Any, Any, Any, Any]):
