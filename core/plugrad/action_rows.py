@@ -132,12 +132,12 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
 
 
 def number_of_choices(space: Space[Any]) -> Any:
-    """The number of choices of each number of an action; None for a Box."""
+    """The number of choices of each number of an action, int64 whatever the dtype of the space; None for a Box."""
     if isinstance(space, MultiBinary):
         return 2
-    return (
-        space.n if isinstance(space, Discrete) else space.nvec if isinstance(space, MultiDiscrete) else None
-    )
+    if isinstance(space, Discrete):
+        return np.int64(space.n)
+    return space.nvec.astype(np.int64) if isinstance(space, MultiDiscrete) else None
 
 
 def structure_leaves(space: Space[Any], value: Any) -> Iterator[Any]:

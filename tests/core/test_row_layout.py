@@ -54,6 +54,47 @@ def samples(space, number, seed=0):
     return [space.sample() for _ in range(number)]
 
 
+class Last(gym.Env):
+    """Observes the same all the time."""
+
+    def __init__(self, space, seen):
+        self.observation_space, self.action_space, self.seen = space, ACTIONS, seen
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen, {}
+
+    def step(self, action):
+        return self.seen, 1.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "row"),
+    [
+        (Discrete(4, dtype=np.uint8), np.uint8(3), [0, 0, 0, 1]),
+        (Discrete(127, start=1, dtype=np.int8), np.int8(127), [*[0] * 126, 1]),
+        (MultiDiscrete([3, 2], dtype=np.uint8), np.array([2, 1], np.uint8), [0, 0, 1, 0, 1]),
+        (
+            MultiDiscrete([100, 3], start=[28, 0], dtype=np.int8),
+            np.array([127, 0], np.int8),
+            [*[0] * 99, 1, 1, 0, 0],
+        ),
+        (
+            Dict(a=Discrete(3, dtype=np.uint8), b=Box(0, 9, (2,))),
+            {"a": np.uint8(1), "b": [7.0, 8.0]},
+            [0, 1, 0, 7, 8],
+        ),
+    ],
+    ids=str,
+)
+def test_choices_are_one_hot_whatever_the_dtype_of_their_space(space, seen, row):
+    """Sums of firsts and numbers of choices overflow in a small dtype; uint64 and int64 together are floats."""
+    some = PPOConfig().environment(Last, env_config={"space": space, "seen": seen}).framework("numpy")
+    algorithm = some.rl_module(model_config={"fcnet_hiddens": [1]}).build_algo()
+    assert algorithm.sample(1)[0].observations[0].tolist() == row
+    assert flat_rows(space, seen).tolist() == row
+    assert algorithm.get_policy().predict(seen)[0] in ACTIONS
+
+
 def network(space, **model):
     config = {"fcnet_hiddens": [4], **model}
     return ActorCritic(RLModuleSpec(observation_space=space, action_space=ACTIONS, model_config=config))

@@ -77,7 +77,7 @@ def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int,
         _refuse(path, _expected(space), f"shape {list(array.shape)}")
     sizes = number_of_choices(space)
     if sizes is not None:
-        start = np.asarray(getattr(space, "start", 0), np.int64)
+        start = getattr(space, "start", 0)
         if np.any((array < start) | (array >= start + sizes)):
             _refuse(path, f"whole numbers of {space}", array)
     return leading
@@ -157,9 +157,11 @@ def cast_exactly(values: Array, dtype: Any) -> Array | None:
 def _flat(space: Space[Any], array: Array, leading: tuple[int, ...]) -> Array:
     """The numbers of one part, [*leading, numbers]."""
     if isinstance(space, Discrete):
-        return _one_hot(array[..., None] - space.start, np.array([space.n]))
+        return _one_hot(array[..., None] - space.start, np.atleast_1d(number_of_choices(space)))
     if isinstance(space, MultiDiscrete):
-        return _one_hot((array - space.start).reshape(*leading, space.nvec.size), space.nvec.ravel())
+        return _one_hot(
+            (array - space.start).reshape(*leading, space.nvec.size), number_of_choices(space).ravel()
+        )
     return array.astype(space.dtype, copy=False).reshape(*leading, int(np.prod(space.shape or ())))
 
 
