@@ -224,6 +224,20 @@ def test_a_huge_space_inside_a_bound_is_refused_before_it_is_made(
         plugrad.load_policy(tmp_path / "huge")
 
 
+@pytest.mark.parametrize("n", [400_000_000, [20_000, 20_000]])
+def test_a_huge_multibinary_space_is_refused_before_its_choices_are_written_out(
+    good: Path, tmp_path: Path, n: int | list[int]
+) -> None:
+    header, arrays = parts(good.read_bytes())
+    description = json.loads(header["__metadata__"]["policy"])
+    bits = {"__space__": "MultiBinary", "n": n}
+    description["config"]["action_space"] = {"__space__": "Tuple", "spaces": [bits]}
+    header["__metadata__"]["policy"] = json.dumps(description)
+    (tmp_path / "huge").write_bytes(signed(header, arrays))
+    with pytest.raises(ConfigError, match="bounds of 32000000"):
+        plugrad.load_policy(tmp_path / "huge")
+
+
 @pytest.mark.parametrize("place", range(0, 5000, 97))
 def test_one_wrong_bit_is_damage(good: Path, tmp_path: Path, place: int) -> None:
     data = bytearray(good.read_bytes())

@@ -141,6 +141,11 @@ def num_values(box: Mapping[str, Any]) -> int:
 
 
 def _bytes_of_space(space: Mapping[str, Any]) -> int:
+    if (
+        space.get(SPACE_KEY) == "MultiBinary"
+    ):  # its distribution has a tuple of the number of choices of each bit
+        n = space.get("n")
+        return num_values({"shape": n if isinstance(n, list) else [n]}) * 8
     try:
         return num_values(space) * np.dtype(str(space.get("dtype"))).itemsize
     except TypeError:
