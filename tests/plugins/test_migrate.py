@@ -251,6 +251,15 @@ def test_rows_of_each_learner_become_rows_of_all(
     assert found == [f"2: {line}" for line in lines]
 
 
+def test_the_conservative_weight_is_half_as_large(tmp_path: Path) -> None:
+    begin = "from ray.rllib.algorithms.cql import CQLConfig\nconfig = CQLConfig()"
+    text, found = rewritten(tmp_path, f"{begin}.training(min_q_weight=5.0, lagrangian_thresh=thresh)\n")
+    ours = "CQLConfig.rllib_defaults().training(min_q_weight=2.5, lagrangian_thresh=thresh)"
+    assert text.splitlines()[-1] == f"config = {ours}"
+    note = "plugrad halves the squared error beside it: halve this, too (docs/from-rllib.md)"
+    assert found == [f"2: training(lagrangian_thresh=...): {note}"]
+
+
 DQN = "from ray.rllib.algorithms.dqn import DQNConfig\n"
 REPLAY = "(docs/replay.md)"
 

@@ -10,7 +10,15 @@ from plugrad.cli.migrate import environments
 from plugrad.cli.migrate.code import argument, as_one, code, expression_statement, name_of, string
 from plugrad.cli.migrate.names import HAVE_RLLIB_DEFAULTS, HERE
 from plugrad.cli.migrate.program import Program
-from plugrad.cli.migrate.settings import GONE, MOVED, NO_SECTIONS, PER_LEARNER, REPLAY_BUFFERS, SECTIONS
+from plugrad.cli.migrate.settings import (
+    GONE,
+    HALVED,
+    MOVED,
+    NO_SECTIONS,
+    PER_LEARNER,
+    REPLAY_BUFFERS,
+    SECTIONS,
+)
 from plugrad.config import SECTIONS as OURS
 from plugrad.config.fields import FieldInfo
 from plugrad.deprecation import hint_for
@@ -135,6 +143,8 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         return []  # frames are stacked once, by the env runner
     if name in PER_LEARNER:
         arg = _of_all_learners(program, section, arg, line)
+    elif name in HALVED:
+        arg = _half(program, section, arg, line)
     elif name == "num_learners":
         _note_default_minibatch(program, arg, line)
     elif name == "replay_buffer_config":
@@ -190,6 +200,16 @@ def _of_all_learners(program: Program, section: str, arg: cst.Arg, line: int) ->
     program.notes.add(
         line, f"{section}({name}=...): plugrad counts the rows of all learners: multiply by num_learners"
     )
+    return arg
+
+
+def _half(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
+    """Half of a number that stands in the program."""
+    if isinstance(arg.value, cst.Integer | cst.Float):
+        return arg.with_changes(value=cst.Float(str(arg.value.evaluated_value / 2)))
+    assert arg.keyword is not None
+    text = f"{section}({arg.keyword.value}=...): plugrad halves the squared error beside it: halve this, too"
+    program.notes.add(line, text, "docs/from-rllib.md")
     return arg
 
 

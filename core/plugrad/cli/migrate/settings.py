@@ -56,6 +56,9 @@ MOVED: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
 PER_LEARNER = frozenset({"minibatch_size", "sgd_minibatch_size", "train_batch_size_per_learner"})
 """Settings that count the rows of one learner in RLlib, and of all learners here."""
 
+HALVED = frozenset({"lagrangian_thresh", "min_q_weight"})
+"""Settings of CQL that are half as large here, where the squared error beside them is halved."""
+
 REPLAY_BUFFERS: Mapping[str, str] = MappingProxyType(
     {
         "EpisodeReplayBuffer": "uniform",
