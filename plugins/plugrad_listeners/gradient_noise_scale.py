@@ -21,11 +21,12 @@ RESULT = "gradient_noise_scale"
 
 
 class GradientNoiseScale:
-    """Reports `gradient_noise_scale` of each module, in rows. Much larger minibatches gain little.
+    """Reports `gradient_noise_scale` of each module, in rows or steps. Much larger minibatches gain little.
 
     Each step also computes the gradient of every second row of its minibatch, which costs about half a step more. Both
     estimates are averaged over the steps of an update, and by moving averages over updates, before they are divided.
-    Only this learner's gradients are measured.
+    In a group each learner measures half of its share, and the gradient of all learners' rows. Where a batch has
+    `loss_mask`, as sequences do, the steps that it shows are counted instead of rows.
 
     Args:
         decay: of the moving averages, from 0 to 1; 0 uses the last update alone.
@@ -46,7 +47,9 @@ class GradientNoiseScale:
         for module_id in batch:
             learner.register_metric(module_id, _SMALL, _squared_norm(learner, module_id, gradients))
             learner.register_metric(module_id, _ROWS_SMALL, _num_rows(learner, half[module_id]))
-            learner.register_metric(module_id, _ROWS_BIG, _num_rows(learner, batch[module_id]))
+            learner.register_metric(
+                module_id, _ROWS_BIG, _num_rows_of_all(learner, module_id, batch[module_id])
+            )
         return (yield)
 
     @hookimpl(wrapper=True)
@@ -123,9 +126,20 @@ def _squared_norm(learner: LearnerProtocol, module_id: ModuleID, gradients: Grad
 
 
 def _num_rows(learner: LearnerProtocol, rows: Mapping[str, Tensor]) -> Tensor:
+    """Rows, or the steps that `loss_mask` shows."""
     ops = learner.ops
+    if Columns.LOSS_MASK in rows:
+        return ops.sum(ops.cast(ops.cast(rows[Columns.LOSS_MASK], "bool"), "float32"))
     obs = ops.cast(rows[Columns.OBS], "float32")
     return ops.sum(ops.ones_like(obs)) / float(prod(ops.shape(obs)[1:]))
+
+
+def _num_rows_of_all(learner: LearnerProtocol, module_id: ModuleID, rows: Mapping[str, Tensor]) -> Tensor:
+    """Of all learners: a learner's weight is its part of them."""
+    own, ops = _num_rows(learner, rows), learner.ops
+    if learner.weights is None:
+        return own
+    return own / ops.clip(ops.reshape(learner.weights[module_id], ()), 1e-6, 1.0)
 
 
 listener = GradientNoiseScale()

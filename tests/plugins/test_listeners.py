@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from learning import ppo_batch, ppo_config, value_config
+from threads import on_all
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
 from plugrad.cli import main
@@ -120,6 +121,25 @@ def test_every_backend_measures_the_same_noise(backend):
         plain.update(with_signal(), minibatch_size=8)
     for name, weight in plain.get_weights()[P].items():  # who measures changes nothing
         np.testing.assert_allclose(learner.get_weights()[P][name], weight, atol=1e-6)
+
+
+def test_learners_of_a_group_measure_the_gradient_of_all_their_rows():
+    config = ppo_config("numpy", lr=0.0, minibatch_size=None)
+    alone = built(config, GradientNoiseScale()).update(with_signal(16))[P]
+    learners = [built(config, GradientNoiseScale()) for _ in range(3)]
+    for found in on_all(learners, lambda learner: learner.update(with_signal(16))[P]):
+        assert found["gradient_rows"] == pytest.approx(16)
+        assert found["gradient_squared_norm"] == pytest.approx(alone["gradient_squared_norm"], rel=1e-4)
+        assert found["gradient_rows_of_half"] == pytest.approx(np.average([3, 3, 3], weights=[5, 5, 6]))
+
+
+def test_of_sequences_the_steps_that_count_are_rows(backend):
+    lengths = np.array([4, 1, 2, 3])
+    batch = {name: each.reshape(4, 4, *each.shape[1:]) for name, each in with_signal(16).items()}
+    learner = built(ppo_config(backend, minibatch_size=None), GradientNoiseScale())
+    found = learner.update({**batch, Columns.SEQ_LENS: lengths})[P]
+    assert found["gradient_rows"] == 10
+    assert found["gradient_rows_of_half"] == 6
 
 
 class WithNative(Learner):
