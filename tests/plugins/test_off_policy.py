@@ -1,14 +1,24 @@
 """Off-policy training and its settings, which algorithms share: shown with DQN."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from learning import digest, largest_difference
+from learning import OBSERVATIONS, TWO_ACTIONS, digest, largest_difference
+from statistics_models import CLASSES, statistics
 
-from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, AlgorithmConfig, OffPolicyConfig
+from plugrad import (
+    ALL_MODULES,
+    DEFAULT_MODULE_ID,
+    AlgorithmConfig,
+    Columns,
+    Learner,
+    OffPolicyConfig,
+    RLModuleSpec,
+)
 from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import list_saves, load_checkpoint, save_checkpoint
 from plugrad.errors import ConfigError, RestoreMismatchError
@@ -217,6 +227,60 @@ def test_rows_whose_errors_are_not_finite_keep_their_priorities(tmp_path):
     skipped = f"learners/{ALL_MODULES}/num_nonfinite_minibatches"
     assert [each[skipped] for each in found] == [each[skipped] for each in expected]
     assert 0 < sum(each[skipped] for each in expected) < 40  # of 80
+
+
+class Alike(gym.Env):
+    """Each observation is the same, so that statistics do not depend on which rows are drawn."""
+
+    observation_space, action_space = OBSERVATIONS, TWO_ACTIONS
+
+    def reset(self, *, seed=None, options=None):
+        return np.ones(3, np.float32), {}
+
+    def step(self, action):
+        return np.ones(3, np.float32), 1.0, False, False, {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(OffPolicyConfig):
+    """Of no algorithm: the loss is the learner class's."""
+
+
+class Errors(OffPolicyTraining):
+    @staticmethod
+    def td_errors(learner, module_id, config, batch, fwd_out):
+        return fwd_out[Columns.VF_PREDS] - batch[Columns.REWARDS]
+
+
+class ReplayLearner(Learner):
+    """Values learn the rewards."""
+
+    def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+        error = Errors.td_errors(self, module_id, config, batch, fwd_out)
+        return self.ops.mean(self.ops.square(error))
+
+    def _provide(self, hook, **arguments):
+        return Errors if hook == "get_training_class" else super()._provide(hook, **arguments)
+
+
+@pytest.mark.costly("jax")
+def test_priorities_move_no_statistics_of_a_model(backend):
+    config = (
+        ReplayConfig()
+        .environment(Alike)
+        .framework(backend, compile="none")
+        .env_runners(num_envs_per_env_runner=1, rollout_fragment_length=8)
+        .training(lr=0.0, minibatch_size=8, train_batch_size=16, num_steps_sampled_before_learning_starts=0)
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=CLASSES[backend]))
+        .learners(learner_class=ReplayLearner)
+        .debugging(seed=0)
+    )
+    kinds = ({"type": "uniform"}, {"type": "prioritized"})
+    one, other = (config.training(replay_buffer_config=kind).build_algo() for kind in kinds)
+    other.learner_group.set_weights(one.learner_group.get_weights())
+    for algorithm in (one, other):
+        trained(algorithm, 3).stop()
+    np.testing.assert_equal(statistics(one._learner), statistics(other._learner))
 
 
 # --- target networks after updates ---

@@ -198,14 +198,26 @@ class OffPolicyTraining(Training):
 def _compute_td_errors(
     learner: LearnerProtocol, td_errors: Callable[..., Tensor], batch: Mapping[ModuleID, Rows]
 ) -> dict[ModuleID, Array]:
-    """The TD errors [B] of each module's rows with its current weights."""
+    """The TD errors [B] of each module's rows with its current weights.
+
+    In inference mode: layers such as BatchNorm must not count the rows a second time.
+    """
     errors = {}
     for module_id, rows in batch.items():
         tensors = learner._convert_batch_type({**rows, **_draw_noise(learner, module_id, rows)})
-        fwd_out = learner.module[module_id].forward_train(tensors)
-        found = td_errors(learner, module_id, learner.config_view(module_id), tensors, fwd_out)
+        found = learner.module[module_id].in_mode(False, _forward, learner, td_errors, module_id, tensors)
         errors[module_id] = learner._convert_to_numpy(found)
     return errors
+
+
+def _forward(
+    learner: LearnerProtocol,
+    td_errors: Callable[..., Tensor],
+    module_id: ModuleID,
+    tensors: Mapping[str, Tensor],
+) -> Tensor:
+    fwd_out = learner.module[module_id].forward_train(tensors)
+    return td_errors(learner, module_id, learner.config_view(module_id), tensors, fwd_out)
 
 
 def _draw_noise(learner: LearnerProtocol, module_id: ModuleID, rows: Rows) -> Rows:
