@@ -1,6 +1,10 @@
 """What agents get in any order of coming, acting and ending is in their episodes: nothing lost, nothing doubled."""
 
+from typing import ClassVar
+
+import gymnasium as gym
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from many_agents import AGENTS, Event, Scripted, act_by_step, joined, make_runner
@@ -99,6 +103,39 @@ def test_returns_are_all_that_the_environment_gave(scripted, fragment):
     assert metrics["episode_len_mean"] == len(script) - 1
     for agent, total in totals.items():
         assert metrics.get(f"agent_episode_returns_mean/{agent}", 0) == total
+
+
+class Turns:
+    """Two agents that act in turn without end; an observation is the step, a reward the own last action."""
+
+    possible_agents = ("left", "right")
+    observation_spaces: ClassVar = dict.fromkeys(possible_agents, gym.spaces.Box(0, 9999, (1,)))
+    action_spaces: ClassVar = dict.fromkeys(possible_agents, gym.spaces.Discrete(4))
+
+    def reset(self, *, seed=None, options=None):
+        self.t, self.last = 0, dict.fromkeys(self.possible_agents, 0)
+        return {"left": np.zeros(1, np.float32)}, {}
+
+    def step(self, actions):
+        self.last.update(actions)
+        self.t += 1
+        agent, goes_on = self.possible_agents[self.t % 2], {"__all__": False}
+        return {agent: np.full(1, self.t, np.float32)}, {agent: self.last[agent]}, goes_on, goes_on, {}
+
+
+@pytest.mark.parametrize("fragment", [1, 2, 3, 8])
+def test_random_samples_and_those_of_policies_mix_where_agents_take_turns(fragment):
+    runner = make_runner(Turns, rollout_fragment_length=fragment)
+    for is_random in [True, False, False, True, True, False, True, False] * 3:
+        (chunk,) = runner.sample(random_actions=is_random)
+        for episode in chunk.agent_episodes.values():
+            assert is_random or "twice" in episode.extra_model_outputs
+            assert episode.t_started == episode.observations[0, 0] // 2
+            np.testing.assert_array_equal(episode.actions, episode.rewards)
+            np.testing.assert_array_equal(np.diff(episode.observations[:, 0]), 2)
+            for values in episode.extra_model_outputs.values():
+                np.testing.assert_array_equal(values, 2 * episode.observations[:-1, 0])
+        assert fragment < 3 or len(chunk.agent_episodes) == 2
 
 
 def test_a_fragment_between_an_action_and_its_outcome():

@@ -1,9 +1,13 @@
 """`AgentTrack`: the steps of one agent of a running episode, as indices of rows in its module's arrays."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plugrad.types import AgentID, Array, ModuleID
+
+CARRIED = -1
+"""In place of the row of an action whose columns are not in its module's arrays, but in `AgentTrack.carried`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +48,9 @@ class AgentTrack:
 
     Attributes:
         observations: rows of its observations; one more than there are rewards.
-        actions: rows of its actions; one more than there are rewards if an action waits for its outcome.
+        actions: rows of its actions; one more than there are rewards if an action waits for its outcome. The first is
+            `CARRIED` if it waited when the last chunk ended.
+        carried: the columns of that action, `{column: array}`.
         rewards: of the steps whose outcome is known.
         reward: what came since the last observation.
         terminated: whether it ended in a terminal state.
@@ -60,6 +66,7 @@ class AgentTrack:
     progress: EnvProgress
     observations: list[int] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
+    carried: Mapping[str, Array] = field(default_factory=dict)
     rewards: list[float] = field(default_factory=list)
     reward: float = 0.0
     terminated: bool = False

@@ -128,7 +128,8 @@ class MultiAgentEnvRunner:
         Args:
             num_steps_per_env: steps of each environment, >= 1; None: `fragment_length`.
             random_actions: draw actions from the action spaces, not from the policies. The episodes then have no other
-                columns of the policies than their recurrent states.
+                columns of the policies than their recurrent states. A random action whose outcome comes in a later
+                sample of the policies is left out there if they give more columns.
 
         Returns:
             Whole episodes and chunks: first those that ended, in the order of ending, then those that are still
@@ -300,7 +301,7 @@ class MultiAgentEnvRunner:
         for track in tracks.values():
             track.hand_out()
         return MultiAgentEpisode(
-            agent_episodes=parts,
+            agent_episodes={agent: part for agent, part in parts.items() if part is not None},
             agent_to_module={agent: track.module_id for agent, track in (tracks | without).items()},
             env_steps=episode.num_steps,
             id_=episode.id_,

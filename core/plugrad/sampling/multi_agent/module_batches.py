@@ -1,6 +1,6 @@
 """`ModuleBatches`: what all agents of one module see and do, in all environments, as arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from plugrad.policy.actions import action_converter
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.learner_rewards import clip_rewards
 from plugrad.sampling.multi_agent.agent_observations import AgentObservations
-from plugrad.sampling.multi_agent.agent_track import AgentTrack
+from plugrad.sampling.multi_agent.agent_track import CARRIED, AgentTrack
 from plugrad.types import Array, ModuleID
 
 MultiAgentPolicyFunction: TypeAlias = Callable[..., Mapping[str, Any]]
@@ -189,18 +189,22 @@ class ModuleBatches:
             names = self._columns[0]
             self._columns = [{name: np.concatenate([c[name] for c in self._columns]) for name in names}]
 
-    def episode(self, track: AgentTrack) -> SingleAgentEpisode:
+    def episode(self, track: AgentTrack) -> SingleAgentEpisode | None:
         """The steps of an agent whose outcome is known, after `join`.
 
         Args:
             track: of the agent, with at least one step.
 
         Returns:
-            The agent's episode since the last chunk.
+            The agent's episode since the last chunk. An action of before that has not all columns of this sample, such
+            as a random one before those of a policy, is left out; None: there is no other.
         """
-        steps = np.array(track.actions[: len(track.rewards)])
-        rows = np.array(track.observations[: len(steps) + 1])
-        columns = {name: values[steps] for name, values in self._columns[0].items()}
+        taken = track.actions[: len(track.rewards)]
+        first = int(taken[0] == CARRIED and not self._names <= track.carried.keys())
+        if first == len(taken):
+            return None
+        rows = np.array(track.observations[first : len(taken) + 1])
+        columns = self._columns_of(track, taken[first:])
         if self._masks:
             after = self._masks[0][rows[1:]]
             after[-1] |= track.terminated
@@ -208,7 +212,7 @@ class ModuleBatches:
                 Columns.ACTION_MASK: self._masks[0][rows[:-1]],
                 Columns.NEXT_ACTION_MASK: after,
             }
-        rewards = np.array(track.rewards, np.float32)
+        rewards = np.array(track.rewards[first:], np.float32)
         if self._clip is not None:
             columns[Columns.ENV_REWARDS] = rewards
         return SingleAgentEpisode(
@@ -219,9 +223,24 @@ class ModuleBatches:
             truncated=track.truncated,
             extra_model_outputs=columns,
             id_=track.id_,
-            t_started=track.t_started,
+            t_started=None if track.t_started is None else track.t_started + first,
             module_id=self.module_id,
         )
+
+    @property
+    def _names(self) -> Set[str]:
+        """The columns of this sample; none if the module did not act in it."""
+        return self._columns[0].keys() if self._columns else set()
+
+    def _columns_of(self, track: AgentTrack, taken: Sequence[int]) -> dict[str, Array]:
+        if taken[0] != CARRIED:
+            return {name: values[np.array(taken)] for name, values in self._columns[0].items()}
+        carried = {name: np.asarray(track.carried[name])[None] for name in self._names or track.carried}
+        own = np.array(taken[1:], np.int64)
+        return {
+            name: np.concatenate([value, self._columns[0][name][own]]) if len(own) else value
+            for name, value in carried.items()
+        }
 
     def carry(self, tracks: Sequence[AgentTrack]) -> None:
         """Keep only what agents that go on need: their last observations, and actions that wait for an outcome.
@@ -231,17 +250,16 @@ class ModuleBatches:
         """
         waiting = [track for track in tracks if track.waits_for_outcome]
         last_rows = [track.observations[-1] for track in tracks]
-        last_actions = [track.actions[-1] for track in waiting]
-        self._num_rows, self._num_actions = len(tracks), len(waiting)
+        for track in waiting:
+            if (last := track.actions[-1]) != CARRIED:
+                track.carried = {name: np.array(values[last]) for name, values in self._columns[0].items()}
+        self._num_rows, self._num_actions = len(tracks), 0
         self._rows = [each[last_rows] for each in self._rows if tracks]
         self._masks = [each[last_rows] for each in self._masks if tracks]
-        self._columns = [
-            {name: values[last_actions] for name, values in each.items()} for each in self._columns if waiting
-        ]
+        self._columns = []
         for n, track in enumerate(tracks):
-            track.observations, track.actions, track.rewards = [n], [], []
-        for n, track in enumerate(waiting):
-            track.actions = [n]
+            carried = [CARRIED] if track.waits_for_outcome else []
+            track.observations, track.actions, track.rewards = [n], carried, []
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -250,11 +268,7 @@ class ModuleBatches:
         state = {"observation": self._rows[0][track.observations[-1]].copy()}
         if self._masks:
             state[Columns.ACTION_MASK] = self._masks[0][track.observations[-1]].copy()
-        if track.waits_for_outcome:
-            row = track.actions[-1]
-            columns = {name: np.array(values[row]) for name, values in self._columns[0].items()}
-            return {**state, "columns": columns}
-        return state
+        return {**state, "columns": dict(track.carried)} if track.waits_for_outcome else state
 
     def set_state(self, tracks: Sequence[AgentTrack], states: Sequence[Mapping[str, Any]]) -> None:
         """Go on with the agents of states of `get_state`.
@@ -264,23 +278,15 @@ class ModuleBatches:
             states: one for each.
         """
         self.clear()
-        waiting = [
-            (track, state["columns"])
-            for track, state in zip(tracks, states, strict=True)
-            if "columns" in state
-        ]
-        self._num_rows, self._num_actions = len(tracks), len(waiting)
+        self._num_rows = len(tracks)
         self._rows = [np.stack([state["observation"] for state in states])] if states else []
         if states and Columns.ACTION_MASK in states[0]:
             self._observations.has_masks = True
             self._masks = [np.stack([state[Columns.ACTION_MASK] for state in states])]
-        for n, track in enumerate(tracks):
+        for n, (track, state) in enumerate(zip(tracks, states, strict=True)):
             track.observations, track.actions, track.rewards = [n], [], []
-        for n, (track, _) in enumerate(waiting):
-            track.actions = [n]
-        if waiting:
-            names = waiting[0][1]
-            self._columns = [{name: np.stack([columns[name] for _, columns in waiting]) for name in names}]
+            if "columns" in state:
+                track.actions, track.carried = [CARRIED], dict(state["columns"])
 
     @property
     def acting(self) -> list[AgentTrack]:
