@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plugrad import RLModuleSpec
 from plugrad.algorithm import Algorithm
-from plugrad.errors import PlugradError
+from plugrad.errors import ConfigError, PlugradError, RestoreMismatchError
 from plugrad_ppo import PPOConfig
 
 TIMEOUT_S = 30.0
@@ -282,6 +283,31 @@ def test_what_an_environment_raises_is_raised_here(build, tmp_path):
     notes = "\n".join(error.value.__notes__)
     assert "in env runner" in notes
     assert "async_training.py" in notes
+
+
+def test_an_algorithm_that_cannot_be_built_leaves_no_process(build, tmp_path):
+    build(config()).save_to_path(tmp_path / "checkpoint")
+    before = children()
+    unfit = config().env_runners(normalize_observations=True).offline_data(output=str(tmp_path / "data"))
+    with pytest.raises(ConfigError, match="with normalize_observations=True"):
+        unfit.build_algo()
+    wider = RLModuleSpec(model_config={"fcnet_hiddens": [3]})
+    with pytest.raises(RestoreMismatchError):
+        Algorithm.from_checkpoint(tmp_path / "checkpoint", module_spec=wider)
+    assert children() == before
+
+
+def children() -> set[int]:
+    """Processes that this one has started and that run."""
+    found = {int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()}
+    return {pid for pid in found if is_running(pid) and parent_of(pid) == os.getpid()}
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return None
 
 
 def test_more_deaths_than_max_restarts_are_an_error(build):

@@ -4,7 +4,7 @@ A `plugrad.training.Training` decides what one iteration does.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from operator import index
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -59,19 +59,27 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         self.iteration = 0
         self.run_directory: str | None = None
         self.stop_reason: str | None = None
-        self.learner_group = LearnerGroup(config=self.config)
-        self._acting = self.learner_group.acting_learner
-        training: type[Training] = self._learner._provide("get_training_class")
-        training.check_config(self.config)
-        self.env_runner = None if config.is_offline else self._make_training_env_runner()
-        for module_id in () if config.is_offline else self._acting_module_ids:
-            warn_of_far_bounds(self._learner.module[module_id])
         self._evaluator: AnyEnvRunner | None = None
         self._recorder: EpisodeRecorder | None = None
-        if config.output is not None:
-            self.record_training(config.output)
         self._is_stopped = False
         self._seconds: dict[str, float] = {}
+        with ExitStack() as started:  # whatever was started ends if the rest fails
+            self.learner_group = LearnerGroup(config=self.config)
+            started.callback(self.learner_group.shutdown)
+            self._acting = self.learner_group.acting_learner
+            training: type[Training] = self._learner._provide("get_training_class")
+            training.check_config(self.config)
+            self.env_runner = None if config.is_offline else self._make_training_env_runner()
+            if self.env_runner is not None:
+                started.callback(self.env_runner.close)
+            self._begin(training)
+            started.pop_all()
+
+    def _begin(self, training: type[Training]) -> None:
+        for module_id in () if self.config.is_offline else self._acting_module_ids:
+            warn_of_far_bounds(self._learner.module[module_id])
+        if self.config.output is not None:
+            self.record_training(self.config.output)
         self._training = training(self)
 
     def train(self) -> Results:
@@ -349,7 +357,10 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         given = {name: value for name, value in instead.items() if value is not None}
         with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
             algorithm = cls(config.changed(**given))
-        algorithm.restore_from_path(path)
+        with ExitStack() as built:
+            built.callback(algorithm.stop)
+            algorithm.restore_from_path(path)
+            built.pop_all()
         return algorithm
 
     def stop(self) -> None:
