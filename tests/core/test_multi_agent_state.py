@@ -130,8 +130,15 @@ class Unrepeatable(Pair):
         }
 
 
-def test_an_environment_that_does_not_repeat_itself_begins_a_new_episode():
-    runner, resumed = (make_runner(Unrepeatable, num_envs_per_env_runner=4) for _ in range(2))
+ONE_MODULE_PER_EPISODE = {
+    "policies": [f"p{number}" for number in range(10)],
+    "agent_to_module": lambda agent, episode: f"p{episode.id_}",
+}
+
+
+@pytest.mark.parametrize("modules", [{}, ONE_MODULE_PER_EPISODE])
+def test_an_environment_that_does_not_repeat_itself_begins_a_new_episode(modules):
+    runner, resumed = (make_runner(Unrepeatable, num_envs_per_env_runner=4, **modules) for _ in range(2))
     runner.sample(3)
     with pytest.warns(UserWarning, match="did not repeat its running episode"):
         resumed.set_state(runner.get_state())

@@ -205,7 +205,7 @@ class MultiAgentEnvRunner:
             ids = [each["id"] for each in running["episodes"]]
             episodes = [self._new_episode(index, id_) for index, id_ in enumerate(ids)]
             self._modules.clear()
-            set_running_state(running, episodes, self._modules.of_id, self._begin)
+            set_running_state(running, episodes, self._modules, self._begin)
             self._running = episodes
 
     def truncate(self) -> None:

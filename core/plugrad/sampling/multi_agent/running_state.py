@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.sampling.multi_agent.acting_modules import ActingModules
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.sampling.multi_agent.module_batches import ModuleBatches
 from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisode
-from plugrad.types import AgentID, ModuleID
-
-ModuleFor = Callable[[ModuleID, AgentID], ModuleBatches]
-"""`module_for(module_id, agent)` gives the module of an id; `agent` is one of its agents."""
+from plugrad.types import ModuleID
 
 
 def get_running_state(
@@ -69,7 +67,7 @@ def _agents_state(
 def set_running_state(
     state: Mapping[str, Any],
     running: list[RunningMultiAgentEpisode],
-    module_for: ModuleFor,
+    modules: ActingModules,
     begin: Callable[[int], RunningMultiAgentEpisode],
 ) -> None:
     """Continue running episodes: replay them, and begin new ones, with a warning, where they are not repeated.
@@ -78,10 +76,10 @@ def set_running_state(
         state: of `get_running_state`, of as many environments.
         running: episodes of all environments that have not begun; new ones are put in the places of those that are not
             repeated.
-        module_for: finds the modules.
+        modules: that act in them.
         begin: begins a new episode in an environment.
     """
-    modules = _add_agents(state, running, module_for)
+    _add_agents(state, running, modules)
     restarted = set()
     for index, (episode, saved) in enumerate(zip(list(running), state["episodes"], strict=True)):
         if not episode.replay(saved["environment"]):
@@ -92,7 +90,7 @@ def set_running_state(
             )
             running[index] = begin(index)
             restarted.add(index)
-    for module_id, module in modules.items():
+    for module_id, module in modules.by_id.items():  # new episodes may have others than the saved ones
         module.encode()
         new = module.acting
         module.join()
@@ -101,24 +99,21 @@ def set_running_state(
 
 
 def _add_agents(
-    state: Mapping[str, Any], running: Sequence[RunningMultiAgentEpisode], module_for: ModuleFor
-) -> dict[ModuleID, ModuleBatches]:
-    """Put the saved agents into the episodes, and what they carry into their modules, which are returned."""
+    state: Mapping[str, Any], running: Sequence[RunningMultiAgentEpisode], modules: ActingModules
+) -> None:
+    """Put the saved agents into the episodes, and what they carry into their modules."""
     carried: dict[ModuleID, list[tuple[AgentTrack, Mapping[str, Any]]]] = {}
-    modules: dict[ModuleID, ModuleBatches] = {}
     for episode, saved in zip(running, state["episodes"], strict=True):
         for each in saved["agents"]:
             agent = episode.env.possible_agents[each["agent"]]
-            module = module_for(each["module"], agent)
-            modules[module.module_id] = module
+            module = modules.of_id(each["module"], agent)
             track = episode.add(agent, module)
             _set_track(track, each)
             if "carried" in each:
                 carried.setdefault(module.module_id, []).append((track, each["carried"]))
-    for module_id, module in modules.items():
+    for module_id, module in modules.by_id.items():
         pairs = carried.get(module_id, [])
         module.set_state([track for track, _ in pairs], [each for _, each in pairs])
-    return modules
 
 
 def _set_track(track: AgentTrack, saved: Mapping[str, Any]) -> None:
