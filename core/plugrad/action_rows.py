@@ -132,11 +132,11 @@ def part_of_rows(space: Space[Any], part: ActionPart, rows: Array) -> Array:
 
 
 def number_of_choices(space: Space[Any]) -> Any:
-    """The number of choices of each number of an action, int64 whatever the dtype of the space; None for a Box."""
+    """The number of choices of each number of an action, in int64, whatever the space's dtype; None for a Box."""
     if isinstance(space, MultiBinary):
         return 2
     if isinstance(space, Discrete):
-        return np.int64(space.n)
+        return int(space.n)
     return space.nvec.astype(np.int64) if isinstance(space, MultiDiscrete) else None
 
 

@@ -1,12 +1,13 @@
 """Dict and Tuple observations through every door: training, batches, episodes, acting, users' models, checkpoints."""
 
 from copy import deepcopy
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import structured_models
-from gymnasium.spaces import Box, Dict, Discrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 import plugrad
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, SingleAgentEpisode
@@ -22,6 +23,13 @@ VECTORS = Dict(
     {"speed": Box(-1.0, 1.0, (2,)), "gear": Discrete(3), "sub": Tuple([Box(0, 9, (2, 1), np.uint8)])}
 )
 CAMERA = Dict({"camera": IMAGE, "gear": Discrete(3), "inner": Tuple([Box(-1.0, 1.0, (2,))])})
+BYTES = Dict(
+    {
+        "level": Box(0, 9, (254,), np.uint8),
+        "turn": Discrete(3, start=1, dtype=np.uint8),
+        "sub": Tuple([MultiDiscrete([2, 3], np.uint8)]),
+    }
+)
 FILTERS = [[2, 4, 2]]
 
 
@@ -42,8 +50,8 @@ class Seen(gym.Env):
         return self.observation_space.sample(), float(action), self.steps == 5, False, {}
 
 
-def flattened():
-    return gym.wrappers.FlattenObservation(Seen())
+def flattened(space):
+    return gym.wrappers.FlattenObservation(Seen(space))
 
 
 def camera():
@@ -106,11 +114,12 @@ def assert_equal_weights(found, expected, **tolerance):
             np.testing.assert_array_equal(found[P][name], want, err_msg=name)
 
 
-def test_a_dict_of_vectors_trains_as_the_flattened_environment_to_the_bit(backend):
-    found, expected = ppo(Seen, backend).build_algo(), ppo(flattened, backend).build_algo()
+@pytest.mark.parametrize("space", [VECTORS, BYTES, Tuple([MultiDiscrete([3, 2], np.uint8)])])
+def test_a_dict_of_vectors_trains_as_the_flattened_environment_to_the_bit(backend, space):
+    found, expected = (ppo(partial(env, space), backend).build_algo() for env in (Seen, flattened))
     found.train()
     expected.train()
-    assert found.config.observation_space == VECTORS
+    assert found.config.observation_space == space
     assert_equal_weights(found._learner.get_weights(), expected._learner.get_weights())
 
 

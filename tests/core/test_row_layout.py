@@ -29,6 +29,7 @@ LEAVES = st.one_of(
     st.sampled_from(
         [MultiDiscrete([2, 3], start=[1, -1]), MultiDiscrete([[2, 1], [3, 2]]), MultiBinary([2, 2])]
     ),
+    st.sampled_from([Discrete(3, start=1, dtype=np.uint8), MultiDiscrete([2, 3], np.uint8)]),
 )
 SPACES = st.recursive(
     LEAVES,

@@ -109,5 +109,6 @@ def _scale(numbers: list[RowPart], parts: list[RowPart]) -> float | None:
     """The factor for numbers outside images if all parts are uint8: 1 over the highest bound."""
     if any(part.space.dtype != np.uint8 for part in parts):
         return None
-    highest: list[int] = [int(np.max(part.space.high)) for part in numbers]  # type: ignore[attr-defined]
+    # Discrete parts are one-hot, so their bound is 1.
+    highest = [int(np.max(part.space.high)) for part in numbers if isinstance(part.space, gym.spaces.Box)]
     return 1.0 / max([1, *highest])

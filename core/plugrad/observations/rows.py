@@ -77,7 +77,7 @@ def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int,
         _refuse(path, _expected(space), f"shape {list(array.shape)}")
     sizes = number_of_choices(space)
     if sizes is not None:
-        start = getattr(space, "start", 0)
+        start = _first_choice(space)
         if np.any((array < start) | (array >= start + sizes)):
             _refuse(path, f"whole numbers of {space}", array)
     return leading
@@ -156,13 +156,15 @@ def cast_exactly(values: Array, dtype: Any) -> Array | None:
 
 def _flat(space: Space[Any], array: Array, leading: tuple[int, ...]) -> Array:
     """The numbers of one part, [*leading, numbers]."""
-    if isinstance(space, Discrete):
-        return _one_hot(array[..., None] - space.start, np.atleast_1d(number_of_choices(space)))
-    if isinstance(space, MultiDiscrete):
-        return _one_hot(
-            (array - space.start).reshape(*leading, space.nvec.size), number_of_choices(space).ravel()
-        )
+    if isinstance(space, Discrete | MultiDiscrete):
+        sizes = np.ravel(number_of_choices(space))
+        return _one_hot((array - _first_choice(space)).reshape(*leading, sizes.size), sizes)
     return array.astype(space.dtype, copy=False).reshape(*leading, int(np.prod(space.shape or ())))
+
+
+def _first_choice(space: Space[Any]) -> Array:
+    """In int64: sums in a small dtype of the space would overflow."""
+    return np.asarray(getattr(space, "start", 0), np.int64)
 
 
 def _one_hot(choices: Array, sizes: Array) -> Array:

@@ -100,10 +100,10 @@ class _PartWriter:
         self._part, self._shape, self._dtype = part, part.space.shape, part.space.dtype
         self._place = slice(part.start, part.stop)
         self._sizes: Any = number_of_choices(part.space)  # None: of a Box
-        self._first: Any = getattr(part.space, "start", 0)
+        self._first: Any = np.asarray(getattr(part.space, "start", 0), np.int64)
         self._is_choice = isinstance(part.space, Discrete)
         if self._is_choice:
-            self._first, self._sizes = int(self._first), int(self._sizes)
+            self._first = int(self._first)
         self._end: Any = None if self._sizes is None else self._first + self._sizes
         self._ones: Array | None = None
         if isinstance(part.space, Discrete | MultiDiscrete):
@@ -119,7 +119,7 @@ class _PartWriter:
         if self._is_choice and isinstance(value, int | np.integer):  # as below, in less time
             if not self._first <= value < self._end:
                 self._refuse(value)
-            row[self._part.start + value - self._first] = 1
+            row[self._part.start + int(value) - self._first] = 1
             return
         try:
             found = np.asarray(value)
