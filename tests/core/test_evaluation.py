@@ -1,10 +1,14 @@
-"""Evaluation counts the episodes that begin first, not those that are over first."""
+"""Evaluation counts the episodes that begin first, not those that are over first; means of offline runs."""
+
+from statistics import fmean
 
 import counting
 import numpy as np
 import pytest
 from sampling import Sampling
+from tiny_runs import TINY, plugrad, tiny_run
 
+from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.evaluation import evaluate
@@ -37,3 +41,22 @@ def test_the_same_seed_gives_the_same_returns():
 def test_no_episodes_is_an_error():
     with pytest.raises(ConfigError, match="at least 1 episode"):
         evaluate(make_runner(), num_episodes=0)
+
+
+def test_an_offline_run_takes_means_over_twenty_episodes_of_its_last_evaluations(tmp_path):
+    played, run, data = (tmp_path / name for name in ("played", "run", "data"))
+    model = "--rl_module.model_config={fcnet_hiddens = [8]}"
+    tiny_run(played, "CartPole-v1", model, "--stop-timesteps=8")
+    plugrad("record", played, "--explore", "--episodes=4", "--out", data, code=0)
+    own = [model, "--offline_data.input_", data, "--training.lr=0.1", "--stop-timesteps=40"]
+    own += ["--evaluation.evaluation_interval=1", "--evaluation.evaluation_num_episodes=8"]
+    plugrad("train", "bc", "CartPole-v1", *TINY, *own, "--out", run, code=0)
+    plugrad("train", "--resume", run, "--stop-timesteps=48", code=0)
+    rows = RunDirectory(run).metrics.rows
+    assert len(rows) == 6
+    for name, over in (("return_mean", fmean), ("len_mean", fmean), ("return_min", min), ("return_max", max)):
+        found = [row[f"evaluation/episode_{name}"] for row in rows]
+        assert len(set(found)) > 1
+        expected = [over(found[max(0, n - 2) : n + 1]) for n in range(6)]  # three have 24 episodes
+        assert [row[f"env_runners/episode_{name}"] for row in rows] == pytest.approx(expected)
+    assert RunDirectory(run).read_summary()["return_mean"] == rows[-1]["env_runners/episode_return_mean"]

@@ -1,7 +1,8 @@
 """The progress of a training run as plain numbers, and the goals that end it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from plugrad.cli.returns import return_words
@@ -17,6 +18,14 @@ RETURN = "env_runners/episode_return_mean"
 EPISODES = "env_runners/num_episodes_lifetime"
 SECONDS = "time/total"
 _SAMPLED, _EVALUATED = "env_runners/", "evaluation/"
+_NUM_EVALUATED = "evaluation/num_episodes"
+_OVER: Mapping[str, Callable[..., float]] = {
+    "episode_return_mean": fmean,
+    "episode_len_mean": fmean,
+    "episode_return_min": min,
+    "episode_return_max": max,
+}
+_EVALUATION = {_NUM_EVALUATED, *(_EVALUATED + name for name in _OVER)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +156,30 @@ def scalars(results: Mapping[str, Any]) -> dict[str, float]:
     if not any(key.startswith(_SAMPLED) for key in row):
         row |= {key.replace(_EVALUATED, _SAMPLED): row[key] for key in row if key.startswith(_EVALUATED)}
     return row
+
+
+def over_evaluations(row: Mapping[str, float], before: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What an offline run's row has in place of sampled episodes: those of its last evaluations, at least `WINDOW`.
+
+    Args:
+        row: an iteration's numbers, see `scalars`.
+        before: the rows of the iterations before it.
+
+    Returns:
+        The returns and the length of these episodes; empty if the row has no evaluation.
+    """
+    if not row.keys() >= _EVALUATION:
+        return {}
+    taken: list[Mapping[str, float]] = []
+    evaluations = (each for each in (row, *reversed(before)) if each.keys() >= _EVALUATION)
+    while sum(each[_NUM_EVALUATED] for each in taken) < WINDOW and (each := next(evaluations, None)):
+        taken.append(each)
+    weights = [each[_NUM_EVALUATED] for each in taken]
+    found = {}
+    for name, over in _OVER.items():
+        values = [each[_EVALUATED + name] for each in taken]
+        found[_SAMPLED + name] = fmean(values, weights) if over is fmean else over(values)
+    return found
 
 
 def _by_module(row: Mapping[str, float]) -> dict[str, dict[str, float]]:

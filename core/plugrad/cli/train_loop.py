@@ -8,7 +8,16 @@ from signal import Signals
 from time import perf_counter
 
 from plugrad.algorithm import Algorithm
-from plugrad.cli.progress import EPISODES, ITERATION, SECONDS, TIMESTEPS, Goals, Progress, scalars
+from plugrad.cli.progress import (
+    EPISODES,
+    ITERATION,
+    SECONDS,
+    TIMESTEPS,
+    Goals,
+    Progress,
+    over_evaluations,
+    scalars,
+)
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.signals import StopSignals
 from plugrad.errors import CheckpointError
@@ -101,6 +110,8 @@ class TrainLoop:
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())
+        if self.algorithm.env_runner is None:
+            row |= over_evaluations(row, self.run.metrics.rows)
         session = perf_counter() - self._started
         row |= {ITERATION: self.algorithm.iteration, SECONDS: self._before + session}
         self._episodes = row.setdefault(EPISODES, self._episodes + row.get(_NEW_EPISODES, 0))
