@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from learning import digest, largest_difference, ppo_batch, value_config, with_modules
+from learning import ValueLearner, digest, largest_difference, ppo_batch, value_config, with_modules
 from optimizer_learning import Shared, TwoOptimizers
 
 from plugrad import ALL_MODULES, Columns, MultiRLModuleSpec, RLModuleSpec
@@ -63,6 +63,37 @@ def test_every_mode_has_numpys_numbers(backend, learner_class, mode, expected):
     assert learner.update_mode.startswith(mode), learner.update_mode
     assert found["results"].keys() == expected["results"].keys()
     assert largest_difference(found, expected) < 2e-5
+
+
+class LastLayer(ValueLearner):
+    """Steps the value network's last layer alone."""
+
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        own = [param for param in params if "vf.out" in self.get_param_ref(param)]
+        self.register_optimizer(module_id=module_id, optimizer=SGD(), params=own, lr_or_lr_schedule=0.1)
+
+
+LOADS = {
+    "set_weights": lambda learner, weights: learner.set_weights(weights),
+    "set_state": lambda learner, weights: learner.set_state({"rl_module": weights}),
+    "a module's set_state": lambda learner, weights: learner.module["a"].set_state(weights["a"]),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("load", LOADS)
+def test_a_program_computes_with_the_weights_that_were_loaded_though_no_optimizer_steps_them(
+    backend, load, mode
+):
+    learner, other = (built(backend, LastLayer, mode) for _ in range(2))
+    learner.update({"a": ppo_batch(16)})
+    doubled = {name: 2.0 * weight for name, weight in learner.get_weights()["a"].items()}
+    other.set_state({**learner.get_state(), "rl_module": {"a": doubled}})
+    LOADS[load](learner, {"a": doubled})
+    for each in (learner, other):
+        each.update({"a": ppo_batch(16, seed=1)})
+    assert largest_difference(learner.get_weights(), other.get_weights()) < 1e-6
 
 
 def test_a_shared_optimizer_reports_under_all_modules_and_goes_through_a_state(backend):

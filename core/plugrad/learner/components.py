@@ -6,6 +6,7 @@ list. A new component is a subclass of `Component` with an entry there.
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from hashlib import blake2b
 from math import isfinite
 from typing import Any
 
@@ -117,11 +118,7 @@ class _Modules(Component):
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
-        constant = [each for each in state if has_weights_without_optimizer(learner, each)]
-        before = {module_id: learner.module[module_id].get_state() for module_id in constant}
         learner.module.set_state(state)
-        if any(_differ(before[module_id], learner.module[module_id].get_state()) for module_id in constant):
-            learner.forget_programs()  # such weights are not variables: a program may have them as constants
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
         return buffer_variables(learner.buffers)
@@ -149,12 +146,33 @@ def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID
     Returns:
         True if it has some.
     """
-    stepped = [ref for layout in learner.layouts for ref in layout.refs if ref.startswith(f"{module_id}/")]
-    return learner.num_parameters.get(module_id, 0) > len(stepped)
+    return learner.num_parameters.get(module_id, 0) > len(_stepped_names(learner, module_id))
 
 
-def _differ(weights: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    return any(not np.array_equal(each, others[name], equal_nan=True) for name, each in weights.items())
+def _stepped_names(learner: LearnerInternals, module_id: ModuleID) -> set[str]:
+    """The names in `module.get_state()` of a module's weights that optimizers step."""
+    prefix = f"{module_id}/"
+    refs = [ref for layout in learner.layouts for ref in layout.refs]
+    return {ref.removeprefix(prefix) for ref in refs if ref.startswith(prefix)}
+
+
+def digest_without_optimizer(learner: LearnerInternals) -> str:
+    """A hash of all modules' trainable weights that no optimizer steps.
+
+    Args:
+        learner: a learner with optimizers.
+
+    Returns:
+        The hash; it is the same until other such weights are loaded.
+    """
+    found = blake2b(digest_size=16)
+    for module_id in learner.num_parameters:
+        if has_weights_without_optimizer(learner, module_id):
+            variables = {*_stepped_names(learner, module_id), *learner.buffers.get(module_id, ())}
+            for name, value in learner.module[module_id].get_state().items():
+                if name not in variables:
+                    found.update(f"{module_id}/{name}".encode() + value.tobytes())
+    return found.hexdigest()
 
 
 class _Optimizers(Component):

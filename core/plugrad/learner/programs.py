@@ -7,7 +7,7 @@ from typing import Any
 from plugrad.batch import Batch
 from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
 from plugrad.learner.capabilities import why_not_here
-from plugrad.learner.components import state_variables
+from plugrad.learner.components import digest_without_optimizer, state_variables
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import Order, chunks, columns_to_numpy, pad_rows
 from plugrad.learner.step import Reads, make_step
@@ -24,6 +24,8 @@ class Programs:
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
         self._made: dict[Hashable, PreparedProgram] = {}
+        self._num_loads: list[int] = []
+        self._constants = ""
 
     def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
         """The program for a batch with these columns.
@@ -35,6 +37,7 @@ class Programs:
         Returns:
             The program; the same one for the same columns.
         """
+        self._forget_other_constants()
         key = (naming, *((module_id, *each) for module_id, each in columns.items()))
         if key not in self._made:
             batch = self._learner.program_batch
@@ -42,6 +45,15 @@ class Programs:
             mode = "none" if naming else self._learner.config.compile
             self._made[key] = PreparedProgram(self._learner, self._compiled(reads, mode), reads)
         return self._made[key]
+
+    def _forget_other_constants(self) -> None:
+        """Discard the programs if weights were loaded that no optimizer steps: programs may have them as constants."""
+        num_loads = [each._num_loads for each in self._learner.module.values()]
+        if num_loads != self._num_loads:
+            self._num_loads, former = num_loads, self._constants
+            self._constants = digest_without_optimizer(self._learner)
+            if self._constants != former:
+                self._made.clear()
 
     def _compiled(self, reads: Reads, mode: str) -> Program:
         """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
