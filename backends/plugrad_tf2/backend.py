@@ -141,7 +141,9 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) 
     """See `GradientSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
-    owners = {ref.split("/", 1)[0] for ref in refs}
+    owners = [
+        each for each in learner.trainable_module_ids if any(ref.startswith(f"{each}/") for ref in refs)
+    ]
     if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in owners):
         return FlatParameters(refs, params, None)
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from learning import digest, largest_difference, value_config
+from learning import digest, largest_difference, value_config, with_modules
 from target_learning import BootstrappingLearner, bootstrapping
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
@@ -42,6 +42,15 @@ def test_every_mode_has_numpys_numbers(backend, mode, expected):
     found = after_updates(learner)
     assert learner.update_mode.startswith(mode), learner.update_mode
     assert largest_difference(found, expected) < 1e-5
+
+
+def test_a_module_whose_id_has_a_slash_has_a_target_too(backend):
+    config = value_config(backend, learner_class=BootstrappingLearner, lr=0.1)
+    learner = with_modules(config, "a/b", "b").build_learner()
+    before = learner.targets["a/b"].get_state()
+    assert list(before) == ["vf.0.weight", "vf.0.bias", "vf.out.weight", "vf.out.bias"]
+    learner.update({"a/b": batch(), "b": batch()})
+    assert largest_difference(learner.targets["a/b"].get_state(), before) > 1e-3
 
 
 def test_a_forward_pass_that_is_said_to_be_compiled_is_also_that_of_the_target(backend):

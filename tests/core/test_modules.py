@@ -107,6 +107,16 @@ def test_a_module_is_added_trained_and_removed_and_nothing_of_it_stays():
             use()
 
 
+def test_a_module_that_is_removed_takes_nothing_of_modules_whose_ids_contain_its_own(tmp_path):
+    learner, other = built("b", "a/b", "b/c"), built("a/b", "b/c")
+    train(learner, "b", "a/b", "b/c")
+    train(other, "a/b", "b/c")
+    learner.remove_module("b")
+    assert digest(learner.get_state()) == digest(other.get_state())
+    restored = Learner.from_checkpoint(learner.save_to_path(tmp_path / "saved"))
+    assert digest(restored.get_state()) == digest(other.get_state())
+
+
 def test_the_answer_is_the_spec_that_stands_in_the_config():
     learner = built("a")
     given = learner.config

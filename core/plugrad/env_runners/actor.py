@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from plugrad.config.module_specs import spaces_of
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.learner import build_learner
+from plugrad.learner.components import owner_of
 from plugrad.learner.module_policies import ModulePolicies, acting_module_ids
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
@@ -103,7 +104,7 @@ class EnvRunnerActor:
         streams = self._learner.streams
         self._learner = build_learner(config)
         self._learner.streams = {
-            name: each for name, each in streams.items() if name.split("/")[0] in self._learner.module
+            name: each for name, each in streams.items() if owner_of(name, self._learner.module) is not None
         }
         self._normalizers = self._make_normalizers(config) | {
             module_id: each

@@ -7,7 +7,7 @@ from plugrad.deprecation import renamed
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.components import generators_of
+from plugrad.learner.components import generators_of, owner_of
 from plugrad.types import ALL_MODULES, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 ACTING_COMPONENTS = (COMPONENT_RL_MODULE, "coefficients")
@@ -93,7 +93,9 @@ class ActingLearner:
             streams = self.learner.streams
             self._copy()
             self.learner.streams = {
-                name: each for name, each in streams.items() if name.split("/")[0] in self.learner.module
+                name: each
+                for name, each in streams.items()
+                if owner_of(name, self.learner.module) is not None
             }
             return
         self._version, state = self._get_state(*ACTING_COMPONENTS)

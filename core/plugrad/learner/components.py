@@ -5,7 +5,7 @@ list. A new component is a subclass of `Component` with an entry there.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
@@ -286,8 +286,13 @@ class _Counters(Component):
         }
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
-        for name in [name for name in learner.counters if name.endswith(f"/{module_id}")]:
+        ids = [*learner.module, module_id]
+        for name in [name for name in learner.counters if _owner_of_counter(name, ids) == module_id]:
             del learner.counters[name]
+
+
+def _owner_of_counter(name: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
+    return max((each for each in module_ids if name.endswith(f"/{each}")), key=len, default=None)
 
 
 def _plain(number: Any) -> Any:
@@ -329,9 +334,23 @@ class _Streams(Component):
                 del learner.streams[name]
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
-        for name in [name for name in learner.streams if name.startswith(f"{module_id}/")]:
+        ids = [*learner.module, module_id]
+        for name in [name for name in learner.streams if owner_of(name, ids) == module_id]:
             del learner.streams[name]
         learner.noise_columns.pop(module_id, None)
+
+
+def owner_of(path: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
+    """The module of a path.
+
+    Args:
+        path: `<module id>/<name>`, such as the name of a random stream. Both may have slashes.
+        module_ids: the possible modules.
+
+    Returns:
+        The longest id that fits; None if none does.
+    """
+    return max((each for each in module_ids if path.startswith(f"{each}/")), key=len, default=None)
 
 
 COMPONENTS: dict[str, Component] = {

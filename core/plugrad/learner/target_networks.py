@@ -168,7 +168,7 @@ class TargetNetwork:
         ]
 
     def _name(self, ref: ParamRef) -> str:
-        return ref.split("/", 1)[1]
+        return ref.removeprefix(f"{self._module_id}/")
 
 
 def make_target_network(
