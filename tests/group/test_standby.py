@@ -118,6 +118,39 @@ def test_a_standby_has_the_modules_that_were_added(cluster: None, tmp_path: Path
         assert_equal(group, one)
 
 
+def test_a_standby_has_the_network_that_replaced_one_of_the_same_id(cluster: None, tmp_path: Path) -> None:
+    with two_and_one("numpy", tmp_path) as (group, one):
+        for width in (8, 6):
+            for each in (group, one):
+                spec = RLModuleSpec(model_config={"fcnet_hiddens": [width]})
+                each.add_module(module_id="p1", module_spec=spec)
+                each.update(two := {P: ppo_batch(64), "p1": ppo_batch(64, seed=1)})
+            wait_until_ready(group)
+            if width == 8:
+                group.remove_module("p1")
+                one.remove_module("p1")
+        os.kill(pids(group)[0], signal.SIGKILL)
+        group.update(two)
+        one.update(two)
+        assert_equal(group, one)
+
+
+def test_a_standby_computes_with_the_settings_that_a_checkpoint_brought(
+    cluster: None, tmp_path: Path
+) -> None:
+    with two_and_one("numpy", tmp_path) as (group, one):
+        both(group, one, seed=0)
+        wait_until_ready(group)
+        one.config.training(vf_clip_param=0.01).build_learner().save_to_path(tmp_path / "saved")
+        for each in (group, one):
+            each.restore_from_path(tmp_path / "saved")
+        both(group, one, seed=1)
+        wait_until_ready(group)
+        os.kill(pids(group)[0], signal.SIGKILL)
+        both(group, one, seed=2)
+        assert_equal(group, one)
+
+
 def test_a_standby_that_dies_itself_is_replaced_meanwhile(cluster: None, tmp_path: Path) -> None:
     with two_and_one("numpy", tmp_path, num_standby_learners=2) as (group, one):
         wait_until_ready(group, 2)

@@ -44,6 +44,10 @@ class LearnerActor:
         _set_host()
         self._rank = rank
         self._committed = 0
+        self._synced: tuple[bytes, Any] = (
+            b"",
+            None,
+        )  # the config of the last sync: pickled, and the learner's own
         self._learner: Learner | None = None
         self._collective: Collective | None = None
 
@@ -181,16 +185,23 @@ class LearnerActor:
 
         def become() -> None:
             pickled_config, state, committed = sync_state
-            config = pickle.loads(pickled_config)
+            if not self._is_configured_as(pickled_config):
+                self._learner = build_learner(pickle.loads(pickled_config))
+                self._learner.collective = self._collective
             learner = self._built_learner()
-            if set(state["rl_module"]) != set(learner.module):
-                learner = self._learner = build_learner(config)
-                learner.collective = self._collective
-            learner.config = config
+            self._synced = pickled_config, learner.config
             learner.set_state(state)
             self._committed = committed
 
         return self._reply(become)
+
+    def _is_configured_as(self, pickled_config: bytes) -> bool:
+        """Whether the learner has this config, from which its modules, optimizers and programs are made."""
+        import cloudpickle
+
+        config = self._built_learner().config
+        synced, own = self._synced  # two pickles of one config may differ in the order of a set
+        return (config is own and pickled_config == synced) or pickled_config == cloudpickle.dumps(config)
 
     def _built_learner(self) -> Learner:
         assert self._learner is not None

@@ -137,9 +137,9 @@ class RemoteLearners(RecoveringLearners):
         with self._count_change():
             values = self._apply(method, lambda: given, kwargs, lambda: timeout_s)
             self._workers.config = self.call_one("apply", _get_config)
-            if method.endswith("_module"):
+            if method in ("add_module", "remove_module", "restore_from_path"):
                 self._compiled.clear()
-                self._workers.standbys.forget(other_modules=True)
+                self._workers.standbys.forget(other_config=True)
         return values
 
     def call_each(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:

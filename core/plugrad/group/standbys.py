@@ -111,17 +111,17 @@ class Standbys:
             while len(self._updates) > MAX_SHAPES:
                 del self._updates[next(iter(self._updates))]
 
-    def forget(self, other_modules: bool = False) -> None:
+    def forget(self, other_config: bool = False) -> None:
         """Forget the remembered updates, because the learners' programs were discarded.
 
         Args:
-            other_modules: whether the learners' modules changed, so that a standby first needs their state.
+            other_config: whether the learners' modules or settings changed, so that a standby first needs their state.
         """
         with self._lock:
             self._updates.clear()
             for each in self._waiting:
                 each.rehearsed.clear()
-            if other_modules:
+            if other_config:
                 self._state, self._fits, self._follows_at = None, False, 0.0
 
     def follow(self, learner: Actor) -> None:
