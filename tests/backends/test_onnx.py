@@ -240,6 +240,18 @@ def test_inputs_and_outputs_have_different_names(
     assert [each.name for each in session.get_outputs()] == ["action"]
 
 
+TWICE = Dict([("a.b", Discrete(2)), ("a", Dict({"b": Discrete(3)}))])
+
+
+@pytest.mark.parametrize(
+    ("spaces", "name"), [({"observations": TWICE}, "a.b"), ({"actions": TWICE}, "action.a.b")]
+)
+def test_two_arrays_of_one_name_are_refused(spaces: dict[str, Any], name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"one .*put of each name, and '{name}' would be two"):
+        policy(**spaces).export_onnx(tmp_path / "policy.onnx")
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_command_export_writes_what_the_name_or_the_option_says(tmp_path: Path) -> None:
     run = tmp_path / "policy.safetensors"
     trained = policy()

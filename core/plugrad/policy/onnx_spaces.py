@@ -1,5 +1,6 @@
 """Observations and actions of an environment as nodes of an ONNX graph."""
 
+from collections import Counter
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from plugrad.action_rows import action_parts
 from plugrad.columns import Columns
+from plugrad.errors import ConfigError
 from plugrad.onnx import Graph, ops
 from plugrad.policy.actions import whole_bounds
 from plugrad.policy.observations import ObservationEncoder
@@ -54,10 +56,18 @@ def env_actions(space: Space[Any], rows: Tensor) -> dict[str, Tensor]:
 
     Returns:
         The outputs [N, ...], one for each array of the structure: `action`, or `action.<path of keys>`.
+
+    Raises:
+        ConfigError: two arrays have one name.
     """
     names = [f"{ACTION}.{path}" if path else ACTION for path, _ in _leaves(space, "")]
     if names == [ACTION]:
         return {ACTION: _env_array(space, rows)}
+    name, number = Counter(names).most_common(1)[0]
+    if number > 1:
+        raise ConfigError(
+            f"an ONNX graph has one output of each name, and {name!r} would be two: rename a key of the action space"
+        )
     return {
         name: _env_array(
             part.space, ops.reshape(rows[:, part.start : part.stop], (-1, *(part.space.shape or ())))
