@@ -181,6 +181,17 @@ ANSWERS = {
         },
         r"its observations\['speed'\] hold NaN or infinity: \[nan\]; expected: finite numbers",
     ),
+    "a number that float32 does not hold": (
+        {"observation_space": Box(-np.inf, np.inf, (2,), np.float64), "observe": lambda self: np.array([0, 1e39])},
+        r"its observations hold numbers that are too large for float32: \[1e\+39\]; expected: finite numbers",
+    ),
+    "a part with a number that float32 does not hold": (
+        {
+            "observation_space": Dict(near=Box(-1, 1, (2,)), far=Box(-np.inf, np.inf, (1,), np.float64)),
+            "observe": lambda self: {"near": np.zeros(2), "far": np.full(1, -1e39 if self.steps > 4 else 0)},
+        },
+        r"its observations\['far'\] hold numbers that are too large for float32: \[-1e\+39\]",
+    ),
     "floats in place of bytes": (
         {"observation_space": Box(0, 255, (3,), np.uint8), "observe": lambda self: np.full(3, 0.5)},
         r"dtype float64: .*\(3,\), uint8\), whose dtype does not hold .*: return uint8, or declare another dtype",

@@ -139,6 +139,11 @@ class OfSpace(Pair):
             {"far": np.array([0, np.nan]), "image": np.zeros(1, np.uint8)},
             r"observation\['far'\] with NaN",
         ),
+        (
+            gym.spaces.Box(-np.inf, np.inf, (2,), np.float64),
+            np.array([0, 1e39]),
+            "an observation with numbers that are too large for float32; expected: finite numbers",
+        ),
     ],
 )
 def test_an_observation_that_its_space_cannot_hold_is_refused(space, seen, message, monkeypatch):

@@ -393,10 +393,26 @@ def test_an_observation_that_is_not_finite_is_refused(bad):
     batch = np.zeros((3, 4), np.float32)
     batch[1, 2] = bad
     for observation in (batch, batch[1], batch[1].tolist()):
-        with pytest.raises(BatchError, match="observation: expected finite numbers; found"):
+        with pytest.raises(BatchError, match="observation: expected finite numbers; found NaN or infinity: "):
             policy.predict(observation)
     large = np.full(4, 1e30, np.float32)  # its square overflows
     assert policy.predict(large)[0] in policy.action_space
+
+
+@pytest.mark.parametrize("space", [Box(-np.inf, np.inf, (2,), np.float64), ROOM], ids=["box", "dict"])
+def test_an_observation_that_float32_does_not_hold_is_refused_unless_it_is_normalised(space):
+    """Modules read float32: it would be infinite, and the actions NaN."""
+    policy = config(observation_space=space).build_algo().get_policy()
+    large = np.array([0.0, -1e39])
+    one = large if space is not ROOM else {**ROOM.sample(), "where": large}
+    for observation in (one, stack([one, one], space)):
+        with pytest.raises(
+            BatchError,
+            match=r"expected finite numbers; found numbers that are too large for float32: \[-1e\+39",
+        ):
+            policy.predict(observation)
+    algorithm = config(observation_space=space).env_runners(normalize_observations=True).build_algo()
+    assert algorithm.get_policy().predict(one)[0] in ACTIONS[0]
 
 
 def test_a_policy_without_a_state_refuses_one():

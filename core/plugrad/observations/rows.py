@@ -1,8 +1,7 @@
 """From observations in the structure of their space to rows."""
 
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from gymnasium import spaces
@@ -12,6 +11,9 @@ from plugrad.action_rows import number_of_choices
 from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.types import Array
+
+FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
+"""The largest number of the rows that modules read."""
 
 
 def flat_rows(space: Space[Any], observation: Any) -> Array:
@@ -101,12 +103,23 @@ def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Spac
         yield path, space, as_array(space, observation, path)
 
 
-def is_finite(values: Array) -> bool:
-    """Whether no number is NaN or infinite."""
+def is_finite(values: Array, *, in_float32: bool = False) -> bool:
+    """Whether no number is NaN or infinite, nor would be `in_float32`."""
     if values.dtype.kind != "f":
         return True
-    # One product instead of an array of flags: it is finite only if all are. It may overflow where all are finite.
-    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
+    # One product instead of an array of flags: it is small only if all numbers are. It may overflow, too.
+    if np.vdot(values, values) < FLOAT32_MAX:
+        return True
+    largest = FLOAT32_MAX if in_float32 else np.finfo(values.dtype).max
+    return bool((np.abs(values) <= largest).all())
+
+
+def nonfinite(values: Array) -> tuple[Array, str]:
+    """Where numbers are NaN or infinite, bool, and a name of them; if none is, where they would be in float32."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        return bad, "NaN or infinity"
+    return np.abs(values) > FLOAT32_MAX, "numbers that are too large for float32"
 
 
 def as_array(space: Space[Any], observation: Any, path: str = "") -> Array:

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Space
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.observations.layout import row_parts, stored_space
-from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape
+from plugrad.observations.rows import as_array, flat_rows, is_finite, leading_shape, nonfinite
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.types import Array
 
@@ -55,6 +55,10 @@ class ObservationEncoder:
             return self.normalizer.normalize(flat)
         return np.array(flat, dtype=self.row_space.dtype)
 
+    def gives_finite_rows(self, flat: Array) -> bool:
+        """Whether rows of these observations have no NaN and no infinity; scaled ones may be of any finite number."""
+        return is_finite(flat, in_float32=self.normalizer is None)
+
     def encode(self, observation: Any, *, must_be_finite: bool = False) -> tuple[Array, bool]:
         """Encode one observation, or a batch.
 
@@ -71,7 +75,7 @@ class ObservationEncoder:
         if self._shape_of_one is not None and getattr(observation, "shape", None) == self._shape_of_one:
             one = as_array(self.space, observation)
             if must_be_finite:
-                _check_finite(one)
+                self._check_finite(one)
             return self.rows(one[None]), True
         flat, number_of_dimensions = self._flat(observation)
         if number_of_dimensions > 1:
@@ -84,7 +88,7 @@ class ObservationEncoder:
                 found=found,
             )
         if must_be_finite:
-            _check_finite(flat)
+            self._check_finite(flat)
         return self.rows(flat if number_of_dimensions else flat[None]), not number_of_dimensions
 
     def _flat(self, observation: Any) -> tuple[Array, int]:
@@ -95,18 +99,18 @@ class ObservationEncoder:
         array = as_array(self.space, observation)
         return array, len(leading_shape(self.space, array))
 
-
-def _check_finite(observation: Array) -> None:
-    """Refuse NaN and infinity, which no environment may return in training either: actions would be NaN, too."""
-    if not is_finite(observation):
-        bad = observation[~np.isfinite(observation)][:SHOWN_VALUES]
-        raise BatchError(
-            f"observation: expected finite numbers; found {bad.tolist()} in {observation.dtype}"
-            f"{list(observation.shape)}",
-            column=Columns.OBS,
-            expected="finite numbers",
-            found=bad,
-        )
+    def _check_finite(self, observation: Array) -> None:
+        """Refuse NaN and infinity, which no environment may return in training either: actions would be NaN, too."""
+        if not self.gives_finite_rows(observation):
+            where, what = nonfinite(observation)
+            bad, expected = observation[where][:SHOWN_VALUES], "finite numbers"
+            raise BatchError(
+                f"observation: expected {expected}; found {what}: {bad.tolist()} in {observation.dtype}"
+                f"{list(observation.shape)}",
+                column=Columns.OBS,
+                expected=expected,
+                found=bad,
+            )
 
 
 def flat_space(space: Space[Any]) -> Space[Any]:

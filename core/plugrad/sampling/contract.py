@@ -16,7 +16,7 @@ from plugrad.action_rows import ARRAY_SPACES, is_structured, leaves
 from plugrad.columns import Columns
 from plugrad.errors import ConfigError, EnvContractError, PlugradError
 from plugrad.observations.layout import row_parts
-from plugrad.observations.rows import cast_exactly
+from plugrad.observations.rows import cast_exactly, nonfinite
 from plugrad.types import Array
 
 STEP = "(observation, reward, terminated, truncated, info)"
@@ -266,14 +266,14 @@ def _check_observation_leaf(name: str, path: str, leaf: Space[Any]) -> None:
         )
 
 
-def nonfinite_part(space: Space[Any], row: Array) -> str:
+def nonfinite_part(space: Space[Any], bad: Array) -> str:
     """The path of the first part of an observation that is not finite; empty for a space without parts.
 
     Args:
         space: of the observation: a Dict, a Tuple or another space.
-        row: the observation, flat.
+        bad: of the flat observation, bool: the numbers that are not finite.
     """
-    first = np.flatnonzero(~np.isfinite(row.ravel()))[0]
+    first = np.flatnonzero(bad)[0]
     return next(part.path for part in row_parts(space) if first < part.stop) if is_structured(space) else ""
 
 
@@ -297,12 +297,13 @@ def raise_nonfinite(
     Raises:
         EnvContractError: names the first environment that gave one.
     """
-    row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
-    bad = values[row][~np.isfinite(values[row])][:SHOWN_VALUES]
-    path = "" if space is None else nonfinite_part(space, values[row])
+    where, words = nonfinite(values)
+    row = int(np.flatnonzero(where.reshape(len(values), -1).any(axis=1))[0])
+    bad = values[row][where[row]][:SHOWN_VALUES]
+    path = "" if space is None else nonfinite_part(space, where[row])
     index = row if envs is None else int(envs[row])
     raise EnvContractError(
-        f"environment {index} of {name}: its {what}{path} hold NaN or infinity: {bad.tolist()}; "
+        f"environment {index} of {name}: its {what}{path} hold {words}: {bad.tolist()}; "
         "expected: finite numbers",
         env=name,
         index=index,

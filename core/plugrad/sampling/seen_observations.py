@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Space
 
-from plugrad.observations.rows import is_finite
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.sampling.contract import raise_nonfinite
@@ -45,7 +44,7 @@ class SeenObservations:
         Raises:
             EnvContractError: names the environment, and the part of a Dict or Tuple.
         """
-        if not is_finite(raw):
+        if not self._encoder.gives_finite_rows(raw):
             raise_nonfinite(self._name, "observations", raw, space=self._space, envs=envs)
         if self.normalizer is not None:
             self.normalizer.update(raw)

@@ -12,7 +12,7 @@ from plugrad.columns import Columns
 from plugrad.errors import EnvContractError
 from plugrad.observations import flat_rows
 from plugrad.observations.layout import stored_space
-from plugrad.observations.rows import cast_exactly, is_finite
+from plugrad.observations.rows import cast_exactly, nonfinite
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, flat_space
@@ -84,10 +84,11 @@ class AgentObservations:
         flat = self._flat(observations)
         if flat is None:
             self._raise_wrong_observation(tracks, observations)
-        if not is_finite(flat):
-            bad = np.flatnonzero(~np.isfinite(flat).reshape(len(flat), -1).all(axis=1))[0]
-            path = nonfinite_part(self._space, flat[bad])
-            self._raise(tracks[bad], f"an observation{path} with NaN or infinity", "finite numbers")
+        if not self._encoder.gives_finite_rows(flat):
+            where, what = nonfinite(flat)
+            bad = np.flatnonzero(where.reshape(len(flat), -1).any(axis=1))[0]
+            path = nonfinite_part(self._space, where[bad])
+            self._raise(tracks[bad], f"an observation{path} with {what}", "finite numbers")
         if self.normalizer is not None:
             self.normalizer.update(flat)
         return self._encoder.rows(flat)
