@@ -169,9 +169,8 @@ class CompiledForward(EagerUpdate):
         if self.mode == "none":
             return super().run(columns, indices, num_steps)
         for module, forward in zip(self._modules, self._forwards, strict=True):
-            module._forward_train = (
-                forward  # not the public method: it sets the mode, checks, and may be a user's
-            )
+            # Not the public method: it sets the mode, checks, and may be a user's.
+            module._forward_train = forward
         try:
             return super().run(columns, indices, num_steps)
         finally:

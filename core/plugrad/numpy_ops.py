@@ -249,7 +249,7 @@ def shape(x: Tensor) -> Shape:
 
 
 def zeros_like(x: Tensor) -> Tensor:
-    return np.zeros_like(x)
+    return np.zeros(x.shape, x.dtype) if isinstance(x, np.ndarray) else np.zeros_like(x)
 
 
 def ones_like(x: Tensor) -> Tensor:

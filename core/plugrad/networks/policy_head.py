@@ -93,6 +93,5 @@ def _piece(space: gym.Space[Any], free_log_std: bool) -> tuple[int, int]:
 
 
 def _with_log_std(ops: Ops, means: Tensor, log_std: Tensor) -> Tensor:
-    return ops.concat(
-        [means, ops.zeros_like(means) + log_std], -1
-    )  # a trace need not know the number of rows
+    # Not `broadcast_to`: a trace need not know the number of rows.
+    return ops.concat([means, ops.zeros_like(means) + log_std], -1)
