@@ -12,7 +12,9 @@ from learning import OBSERVATIONS, digest, largest_difference, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec, numpy_ops
 from plugrad.algorithm import Algorithm
+from plugrad.episodes import episodes_by_module
 from plugrad.errors import BatchError, ConfigError, NonFiniteError
+from plugrad.sampling.multi_agent.copies import make_multi_agent
 from plugrad_ppo import PPOConfig
 
 pytestmark = pytest.mark.cross_product
@@ -292,3 +294,36 @@ def test_an_algorithm_with_a_memory_trains_evaluates_and_resumes_bit_for_bit(bac
     resumed.stop()
     for key in ("env_runners/episode_return_mean", "learners/default_policy/total_loss"):
         assert found[key] == expected[key]
+
+
+@pytest.mark.costly("jax")
+@pytest.mark.parametrize("is_multi_agent", [False, True])
+def test_episodes_begin_in_the_state_of_the_present_weights(backend, is_multi_agent):
+    class Learned(own_module(backend)):
+        def get_initial_state(self):
+            start = sum(float(each.sum()) for each in self.get_state().values())
+            return dict.fromkeys("hc", np.full(8, start, np.float32))
+
+    spec = RLModuleSpec(module_class=Learned)
+    chosen = (
+        PPOConfig()
+        .environment(make_multi_agent("CartPole-v1") if is_multi_agent else "CartPole-v1")
+        .framework(backend, compile="none")
+        .rl_module(rl_module_spec=spec)
+        .training(train_batch_size=64, minibatch_size=64, num_epochs=1)
+        .debugging(seed=3)
+    )
+    algorithm = chosen.build_algo()
+    policy = algorithm.get_policy()
+    zeros = {key: np.zeros_like(each) for key, each in algorithm.learner_group.get_weights()[P].items()}
+    for value in (0.0, 0.5):
+        weights = {key: np.full_like(each, value) for key, each in zeros.items()}
+        algorithm.learner_group.set_weights({P: weights})
+        start = sum(each.sum() for each in weights.values())
+        algorithm.env_runner.reset(0)
+        episode = episodes_by_module(algorithm.sample(4))[P][0]
+        np.testing.assert_allclose(episode.extra_model_outputs["state_in/h"][0], start)
+        states = [policy.predict(episode.observations[0])[1]]
+        states.append(policy.predict(episode.observations[:1], states[0], episode_start=[True])[1])
+        np.testing.assert_array_equal(states[0]["h"], states[1]["h"])
+    algorithm.stop()

@@ -85,6 +85,25 @@ def test_evaluation_carries_it_too():
         np.testing.assert_array_equal(steps, counts)
 
 
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_a_function_says_in_which_state_episodes_begin_that_begin_now(mode):
+    weights = [0]
+
+    def act(observations, state):
+        return {**counting.policy(observations), "state_out": state}
+
+    config = Sampling(vectorization_mode=mode)
+    runner = EnvRunner(config=config, act=act, initial_state=lambda: {"w": np.array(weights[0])}, seed=0)
+    for now in range(1, 20):
+        weights[0] = now
+        begun = [each for each in runner.sample(4) if each.t_started == 0]
+        # An episode that ended with the last sample was followed by the next one at once.
+        assert {int(each.extra_model_outputs["state_in/w"][0]) for each in begun} <= {now - 1, now}
+    weights[0] = 100
+    runner.reset(1)
+    assert {int(each.extra_model_outputs["state_in/w"][0]) for each in runner.sample(4)} == {100}
+
+
 def test_a_policy_goes_on_from_the_state_that_it_has_after_random_actions():
     runner = make_runner()
     for is_random in (True, False, True, False):

@@ -295,7 +295,7 @@ def make_policy(
         act=act,
         encoder=encoder,
         action_space=module.action_space,
-        initial_state=initial_state(module),
+        initial_state=lambda: initial_state(present().module[module_id]),
         content=lambda: policy_content(present(), module_id, encoder),
         record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
     )

@@ -90,7 +90,7 @@ class ModulePolicies:
         return make_env_runner(
             config=config,
             act=partial(self, module_id),
-            initial_state=self._initial_state(module_id),
+            initial_state=partial(self._initial_state, module_id),
             seed=seed,
             normalizer=given.get(module_id),
             module_id=module_id,

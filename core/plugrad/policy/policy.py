@@ -58,7 +58,8 @@ class Policy:
         act: calls the module.
         encoder: makes the rows that the module reads of observations.
         action_space: of the environment.
-        initial_state: of a stateful module, `{name: array}` of one row at the start of an episode; empty for others.
+        initial_state: of a stateful module, `{name: array}` of one row at the start of an episode, or a function that
+            returns the present one; empty for others.
         content: gives what `save` writes.
         record: adds the module to an ONNX graph.
     """
@@ -69,7 +70,7 @@ class Policy:
         act: ActFunction,
         encoder: ObservationEncoder,
         action_space: Space[Any],
-        initial_state: State,
+        initial_state: State | Callable[[], State],
         content: Callable[[], PolicyFile],
         record: RecordFunction,
     ) -> None:
@@ -78,13 +79,17 @@ class Policy:
         self._action_space = action_space
         self._to_env = action_converter(action_space)
         self._first = first_action_function(action_space)
-        self._initial = dict(initial_state)
+        self._initial_state = initial_state
         self._content = content
         self._record = record
 
     def __repr__(self) -> str:
         state = f", state={sorted(self._initial)}" if self._initial else ""
         return f"Policy(observation_space={self.observation_space}, action_space={self._action_space}{state})"
+
+    @property
+    def _initial(self) -> State:
+        return self._initial_state() if callable(self._initial_state) else self._initial_state
 
     @property
     def observation_space(self) -> Space[Any]:

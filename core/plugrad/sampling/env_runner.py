@@ -18,7 +18,7 @@ from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.contract import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
-from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
+from plugrad.sampling.recurrent_state import InitialState, PolicyFunction, RecurrentPolicy
 from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
@@ -42,7 +42,8 @@ class EnvRunner:
         config: an `AlgorithmConfig`, or whatever has the settings of `SamplingConfig`.
         act: the policy, a function of observations float32 or uint8 `[N, ...]`. It returns columns
             `{column: [N, ...]}`: `"actions"`, and others that become `extra_model_outputs`.
-        initial_state: of a recurrent policy, `{name: array}` for one environment at the start of an episode. The state
+        initial_state: of a recurrent policy, `{name: array}` for one environment at the start of an episode, or a
+            function that returns it and is asked whenever episodes begin. The state
             is carried from step to step and recorded as columns `state_in/<name>`.
         seed: seeds the environments: the same seed and policy give the same episodes. None: from the system.
         normalizer: statistics to use in place of new ones, such as a frozen copy of another runner's.
@@ -59,7 +60,7 @@ class EnvRunner:
         *,
         config: SamplingConfig,
         act: PolicyFunction,
-        initial_state: Mapping[str, Array] | None = None,
+        initial_state: InitialState | None = None,
         seed: int | None = None,
         normalizer: ObservationNormalizer | None = None,
         module_id: ModuleID = DEFAULT_MODULE_ID,

@@ -1,19 +1,17 @@
 """Make the env runner of a config."""
 
-from collections.abc import Mapping
-
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.recurrent_state import PolicyFunction
+from plugrad.sampling.recurrent_state import InitialState, PolicyFunction
 from plugrad.sampling.settings import SamplingConfig
-from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 
 def make_env_runner(
     *,
     config: SamplingConfig,
     act: PolicyFunction,
-    initial_state: Mapping[str, Array] | None = None,
+    initial_state: InitialState | None = None,
     seed: int | None = None,
     normalizer: ObservationNormalizer | None = None,
     module_id: ModuleID = DEFAULT_MODULE_ID,

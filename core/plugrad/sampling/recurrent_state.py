@@ -17,6 +17,13 @@ A recurrent one takes the states `{name: [N, ...]}` as a second argument, and re
 """
 
 
+InitialState: TypeAlias = Mapping[str, Array] | Callable[[], Mapping[str, Array]]
+"""The state of one environment at the start of an episode, `{name: array}`; empty for stateless policies.
+
+A function is asked whenever episodes begin: the state may depend on weights.
+"""
+
+
 class RecurrentPolicy:
     """A policy function with its recurrent state; without a state it calls the function as it is.
 
@@ -25,7 +32,7 @@ class RecurrentPolicy:
 
     Args:
         act: the policy function.
-        initial_state: `{name: array}` of one environment at the start of an episode; empty for stateless policies.
+        initial_state: see `InitialState`.
         num_envs: `N`.
         next_step_autoreset: the step after an episode's end only resets the environment
             (`gymnasium.vector.AutoresetMode.NEXT_STEP`).
@@ -34,13 +41,14 @@ class RecurrentPolicy:
     def __init__(
         self,
         act: PolicyFunction,
-        initial_state: Mapping[str, Array],
+        initial_state: InitialState,
         num_envs: int,
         *,
         next_step_autoreset: bool,
     ) -> None:
         self._act = act
-        self._initial = dict(initial_state)
+        self._get_initial = initial_state if callable(initial_state) else lambda: initial_state
+        self._initial = dict(self._get_initial())
         self._state_columns = state_columns(Columns.STATE_IN, self._initial).keys()
         self._num_envs = num_envs
         self._next_step_autoreset = next_step_autoreset
@@ -48,6 +56,7 @@ class RecurrentPolicy:
 
     def reset(self) -> None:
         """Set the initial state in all environments."""
+        self._update_initial()
         self._state = {
             name: np.repeat(np.asarray(value)[None], self._num_envs, axis=0)
             for name, value in self._initial.items()
@@ -56,8 +65,13 @@ class RecurrentPolicy:
 
     def reset_one(self, env: int) -> None:
         """Set the initial state in one environment."""
+        self._update_initial()
         for name, value in self._initial.items():
             self._state[name][env] = value
+
+    def _update_initial(self) -> None:
+        if self._initial:
+            self._initial = dict(self._get_initial())
 
     def __call__(self, observations: Array, **mask: Array) -> Mapping[str, Array]:
         """Act on observations `[N, ...]`, and keep the next state.

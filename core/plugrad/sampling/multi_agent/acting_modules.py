@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from plugrad.errors import RestoreMismatchError
@@ -119,7 +120,7 @@ class ActingModules:
             module_id,
             observation_space,
             action_space,
-            initial_state={} if self._initial_state is None else self._initial_state(module_id),
+            initial_state=dict if self._initial_state is None else partial(self._initial_state, module_id),
             normalizer=normalizer,
             clip=reward_clip(self._config),
         )

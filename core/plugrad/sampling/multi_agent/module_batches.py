@@ -36,7 +36,7 @@ class ModuleBatches:
         module_id: the module.
         observation_space: of its agents, without action masks.
         action_space: of its agents.
-        initial_state: of a recurrent module, `{name: array}` at the start of an episode.
+        initial_state: returns that of a recurrent module at the start of an episode, `{name: array}`; empty for others.
         normalizer: scales the observations; None: they stay as they are.
         clip: how a learner sees the reward of a step; see `learner_rewards.clip_rewards`.
     """
@@ -47,14 +47,15 @@ class ModuleBatches:
         observation_space: Space[Any],
         action_space: Space[Any],
         *,
-        initial_state: Mapping[str, Array],
+        initial_state: Callable[[], Mapping[str, Array]],
         normalizer: ObservationNormalizer | None,
         clip: bool | float | None = None,
     ) -> None:
         self.module_id = module_id
         self.env_observation_space, self.action_space = observation_space, action_space
         self.observation_space = model_space(observation_space, normalized=normalizer is not None)
-        self.initial_state = {name: np.asarray(value) for name, value in initial_state.items()}
+        self._get_initial_state = initial_state
+        self._state_names = tuple(initial_state())
         self._observations = AgentObservations(observation_space, action_space, normalizer)
         self._to_env = action_converter(action_space)
         self._clip = clip
@@ -68,6 +69,13 @@ class ModuleBatches:
     @normalizer.setter
     def normalizer(self, normalizer: ObservationNormalizer | None) -> None:
         self._observations.normalizer = normalizer
+
+    @property
+    def initial_state(self) -> dict[str, Array]:
+        """The present state of an agent whose episode begins."""
+        if not self._state_names:
+            return {}
+        return {name: np.asarray(value) for name, value in self._get_initial_state().items()}
 
     def clear(self) -> None:
         """Forget all agents."""
@@ -148,12 +156,12 @@ class ModuleBatches:
         self._acting = []
 
     def _state(self) -> dict[str, Array] | None:
-        if not self.initial_state:
+        if not self._state_names:
             return None
-        return {name: np.stack([track.state[name] for track in self._acting]) for name in self.initial_state}
+        return {name: np.stack([track.state[name] for track in self._acting]) for name in self._state_names}
 
     def _keep_state(self, after: Mapping[str, Any]) -> None:
-        for name in self.initial_state:
+        for name in self._state_names:
             for track, value in zip(self._acting, np.array(after[name]), strict=True):
                 track.state[name] = value
 

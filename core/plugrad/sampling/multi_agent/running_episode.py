@@ -107,8 +107,8 @@ class RunningMultiAgentEpisode:
             Its track.
         """
         self._modules[module.module_id] = module
-        state = dict(module.initial_state)
-        track = AgentTrack(agent, f"{self.id_}/{agent}", module.module_id, self.progress, state=state)
+        id_, state = f"{self.id_}/{agent}", module.initial_state
+        track = AgentTrack(agent, id_, module.module_id, self.progress, state=state)
         self.tracks[agent] = track
         return track
 
