@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from plugrad.columns import Columns
 from plugrad.errors import BatchError
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
-from plugrad.observations import row_space
+from plugrad.observations import is_structured, model_space, row_shape, row_space
 from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
@@ -110,12 +111,9 @@ class TorchModel(TorchRLModule):
         )
         self.model = model
         if any(is_lazy(each) for each in (*model.parameters(), *model.buffers())):
-            own: Any = spec.observation_space
-            space = row_space(own)
             with torch.no_grad():  # lazy layers have no weights before
-                self.forward_inference(
-                    {Columns.OBS: torch.as_tensor(np.zeros((1, *space.shape), space.dtype), device=device)}
-                )
+                obs = torch.as_tensor(_first_observation(spec.observation_space), device=device)
+                self.forward_inference({Columns.OBS: obs})
 
     @property
     def class_name(self) -> str:
@@ -133,6 +131,13 @@ class TorchModel(TorchRLModule):
                 column=Columns.OBS,
             )
         return columns_of_outputs(outputs)
+
+
+def _first_observation(space: Any) -> Array:
+    """Zeros [1, ...] for a model's first call, of the dtype that env runners store; choices as they are."""
+    is_choice = isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete)
+    stored = space if is_choice else row_space(space) if is_structured(space) else model_space(space)
+    return np.zeros((1, *row_shape(space)), stored.dtype)
 
 
 def _versions(obs: Any) -> list[int]:

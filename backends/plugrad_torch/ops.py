@@ -116,7 +116,7 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
 
 
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return torch.sum(x, axis, keepdims)
+    return torch.sum(x, axis, keepdims, dtype=_dtype_of_sums(x))
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -149,7 +149,12 @@ def norm(x: Tensor) -> Tensor:
 
 
 def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
-    return torch.cumsum(x, axis)
+    return torch.cumsum(x, axis, dtype=_dtype_of_sums(x))
+
+
+def _dtype_of_sums(x: Tensor) -> torch.dtype | None:
+    """That of `x`, where torch would widen integers; bools, which must be cast first, are counted."""
+    return None if x.dtype is torch.bool else x.dtype
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:

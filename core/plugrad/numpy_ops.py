@@ -124,7 +124,7 @@ _min: Callable[..., Tensor] = np.minimum.reduce
 
 
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    return _sum(x, axis=axis, keepdims=keepdims)
+    return _sum(x, axis=axis, dtype=_dtype_of_sums(x), keepdims=keepdims)
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -157,7 +157,12 @@ def norm(x: Tensor) -> Tensor:
 
 
 def cumulative_sum(x: Tensor, axis: int = -1) -> Tensor:
-    return np.cumsum(x, axis=axis)
+    return np.cumsum(x, axis=axis, dtype=_dtype_of_sums(x))
+
+
+def _dtype_of_sums(x: Tensor) -> Any:
+    """That of `x`, where numpy would widen integers; bools, which must be cast first, are counted."""
+    return x.dtype if x.dtype.kind in "iu" else None
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:

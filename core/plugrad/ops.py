@@ -174,7 +174,7 @@ class Ops(Protocol):
     # Along one axis.
 
     def cumulative_sum(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Running sum that includes the entry itself; the shape of `x`."""
+        """Running sum that includes the entry itself; the shape and dtype of `x`."""
 
     def softmax(self, x: Tensor, axis: int = -1) -> Tensor:
         """`exp(x) / sum(exp(x))`, without overflow."""

@@ -46,6 +46,18 @@ def test_every_op_is_documented_and_has_a_case(name: str) -> None:
     assert set(KINKS) <= set(DECLARED)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
+def test_sums_have_the_dtype_of_what_is_summed(ops: Ops, dtype: str) -> None:
+    given = np.asarray([[1, 2], [3, 4]], dtype)
+    for own in (ops, numpy_ops):
+        x = own.asarray(given)
+        found = (own.sum(x), own.sum(x, axis=0), own.sum(x, -1, keepdims=True), own.cumulative_sum(x))
+        expected = (10, [4, 6], [[3], [7]], [[1, 3], [3, 7]])
+        for each, want in zip(found, expected, strict=True):
+            assert np.asarray(each).dtype == dtype
+            np.testing.assert_array_equal(each, want)
+
+
 def test_every_op_is_the_same_in_a_traced_graph(
     ops: Ops, backend_info: BackendInfo, gradients: Function, trace: Function
 ) -> None:

@@ -324,6 +324,20 @@ def test_lazy_layers_of_torch_learn_their_widths(tmp_path):
     np.testing.assert_array_equal(again.predict(OBS)[0], learner.get_policy().predict(OBS)[0])
 
 
+@pytest.mark.parametrize(("space", "width"), [(gym.spaces.MultiBinary(5), 5), (gym.spaces.Discrete(3), 4)])
+def test_lazy_layers_of_torch_take_observations_that_are_no_box(space, width):
+    torch = needs.backend("torch")
+
+    class Lazy(torch.nn.Sequential):
+        def __init__(self):
+            first = [torch.nn.Embedding(3, 4)] if space == gym.spaces.Discrete(3) else []
+            super().__init__(*first, torch.nn.LazyLinear(2))
+
+    config = quick(ppo_config("torch")).environment(observation_space=space, action_space=TWO_ACTIONS)
+    learner = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Lazy)).build_learner()
+    assert list(learner.get_weights()[P].values())[-1].shape == (2, width)
+
+
 def test_a_torch_model_that_changes_observations_in_place_is_refused():
     needs.backend("torch")
 
