@@ -104,6 +104,15 @@ def test_help_of_train_shows_every_setting_with_help_and_default_by_section(plug
         (["train", "--framework.compile", "full"], "compile must be one of"),
         (["train", "--seed", "-1"], "--seed"),
         (["train", "--stop-time", "0"], "--stop-time"),
+        (["train", "--backend=numpy", "--stop-time", "nan"], "'--stop-time': nan is no number"),
+        (["train", "--backend=numpy", "--stop-reward", "nan"], "'--stop-reward': nan is no number"),
+        *(
+            (
+                ["train", "--stop-timesteps", text],
+                f"'--stop-timesteps': {text} is no whole number of 1 or more",
+            )
+            for text in ("inf", "nan", "0.5", "1000.5", "0")
+        ),
         (["train", "--config", "nowhere.toml"], "nowhere.toml"),
         (["train", "--resume", "nowhere"], "nowhere"),
         (["train", "--resume", "."], "no run directory: it has no config.toml"),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from math import inf
 from pathlib import Path
 
 import malicious_runs
@@ -11,6 +12,7 @@ from click.testing import Result
 from tiny_runs import TINY, plugrad, start, tiny_run, wait_for_iterations
 
 from plugrad.cli.metrics_files import MAX_LINE_BYTES, read_rows
+from plugrad.cli.run_directory import RunDirectory
 from plugrad.cli.run_files import read_lines
 
 ROW = b'{"training_iteration":1,"num_env_steps_sampled_lifetime":8}\n'
@@ -24,6 +26,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def test_settings_and_outcome_are_replaced_all_at_once(run: Path) -> None:
+    files = [run / name for name in ("config.toml", "summary.json")]
+    before = [file.read_text() for file in files]
+    for file in files:
+        file.with_suffix(".kept").hardlink_to(
+            file
+        )  # what a reader has open, or is left if the process is killed
+    plugrad("train", "--resume", run, "--stop-timesteps=72", "--evaluation.evaluation_interval=9", code=0)
+    assert [file.with_suffix(".kept").read_text() for file in files] == before
+    assert all(file.read_text() != text for file, text in zip(files, before, strict=True))
+
+
+def test_the_outcome_is_strict_json_also_with_a_goal_that_is_never_reached(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", "--stop-timesteps=16", "--stop-reward=inf")
+    found = json.loads((run / "summary.json").read_text(), parse_constant=pytest.fail)
+    assert found["reward_goal"] == "inf"
+    assert RunDirectory(run).read_summary()["reward_goal"] == inf
 
 
 def resume(run: Path) -> Result:
@@ -111,7 +132,7 @@ def test_a_killed_run_goes_on_to_the_stop_conditions_that_were_typed(tmp_path: P
     plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=808", "--stop-reward=inf", code=0)
     plugrad("train", "--quiet", "--resume", run, code=0)
     ended = json.loads(summary.read_text())
-    assert (ended["timesteps"], ended["reward_goal"]) == (808, float("inf")), "those typed last"
+    assert (ended["timesteps"], ended["reward_goal"]) == (808, "inf"), "those typed last"
     (run / "stop.toml").unlink()
     plugrad("train", "--quiet", "--resume", run, "--stop-timesteps=816", code=0)
     assert json.loads(summary.read_text())["reward_goal"] == 475.0, "a run of an older version"

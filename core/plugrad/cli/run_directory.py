@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from plugrad.learner import checkpointing
 RUNS = Path("runs")
 LOCK = "train.lock"
 MAX_SUMMARY_BYTES = 2**16
+_NO_JSON = {"inf": inf, "-inf": -inf, "nan": nan}
 
 
 class RunDirectory:
@@ -103,7 +105,7 @@ class RunDirectory:
     def write_config(self, config: AlgorithmConfig) -> None:
         """Write `config.toml`."""
         with disk_errors("write", self.config_file):
-            self.config_file.write_text(config.to_toml(), encoding="utf-8")
+            replace_file(self.config_file, config.to_toml().encode())
 
     def read_config(self, checkpoint: Checkpoint | None = None) -> AlgorithmConfig:
         """The settings of the run; see `plugrad.cli.run_files.read_settings`.
@@ -145,10 +147,11 @@ class RunDirectory:
         return found
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write `summary.json`."""
+        """Write `summary.json`; infinities and nan, which JSON does not have, as texts."""
         path = self.path / "summary.json"
+        plain = {name: str(each) if str(each) in _NO_JSON else each for name, each in summary.items()}
         with disk_errors("write", path):
-            path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+            replace_file(path, f"{json.dumps(plain, indent=2, allow_nan=False)}\n".encode())
 
     def read_summary(self) -> dict[str, Any]:
         """The outcome of the run; empty if it has not ended.
@@ -165,7 +168,7 @@ class RunDirectory:
             raise ConfigError(f"{path} is no JSON: {error}") from error
         if not isinstance(summary, dict):
             raise ConfigError(f"{path}: a JSON object is expected, found {type(summary).__name__}")
-        return summary
+        return {name: _NO_JSON.get(str(each), each) for name, each in summary.items()}
 
     def best_return(self) -> float | None:
         """The best mean return over `WINDOW` episodes, or None if there were never that many."""

@@ -11,6 +11,7 @@ from plugrad.algorithm import Algorithm
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import OutputConsole, open_display
 from plugrad.cli.exits import debug_option
+from plugrad.cli.number_types import Count, Number
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
@@ -52,21 +53,21 @@ from plugrad.learner.expected_weights import expect_weights
 )
 @click.option(
     "--stop-reward",
-    type=float,
+    type=Number(),
     metavar="R",
     help="Stop at this mean return over 20 episodes.  [default: with --resume the run's, else the environment's "
     "reward threshold]",
 )
 @click.option(
     "--stop-timesteps",
-    type=click.FloatRange(0, min_open=True),
+    type=Count(),
     metavar="N",
     help="Stop after N environment steps, counting those before a resume.  [default: with --resume the run's, "
     "else what --tuned says, else 1000000]",
 )
 @click.option(
     "--stop-time",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(above=0),
     metavar="S",
     help="Stop after S seconds of training in this session.",
 )

@@ -56,7 +56,7 @@ class TrainRequest:
     hyperparameters: Hyperparameters | None
     save_every: int | None
     stop_reward: float | None
-    stop_timesteps: float | None
+    stop_timesteps: int | None
     stop_time: float | None
     tensorboard: bool
     quiet: bool
@@ -127,7 +127,7 @@ class TrainRequest:
         rewards = (self.stop_reward, kept.get("stop_reward"), algorithm.env_spec_reward_threshold)
         return Goals(
             reward=next((each for each in rewards if each is not None), None),
-            timesteps=int(next((each for each in timesteps if each is not None), DEFAULT_TIMESTEPS)),
+            timesteps=next((int(each) for each in timesteps if each is not None), DEFAULT_TIMESTEPS),
             seconds=self.stop_time,
         )
 
