@@ -113,6 +113,7 @@ def test_a_users_own_model_is_brought_by_who_loads_it(backend: str, tmp_path: Pa
 
 BOX = gym.spaces.Box(-9.0, 9.0, (3,))
 PARTS = gym.spaces.Dict(position=gym.spaces.Box(-9.0, 9.0, (2,)), speed=gym.spaces.Box(0.0, 9.0, (1,)))
+CHOICES = (gym.spaces.Discrete(3, start=1), gym.spaces.MultiDiscrete([2, 1]))
 ACTIONS = gym.spaces.Box(-100.0, 100.0, (2,))
 
 
@@ -154,7 +155,7 @@ def float64(space: gym.Space[Any]) -> gym.Space[Any]:
     return gym.spaces.Box(space.low, space.high, dtype=np.float64)
 
 
-@pytest.mark.parametrize("space", [BOX, float64(BOX), PARTS, float64(PARTS)], ids=str)
+@pytest.mark.parametrize("space", [BOX, float64(BOX), PARTS, float64(PARTS), *CHOICES], ids=str)
 @pytest.mark.parametrize("normalize", [True, False])
 def test_statistics_are_applied_whatever_space_a_module_object_was_made_with(
     backend: str, tmp_path: Path, space: gym.Space[Any], normalize: bool
@@ -183,14 +184,15 @@ def test_statistics_are_applied_whatever_space_a_module_object_was_made_with(
 
 def test_a_module_object_of_another_shape_is_refused_with_the_space_to_type(tmp_path: Path) -> None:
     space, spec = gym.spaces.Discrete(3), RLModuleSpec(module_class=OwnModule)
+    other = gym.spaces.Discrete(4)
     some = PPOConfig().environment(Far, env_config={"space": space}).framework("numpy")
     algorithm = some.rl_module(rl_module_spec=spec).build_algo()
     algorithm.save_to_path(tmp_path)
     algorithm.stop()
     with pytest.raises(
-        ConfigError, match=r"made with observation_space=Discrete\(3\).*: make it with .*Box\("
+        ConfigError, match=r"made with observation_space=Discrete\(4\).*: make it with .*Box\("
     ):
-        plugrad.load_policy(tmp_path, module=OwnModule(observation_space=space, action_space=ACTIONS))
+        plugrad.load_policy(tmp_path, module=OwnModule(observation_space=other, action_space=ACTIONS))
 
 
 def test_a_policy_acts_as_env_runners_do_also_if_the_spec_has_the_environments_space(

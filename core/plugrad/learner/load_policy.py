@@ -53,7 +53,7 @@ def load_policy(
             a policy file. Code that it names is never run.
         module_id: the module. The default id also finds a single module that has another id.
         module: your own module (an RLModule, a torch.nn.Module, a Keras model), which the checkpoint cannot make. An
-            RLModule may be made with the environment's space or with the one that it had in training.
+            RLModule may be made with the environment's space or with the one that it had in training, which it gets.
         backend: the backend that computes; None: numpy for a built-in network without convolutions, else the backend
             that saved it, or numpy if that is not installed.
 
@@ -80,6 +80,9 @@ def load_policy(
             return make_policy(lambda: learner, module_id)
         if space != rows:  # as env runners make them; those of older checkpoints are equal, of another space
             rows = model_space(space, normalized=learner.config.normalize_observations)
+        own = learner.module[module_id]
+        if own.observation_space == space:  # it reads rows, as in training
+            own.observation_space = rows
         return make_policy(
             lambda: learner,
             module_id,
