@@ -124,7 +124,8 @@ def test_every_backend_measures_the_same_noise(backend):
 
 
 def test_learners_of_a_group_measure_the_gradient_of_all_their_rows():
-    config = ppo_config("numpy", lr=0.0, minibatch_size=None)
+    needs.backend("torch")
+    config = ppo_config("torch", lr=0.0, minibatch_size=None)
     alone = built(config, GradientNoiseScale()).update(with_signal(16))[P]
     learners = [built(config, GradientNoiseScale()) for _ in range(3)]
     for found in on_all(learners, lambda learner: learner.update(with_signal(16))[P]):
