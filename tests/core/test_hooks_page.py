@@ -122,6 +122,7 @@ OF_AN_ALGORITHM = """
 from dataclasses import dataclass
 
 from plugrad import AlgorithmConfig, RLModuleSpec, hookimpl
+from plugrad.learner import PiecePerModule
 from plugrad.networks import ActorCritic as MyNetwork
 from plugrad.optimizers import Adam
 from plugrad.training import OnPolicyTraining
