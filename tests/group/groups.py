@@ -45,6 +45,8 @@ class FaultyLearner(Learner):
         self.has_begun = True
         if mood() == "raise before":
             raise KeyError("before the first exchange")
+        if mood() == "die":
+            os._exit(1)
         if mood() == "not finite":
             _, optimizer = self.get_optimizers_for_module()[0]
             optimizer.parameters.assign(optimizer.parameters.numpy() * float("nan"))

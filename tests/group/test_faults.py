@@ -15,7 +15,7 @@ import pytest
 from groups import SLOW, Groups, be, group_config
 from learning import digest, largest_difference, ppo_batch
 
-from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
+from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec, SingleAgentEpisode
 from plugrad.errors import (
     BatchError,
     LearnerGroupDeadError,
@@ -91,6 +91,45 @@ def seconds_of_an_update(group: LearnerGroup, one: Learner) -> float:
     start = time.perf_counter()
     both(group, one)
     return time.perf_counter() - start
+
+
+def drawing(observation_space: Any, action_space: Any) -> Any:
+    """A connector that counts, and draws from a random stream."""
+    return draw
+
+
+def draw(*, learner: Any, batch: Any, episodes: Any) -> Any:
+    learner.counters["connected"] = learner.counters.get("connected", 0) + 1
+    learner.counters["drawn"] = int(learner.stream(P, "draws").integers(1000))
+    return batch
+
+
+def episodes_of(one: Learner) -> list[SingleAgentEpisode]:
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(33, 3)).astype(np.float32)
+    columns = one.compute_actions(observations[:-1], rng=rng)
+    actions, rewards = columns.pop("actions"), rng.normal(size=32)
+    return [
+        SingleAgentEpisode(
+            observations=observations, actions=actions, rewards=rewards, extra_model_outputs=columns
+        )
+    ]
+
+
+def test_connectors_take_effect_once_with_their_update_or_not_at_all(cluster: None) -> None:
+    config = group_config("numpy").learners(learner_connector=drawing)
+    one = config.build_learner()
+    episodes = episodes_of(one)
+    with config.learners(num_learners=2).build_learner_group() as group:
+        group.foreach_learner(be, {1: "raise after"})
+        with pytest.raises(ZeroDivisionError):
+            group.update(episodes=episodes)
+        assert_whole(group, one, 2)
+        group.foreach_learner(be, {1: "die"})
+        group.update(episodes=episodes)
+        one.update(episodes=episodes)
+        assert_whole(group, one, 2)
+        assert one.counters["connected"] == 1
 
 
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from plugrad.batch import MultiAgentBatch
 from plugrad.collective import Collective, Membership
-from plugrad.episodes import num_env_steps
+from plugrad.group.connected_batch import ConnectedBatch, after_connectors, connect
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
@@ -124,17 +123,19 @@ class LearnerActor:
             self._collective.timeout_s = timeout_s
 
         def call() -> Any:
-            value = getattr(self._built_learner(), method)(*args, **kwargs)
+            learner = self._built_learner()
+            with after_connectors(learner, args[0] if args else None):
+                value = getattr(learner, method)(*args, **kwargs)
             self._committed = self._committed if number is None else number
             return value
 
         return self._reply(call)
 
-    def run_connectors(self, args: tuple[Any]) -> tuple[Reply, tuple[MultiAgentBatch]]:
+    def run_connectors(self, args: tuple[Any]) -> tuple[Reply, tuple[ConnectedBatch | None]]:
         """Run the learner connectors on episodes, once for all learners; returns a reply and `(batch,)`."""
-        columns: dict[str, Any] = {}
-        reply = self._reply(lambda: columns.update(self._built_learner().run_connectors(*args)))
-        return reply, (MultiAgentBatch(columns, num_env_steps(args[0])),)
+        batch: list[ConnectedBatch] = []
+        reply = self._reply(lambda: batch.append(connect(self._built_learner(), *args)))
+        return reply, (batch[0] if batch else None,)
 
     def abort(self, reason: str, epoch: int) -> None:
         """Stop waiting for other learners; called from another thread.

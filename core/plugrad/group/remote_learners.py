@@ -319,7 +319,7 @@ class RemoteLearners(RecoveringLearners):
         self._recover(lost)
         raise_failures(replies)
         if replies and replies[0].digest != self._workers.digest:
-            self._sync_from(0)  # a connector drew random numbers
+            self._sync_from(0)  # a connector changed more than counters and random streams
         return batch
 
 

@@ -326,12 +326,13 @@ class _Streams(Component):
         return {"seed": 0, "generators": {name: like for name in names if isinstance(name, str)}}
 
     def restore(self, learner: LearnerInternals, values: State) -> None:
-        learner.seed = values["seed"]
-        for name in list(learner.streams):
-            if name in values["generators"]:
-                learner.streams[name].bit_generator.state = values["generators"][name]
-            else:
-                del learner.streams[name]
+        """Unlike `set`, it keeps the generators, which others may hold."""
+        states = values["generators"]
+        kept = {name: each for name, each in learner.streams.items() if name in states}
+        for name, generator in kept.items():
+            generator.bit_generator.state = states[name]
+        new = generators_of({name: state for name, state in states.items() if name not in kept})
+        learner.seed, learner.streams = values["seed"], {**kept, **new}
 
     def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
         ids = [*learner.module, module_id]

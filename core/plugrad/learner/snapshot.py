@@ -1,6 +1,6 @@
 """Copies of a learner's state that are restored after an error, and its digest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -23,18 +23,33 @@ class Snapshot:
         self._learner = learner
         variables = state_variables(learner)
         self._variables = list(zip(variables, learner._snapshot_variables(variables), strict=True))
-        self._values = [(each, each.values(learner)) for each in COMPONENTS.values()]
+        self._values = copy_values(learner)
 
     def restore(self) -> None:
         """Restore everything."""
         self.restore_variables()
-        for component, values in self._values:
-            component.restore(self._learner, values)
+        restore_values(self._learner, self._values)
 
     def restore_variables(self) -> None:
         """Restore what a program may change. Counters and random streams stay as they are."""
         for variable, value in self._variables:
             variable.assign(value)
+
+
+def copy_values(learner: LearnerInternals) -> dict[str, Any]:
+    """Copy what updates and connectors change outside of variables: counters and random streams."""
+    return {name: each.values(learner) for name, each in COMPONENTS.items()}
+
+
+def restore_values(learner: LearnerInternals, values: Mapping[str, Any]) -> None:
+    """Restore a copy.
+
+    Args:
+        learner: a built learner; it may be another one than that of the copy.
+        values: from `copy_values`.
+    """
+    for name, each in values.items():
+        COMPONENTS[name].restore(learner, each)
 
 
 @contextmanager
