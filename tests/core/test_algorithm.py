@@ -11,10 +11,11 @@ import cloudpickle
 import gymnasium as gym
 import pytest
 from click.testing import CliRunner
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from plugrad import hookimpl
 from plugrad.cli import main
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.errors import ConfigError, LearnerGroupDeadError, RestoreMismatchError
 from plugrad.training import OnPolicyTraining
 from plugrad_ppo import PPOConfig
 
@@ -97,6 +98,42 @@ def test_each_iteration_is_told_when_it_is_done_and_the_end_once(listener):
     algorithm.stop()
     algorithm.stop()
     assert listener.with_suffix(".txt").read_text().splitlines() == ["1: 8", "2: 16", "3: 24", "stopped at 3"]
+
+
+class Closing(CartPoleEnv):
+    """An environment that writes down which of its kind are in use."""
+
+    used = set()  # noqa: RUF012
+
+    def reset(self, **settings):
+        Closing.used.add(id(self))
+        return super().reset(**settings)
+
+    def close(self):
+        Closing.used.discard(id(self))
+
+
+class Fails:
+    """A listener that fails at the end."""
+
+    @hookimpl
+    def algorithm_stopped(self, algorithm):
+        raise RuntimeError(f"no end {algorithm.config.seed}")
+
+
+def test_everything_is_closed_where_a_listener_fails_at_the_end():
+    algorithm = (
+        config().environment(Closing).evaluation(evaluation_num_episodes=1).plugins(Fails).build_algo()
+    )
+    algorithm.train()
+    algorithm.evaluate()
+    assert len(Closing.used) > 2
+    with pytest.raises(RuntimeError, match="no end 0"):
+        algorithm.stop()
+    assert not Closing.used
+    with pytest.raises(LearnerGroupDeadError, match="was shut down"):
+        algorithm.learner_group.get_state()
+    algorithm.stop()
 
 
 class StopsAtOnce:

@@ -364,17 +364,18 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         return algorithm
 
     def stop(self) -> None:
-        """Close environments and learners. Calling it again does nothing."""
+        """Close environments and learners, also if a listener raises an error. Calling it again does nothing."""
         if self._is_stopped:
             return
         self._is_stopped = True
-        if self._recorder is not None:
-            self._recorder.flush()
-        self._learner.notify("algorithm_stopped", algorithm=self)
-        for runner in (self.env_runner, self._evaluator):
-            if runner is not None:
-                runner.close()
-        self.learner_group.shutdown()
+        with ExitStack() as parts:  # which ends the last one first
+            parts.callback(self.learner_group.shutdown)
+            for runner in (self._evaluator, self.env_runner):
+                if runner is not None:
+                    parts.callback(runner.close)
+            parts.callback(self._learner.notify, "algorithm_stopped", algorithm=self)
+            if self._recorder is not None:
+                parts.callback(self._recorder.flush)
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

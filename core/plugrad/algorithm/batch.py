@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class AlgorithmBatch:
         return [each.save_to_path(str(Path(path, str(n)))) for n, each in enumerate(self.algorithms)]
 
     def stop(self) -> None:
-        """Stop all algorithms. Calling it again does nothing."""
-        for each in self.algorithms:
-            each.stop()
+        """Stop all algorithms, also if one raises an error. Calling it again does nothing."""
+        with ExitStack() as algorithms:
+            for each in reversed(self.algorithms):
+                algorithms.callback(each.stop)
