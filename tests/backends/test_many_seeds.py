@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from pages import assert_page_runs
 
-from plugrad import AlgorithmBatch, get_algorithm
+from plugrad import AlgorithmBatch, get_algorithm, hookimpl
 from plugrad.algorithm import Algorithm
 from plugrad.cli import main
 from plugrad.cli.metrics_files import read_rows
@@ -207,6 +207,32 @@ def test_the_command_makes_a_run_of_each_seed(batched, tmp_path):
     assert len(rows(both[1])) == 3
     refused = plugrad("train", "--resume", both[1], "--seeds=2", code=2)
     assert "each of its runs goes on alone, with --resume RUN" in refused.output
+
+
+class Fails:
+    """A listener that fails at the end."""
+
+    @hookimpl
+    def algorithm_stopped(self, algorithm):
+        raise RuntimeError(f"no end {algorithm.config.seed}")
+
+
+def test_all_algorithms_stop_where_a_listener_fails_at_the_end(batched):
+    batch = config(batched).plugins(Fails).build_seeds(2)
+    with pytest.raises(RuntimeError, match="no end"):
+        batch.stop()
+    for each in batch.algorithms:
+        each.stop()  # again, which does nothing
+
+
+def test_no_run_is_begun_where_the_directory_of_another_is_taken(batched, tmp_path):
+    (tmp_path / "s4").mkdir()
+    (tmp_path / "s4" / "thesis.txt").write_text("all of it")
+    train = ["train", "--backend", batched, *TINY, "--seed=3", "--seeds=2", "--out", str(tmp_path)]
+    refused = CliRunner().invoke(main, train, prog_name="plugrad")
+    assert refused.exit_code == 2
+    assert f"--out: {tmp_path / 's4'} is not empty" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["s4"]
 
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch):

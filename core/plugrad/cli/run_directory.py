@@ -84,8 +84,7 @@ class RunDirectory:
         Raises:
             ConfigError: the directory has other files already.
         """
-        if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
-            raise _not_empty(path)
+        refuse_used(path)
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         run = cls(path)
         run.write_config(config)
@@ -198,6 +197,16 @@ class RunDirectory:
             except CheckpointCorruptError as error:
                 click.echo(f"plugrad: warning: {error}; trying the one before", err=True)
         raise CheckpointError(f"{self.path} has no readable checkpoint to resume from")
+
+
+def refuse_used(path: Path) -> None:
+    """Refuse a path for a new run unless it is missing or an empty directory.
+
+    Raises:
+        ConfigError: it has files already, or is one.
+    """
+    if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
+        raise _not_empty(path)
 
 
 def _not_empty(path: Path) -> ConfigError:

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from statistics import median
 from time import monotonic
 
 from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.display import LINE_EVERY_S, OutputConsole, print_line
 from plugrad.cli.progress import Goals, Progress
 from plugrad.cli.returns import range_words, return_words
-from plugrad.cli.run_directory import RunDirectory, default_path, training_lock
+from plugrad.cli.run_directory import RunDirectory, default_path, refuse_used, training_lock
 from plugrad.cli.signals import StopSignals
 from plugrad.cli.summary import env_name, print_summary, summarize
 from plugrad.cli.train_loop import TrainLoop
@@ -39,7 +41,7 @@ def train_seeds(
     config = request.fresh_config()
     batch = config.build_seeds(seeds)
     cleanup.callback(batch.stop)
-    runs = [_new_run(request, each, cleanup) for each in batch.algorithms]
+    runs = _begin_runs(request, batch.algorithms, cleanup)
     goals = [request.goals(each, run) for each, run in zip(batch.algorithms, runs, strict=True)]
     for run, goal in zip(runs, goals, strict=True):
         run.write_stop(goal)
@@ -69,12 +71,21 @@ def train_seeds(
         print_summary(console, run.read_summary(), run.path, quiet=True)
 
 
-def _new_run(request: TrainRequest, algorithm: Algorithm, cleanup: ExitStack) -> RunDirectory:
-    config = algorithm.config
-    path = default_path(config, request.algorithm) if request.out is None else request.out / f"s{config.seed}"
-    cleanup.enter_context(training_lock(path))
-    algorithm.run_directory = str(path)
-    return RunDirectory.create(path, config)
+def _begin_runs(
+    request: TrainRequest, algorithms: Sequence[Algorithm], cleanup: ExitStack
+) -> list[RunDirectory]:
+    """Make the directories of all runs, or of none if one cannot be used."""
+    paths = [_path_of(request, each.config) for each in algorithms]
+    for path in paths:
+        refuse_used(path)
+    for algorithm, path in zip(algorithms, paths, strict=True):
+        cleanup.enter_context(training_lock(path))
+        algorithm.run_directory = str(path)
+    return [RunDirectory.create(path, each.config) for each, path in zip(algorithms, paths, strict=True)]
+
+
+def _path_of(request: TrainRequest, config: AlgorithmConfig) -> Path:
+    return default_path(config, request.algorithm) if request.out is None else request.out / f"s{config.seed}"
 
 
 def _run(request: TrainRequest, loop: TrainLoop, goals: Goals) -> None:
