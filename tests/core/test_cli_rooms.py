@@ -83,6 +83,8 @@ def test_the_algorithm_is_found_before_the_options_are_read(arguments, expected,
         ("env_config", '{map_name = "4x4", is_slippery = false}', {"map_name": "4x4", "is_slippery": False}),
         ("model_config", "{fcnet_hiddens = [32, 32]}", {"fcnet_hiddens": [32, 32]}),
         ("plugin_names", '["a", "b"]', ("a", "b")),
+        ("plugin_names", "tensorboard", ("tensorboard",)),
+        ("plugin_names", "none", ()),
     ],
 )
 def test_a_setting_is_read_as_a_literal_or_a_text(name, text, expected):

@@ -73,8 +73,15 @@ def apply_settings(config: AlgorithmConfig, texts: Mapping[str, str]) -> Algorit
         info = config.fields()[name]
         value = decode_field(info, parse_value(info, text), none_words=True)
         change = getattr(config, info.section)
-        config = change(*value) if info.section == "plugins" else change(**{name: value})
+        config = change(*_names(value)) if info.section == "plugins" else change(**{name: value})
     return config
+
+
+def _names(value: Any) -> list[Any]:
+    """What was typed for a list of names: the list, or one name."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
 
 
 def parse_value(info: FieldInfo, text: str) -> Any:

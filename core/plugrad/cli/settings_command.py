@@ -87,8 +87,10 @@ class AlgorithmChoice:
 
 
 def _look_for_each(info: FieldInfo, text: str, look: Callable[[str], str]) -> str:
-    """The typed list of names; their modules are looked up in the current folder too."""
+    """The typed list of names, or one name; their modules are looked up in the current folder too."""
     typed = parse_value(info, text)
+    if isinstance(typed, str):
+        return look(typed)
     if not isinstance(typed, list):
         return text
     found = {name: look(name) for name in wrapper_names(typed)}
