@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 
-class Number(click.ParamType):
+class Number(click.ParamType[float]):
     """A number; infinity is one.
 
     Args:
@@ -28,7 +28,7 @@ class Number(click.ParamType):
         return number
 
 
-class Count(click.ParamType):
+class Count(click.ParamType[int]):
     """A whole number of 1 or more, which may be written as 1e6."""
 
     name = "integer"

@@ -92,7 +92,7 @@ class Curve:
             returns=np.array([row[RETURN] for row in rows]),
             low=np.array([row.get(_LOW, row[RETURN]) for row in rows]),
             high=np.array([row.get(_HIGH, row[RETURN]) for row in rows]),
-            threshold=goal if type(goal) in (int, float) and abs(goal) < inf else None,
+            threshold=goal if isinstance(goal, int | float) and abs(goal) < inf else None,
             settings={name: value for name, value in config.to_dict().items() if name not in _ALIKE},
         )
 
