@@ -58,8 +58,8 @@ class Policy:
         act: calls the module.
         encoder: makes the rows that the module reads of observations.
         action_space: of the environment.
-        initial_state: of a stateful module, `{name: array}` of one row at the start of an episode, or a function that
-            returns the present one; empty for others.
+        initial_state: gives the state of a stateful module at the start of an episode, `{name: array}` of one row;
+            empty for others.
         content: gives what `save` writes.
         record: adds the module to an ONNX graph.
     """
@@ -70,7 +70,7 @@ class Policy:
         act: ActFunction,
         encoder: ObservationEncoder,
         action_space: Space[Any],
-        initial_state: State | Callable[[], State],
+        initial_state: Callable[[], State],
         content: Callable[[], PolicyFile],
         record: RecordFunction,
     ) -> None:
@@ -84,12 +84,8 @@ class Policy:
         self._record = record
 
     def __repr__(self) -> str:
-        state = f", state={sorted(self._initial)}" if self._initial else ""
+        state = f", state={sorted(initial)}" if (initial := self._initial_state()) else ""
         return f"Policy(observation_space={self.observation_space}, action_space={self._action_space}{state})"
-
-    @property
-    def _initial(self) -> State:
-        return self._initial_state() if callable(self._initial_state) else self._initial_state
 
     @property
     def observation_space(self) -> Space[Any]:
@@ -184,7 +180,7 @@ class Policy:
             path,
             encoder=self._encoder,
             action_space=self._action_space,
-            initial_state=self._initial,
+            initial_state=self._initial_state(),
             record=self._record,
             action_mask=action_mask,
         )
@@ -206,7 +202,7 @@ class Policy:
         return {name: self._reset_array(name, np.asarray(value), starts) for name, value in state.items()}
 
     def _reset_array(self, name: str, value: Array, starts: Array) -> Array:
-        initial = self._initial.get(name)
+        initial = self._initial_state().get(name)
         if initial is None or value.shape != (len(starts), *initial.shape):
             return value  # the module refuses it and says why
         mask = starts.astype(bool).reshape(-1, *[1] * initial.ndim)
