@@ -21,15 +21,16 @@ def with_modules_of(config: AnyConfig, checkpoint: Checkpoint) -> AnyConfig:
         checkpoint: an algorithm's.
 
     Returns:
-        The config itself if it has the same modules, else one with the checkpoint's settings of them. As in the file,
-        these may name code, which is not looked up here.
+        The config with the checkpoint's settings of modules, which may name code as those of the file; nothing is
+        looked up here. The config itself if it has the same modules, or none of them: then it is of another run.
 
     Raises:
         ConfigError: the checkpoint's settings are refused, or too large.
         CheckpointError: they hold something that does not fit.
     """
     with as_checkpoint_error(checkpoint):
-        if set(checkpoint.metadata.get("module_ids", ())) == specs_of(config).keys():
+        then, now = set(checkpoint.metadata.get("module_ids", ())), set(specs_of(config))
+        if then == now or not then & now:
             return config
         saved, fields = checkpoint.metadata["config"], config.fields()
         taken = {name: saved[name] for name in (*SETTINGS_OF_MODULES, "agent_to_module") if name in saved}
