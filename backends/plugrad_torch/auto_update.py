@@ -117,9 +117,9 @@ class AutoUpdate(Program):
         try:
             minibatch = next(minibatches(columns, indices))
             if not self._has_stepped:  # the first step is checked, which leaves operations in a trace
-                TracedStep(self._step, self._variables, minibatch)
+                TracedStep(self._learner, self._step, self._variables, minibatch)
                 self._has_stepped = True
-            traced = TracedStep(self._step, self._variables, minibatch)
+            traced = TracedStep(self._learner, self._step, self._variables, minibatch)
         except PlugradError:
             raise
         except Exception as error:

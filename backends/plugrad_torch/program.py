@@ -119,7 +119,8 @@ class CompiledUpdate(Program):
         if key not in self._compiled:
             log.info("compiling the update for torch: the first one takes some seconds")
             try:
-                traced = TracedStep(self._step, self._variables, next(minibatches(columns, indices)))
+                minibatch = next(minibatches(columns, indices))
+                traced = TracedStep(self._learner, self._step, self._variables, minibatch)
                 self._compiled[key] = self._compile(traced, indices)
             except PlugradError:
                 raise
@@ -142,12 +143,7 @@ class CompiledUpdate(Program):
 
     def _fall_back(self, error: Exception) -> None:
         self._eager = EagerUpdate(self._step)
-        self.fall_back("none", f"eager, because {self._why(error)}")
-
-    def _why(self, error: Exception) -> str:
-        if isinstance(error, NotCompiled):  # it was traced, so the loss is not to blame
-            return str(error)
-        return why_untraceable(self._learner, error)
+        self.fall_back("none", f"eager, because {why_untraceable(self._learner, error)}")
 
 
 class CompiledForward(EagerUpdate):

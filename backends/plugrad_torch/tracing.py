@@ -18,7 +18,8 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.inductor import use_folder
+from plugrad_torch.inductor import NotCompiled, use_folder
+from plugrad_torch.kept_tensors import trace_beside
 from plugrad_torch.scalars import keep_scalars
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
@@ -30,6 +31,7 @@ class TracedStep:
     """One step, traced for minibatches of one signature.
 
     Args:
+        learner: whose step it is.
         step: the core's step.
         variables: what it reads and assigns.
         minibatch: an example; only its shapes and dtypes count.
@@ -42,9 +44,14 @@ class TracedStep:
         changed: which of the variables it changes.
         kept: which of the variables it takes and does not change.
         used_places: `(module_id, column)` of its column arguments.
+
+    Raises:
+        NotCompiled: the step changes a tensor that is no part of the learner's state.
     """
 
-    def __init__(self, step: Step, variables: Sequence[Variable], minibatch: ModuleBatches) -> None:
+    def __init__(
+        self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], minibatch: ModuleBatches
+    ) -> None:
         use_folder()  # tracing brings in dynamo, which names a folder where none is named
         self.names: list[str] = []
         self.changed: list[int] = []
@@ -53,8 +60,9 @@ class TracedStep:
         self._places: list[Place] = [(mid, column) for mid, rows in minibatch.items() for column in rows]
         state = self.state()
         inputs = [*state, *(minibatch[module_id][column].detach() for module_id, column in self._places)]
+        trace = make_fx(lambda *tensors: self._pure(tensors), tracing_mode="fake")
         with torch.no_grad():
-            self.graph = make_fx(lambda *tensors: self._pure(tensors), tracing_mode="fake")(*inputs)
+            self.graph = trace_beside(learner, lambda: trace(*inputs))
         used = _drop_unused_inputs(self.graph)
         self.inputs = [inputs[n] for n in used]
         self.used_state = [n for n in used if n < len(state)]
@@ -130,15 +138,17 @@ def _replaced(variables: Sequence[Replaceable], tracers: Sequence[Tensor]) -> It
 
 
 def why_untraceable(learner: LearnerProtocol, error: Exception) -> str:
-    """Why a step was not traced: what its loss did.
+    """Why a step was not compiled: what its loss did, or why the compiler refuses what was traced.
 
     Args:
         learner: whose step it is.
-        error: what tracing raised.
+        error: what tracing or compiling raised.
 
     Returns:
         The reason in words.
     """
+    if isinstance(error, NotCompiled):
+        return str(error)
     loss = f"the loss of {type(learner).__name__} with {type(learner.config).__name__}"
     return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
 

@@ -29,11 +29,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 0)
 
 
-def built(mode: str = "auto", cls: type[Learner] = Learner, plugins: tuple[Any, ...] = ()) -> Learner:
+def built(
+    mode: str = "auto", cls: type[Learner] = Learner, plugins: tuple[Any, ...] = (), module: Any = None
+) -> Learner:
     spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (3,)), "action_space": gym.spaces.Discrete(2)}
     config = BCConfig().environment(**spaces).framework("torch", compile=mode).debugging(seed=0)
     config = config.rl_module(model_config={"fcnet_hiddens": [4]}).training(minibatch_size=4, num_epochs=1)
-    learner = cls(config=config, plugins=plugins)
+    learner = cls(config=config, plugins=plugins, module=module)
     learner.build()
     return learner
 
@@ -144,3 +146,61 @@ def test_what_cannot_be_compiled_stays_eager_and_the_mode_says_why(
     assert {each.partition(why)[0] for each in modes} == {"none: eager torch, one step per minibatch"}, modes
     if cls is not CountsCalls:  # tracing calls the loss too
         assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
+def keeping(kind: str, size: tuple[int, ...] = (2,)) -> Any:
+    """A model that keeps a tensor that is not in its `state_dict`."""
+    import torch
+
+    class Keeping(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pi = torch.nn.Linear(3, 2)
+            self.register_buffer("kept", torch.ones(size), persistent=False)
+            self.mean = torch.ones(size)
+
+        def forward(self, obs: Any) -> Any:
+            inputs = self.pi(obs)
+            if kind == "buffer in place":
+                self.kept.add_(0.5)
+                return inputs * self.kept.clone()
+            if kind == "counted only":
+                self.kept.add_(1.0)
+            elif kind == "buffer":
+                self.kept = self.kept + 0.5
+                return inputs * self.kept
+            elif kind == "attribute":
+                self.mean = 0.9 * self.mean + 0.1 * inputs.detach().mean(tuple(range(2 - len(size))))
+                return inputs * self.mean
+            self.mean = inputs  # written before it is read
+            return self.mean * 2.0
+
+    torch.manual_seed(0)
+    return Keeping()
+
+
+@pytest.mark.parametrize("mode", ["auto", "complete_update"])
+@pytest.mark.parametrize("size", [(), (2,)])
+@pytest.mark.parametrize("kind", ["buffer in place", "counted only", "buffer", "attribute"])
+def test_a_step_that_changes_tensors_beside_the_state_stays_eager(
+    monkeypatch: pytest.MonkeyPatch, kind: str, size: tuple[int, ...], mode: str
+) -> None:
+    at_once(monkeypatch)
+    learner, eager = (built(each, module=keeping(kind, size)) for each in (mode, "none"))
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+    own, expected = (each.module["default_policy"].model for each in (learner, eager))
+    assert own.kept.tolist() == expected.kept.tolist()
+    assert own.mean.tolist() == expected.mean.tolist()
+    assert all(each.startswith("none: eager") for each in modes)
+    assert "because" in modes[-1]
+
+
+def test_a_step_that_writes_a_tensor_before_it_reads_it_is_compiled_and_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_once(monkeypatch)
+    learner = built(module=keeping("written first"))
+    assert train(learner, range(1))[0].startswith("complete_update")
+    assert learner.module["default_policy"].model.mean.tolist() == [1.0, 1.0]
