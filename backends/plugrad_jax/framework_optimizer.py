@@ -3,7 +3,7 @@
 It gets parameters and gradients as `{param ref: array}`, because transformations may differ by parameter.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,6 @@ import numpy as np
 
 from plugrad import LearnerProtocol
 from plugrad.errors import OptimizerError
-from plugrad.every_nth import undelayed
 from plugrad.gradients import FlatVariable
 from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
 from plugrad.hooks.markers import hookimpl
@@ -59,7 +58,7 @@ class FrameworkOptimizer(Optimizer):
     @property
     def rates(self) -> list[Variable]:
         """The learning rates in the state."""
-        return [each for each in self._state.values() if isinstance(each, LearningRate)]
+        return _rates_among(self._state.values())
 
     def step(self, ops: Ops, gradient: Any, guard: Callable[[Any, Any], Any]) -> None:
         """See `Optimizer.step`."""
@@ -153,13 +152,15 @@ def check_registered_optimizer(learner: LearnerProtocol, optimizer: Any, params:
         raise OptimizerError(f"an optimizer of optax needs more than gradients: {error}") from error
 
 
+def _rates_among(variables: Iterable[Variable]) -> list[Variable]:
+    return [each for each in variables if isinstance(each, LearningRate)]
+
+
 def _rates(learner: LearnerProtocol, optimizer: Any) -> Sequence[Variable]:
     if isinstance(optimizer, Optimizer):
         return [optimizer.lr]
     found = [each for each in learner.registered_optimizers.values() if each.optimizer is optimizer]
-    adapter = undelayed(found[0].optimizer_adapter)
-    assert isinstance(adapter, FrameworkOptimizer)
-    return adapter.rates
+    return _rates_among(found[0].optimizer_adapter.variables)
 
 
 @hookimpl
