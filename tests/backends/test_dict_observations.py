@@ -2,6 +2,8 @@
 
 from copy import deepcopy
 from functools import partial
+from inspect import signature
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -23,10 +25,12 @@ VECTORS = Dict(
     {"speed": Box(-1.0, 1.0, (2,)), "gear": Discrete(3), "sub": Tuple([Box(0, 9, (2, 1), np.uint8)])}
 )
 CAMERA = Dict({"camera": IMAGE, "gear": Discrete(3), "inner": Tuple([Box(-1.0, 1.0, (2,))])})
+ITS_DTYPE: dict[str, Any] = {"dtype": np.uint8} if "dtype" in signature(Discrete).parameters else {}
+"""Gymnasium 1.1 has no such argument."""
 BYTES = Dict(
     {
         "level": Box(0, 9, (254,), np.uint8),
-        "turn": Discrete(3, start=1, dtype=np.uint8),
+        "turn": Discrete(3, start=1, **ITS_DTYPE),
         "sub": Tuple([MultiDiscrete([2, 3], np.uint8)]),
     }
 )
