@@ -1,4 +1,4 @@
-"""One more term in any algorithm's loss: a listener that wraps a traced hook, on every backend and in every mode."""
+"""One more term in an algorithm's loss: a listener that wraps a traced hook, on every backend and in every mode."""
 
 from collections.abc import Generator
 
@@ -9,6 +9,8 @@ from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 class EntropyBonus:
     """Subtracts `coefficient` times the mean entropy of the policy from each module's loss.
+
+    The policy's distribution needs an entropy in closed form. SAC's on a Box has none.
 
     Source: Williams and Peng 1991, "Function optimization using connectionist reinforcement learning algorithms",
     doi:10.1080/09540099108946587.

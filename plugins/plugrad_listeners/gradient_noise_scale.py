@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from plugrad import Columns, LearnerProtocol, hookimpl
 from plugrad.batch import Rows
 from plugrad.gradients import Gradients
-from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
 
 _SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"
 _ROWS_SMALL, _ROWS_BIG = "gradient_rows_of_half", "gradient_rows"
@@ -57,7 +57,7 @@ class GradientNoiseScale:
         self, learner: LearnerProtocol, gradients_dict: Gradients
     ) -> Generator[None, Gradients, Gradients]:
         """Measure the gradient of all rows before it is clipped. See `LearnerSpec.postprocess_gradients`."""
-        for module_id in {ref.split("/", 1)[0] for ref in gradients_dict}:
+        for module_id in {_owner(learner, ref) for ref in gradients_dict}:
             learner.register_metric(module_id, _BIG, _squared_norm(learner, module_id, gradients_dict))
         return (yield)
 
@@ -121,8 +121,13 @@ def _every_second(column: Tensor) -> Tensor:
 
 def _squared_norm(learner: LearnerProtocol, module_id: ModuleID, gradients: Gradients) -> Tensor:
     ops = learner.ops
-    own = [gradients[ref] for ref in gradients if ref.split("/", 1)[0] == module_id]
+    own = [gradients[ref] for ref in gradients if _owner(learner, ref) == module_id]
     return sum((ops.sum(ops.square(each)) for each in own), ops.zeros((), "float32"))
+
+
+def _owner(learner: LearnerProtocol, ref: ParamRef) -> ModuleID:
+    """The module of a parameter: the longest id that begins its name, since ids may have slashes."""
+    return max((each for each in learner.module if ref.startswith(f"{each}/")), key=len)
 
 
 def _num_rows(learner: LearnerProtocol, rows: Mapping[str, Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learning import digest, ppo_batch, ppo_config
+from learning import digest, ppo_batch, ppo_config, with_modules
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
@@ -23,16 +23,24 @@ LOGS = {"nan": (-1.0, 1.0), "inf": (0.0, -1.0), "-inf": (0.0, 1.0)}
 """(x, factor) of which factor * log(x) is that value."""
 
 
-class Poisoned(PPOLearner):
-    """Adds the mean of `factor * log(x)` to the loss and to one element of one gradient: 0 in a good batch."""
+class PoisonedLoss(PPOLearner):
+    """Adds the mean of `factor * log(x)` to the loss: 0 in a good batch."""
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
-        def poison(name: str) -> Any:
-            return self.ops.mean(batch[f"{name}_factor"] * self.ops.log(batch[name]))
-
-        self.gradient_poison = poison("gradient")
         arguments = {"module_id": module_id, "config": config, "batch": batch, "fwd_out": fwd_out}
-        return super().compute_loss_for_module(**arguments) + poison("loss")
+        return super().compute_loss_for_module(**arguments) + self.poison(batch, "loss")
+
+    def poison(self, batch: Any, name: str) -> Any:
+        return self.ops.mean(batch[f"{name}_factor"] * self.ops.log(batch[name]))
+
+
+class Poisoned(PoisonedLoss):
+    """Adds it also to one element of one gradient."""
+
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
+        self.gradient_poison = self.poison(batch, "gradient")
+        arguments = {"module_id": module_id, "config": config, "batch": batch, "fwd_out": fwd_out}
+        return super().compute_loss_for_module(**arguments)
 
     def compute_gradients(self, loss_per_module: Any, **kwargs: Any) -> Any:
         gradients = super().compute_gradients(loss_per_module, **kwargs)
@@ -98,6 +106,14 @@ def test_raise_undoes_the_whole_update_and_names_the_place(backend: str, mode: s
     learner.set_state(state)
     learner.update(batch())
     assert digest(learner.get_state()) == after, "the next good batch trains as if nothing had happened"
+
+
+def test_a_module_whose_id_has_a_slash_is_named_whole(backend: str) -> None:
+    config = ppo_config(backend, minibatch_size=SIZE).learners(learner_class=PoisonedLoss)
+    learner = with_modules(config, "a/b", "a").build_learner()
+    with pytest.raises(NonFiniteError) as caught:
+        learner.update({"a": batch(), "a/b": bad_batch("loss", "nan")})
+    assert caught.value.facts["module_id"] == "a/b"
 
 
 @pytest.mark.parametrize("mode", MODES)

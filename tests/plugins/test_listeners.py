@@ -9,7 +9,7 @@ import needs
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from learning import ppo_batch, ppo_config, value_config
+from learning import ppo_batch, ppo_config, value_config, with_modules
 from threads import on_all
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, Columns, Learner, hookimpl
@@ -175,6 +175,15 @@ def test_the_noise_scale_is_the_same_with_a_frameworks_own_optimizer(backend):
         learner = built(config.learners(learner_class=learner_class), GradientNoiseScale())
         results.append(learner.update(with_signal(), minibatch_size=8)[P]["gradient_noise_scale"])
     assert results[0] == pytest.approx(results[1], rel=1e-5)
+
+
+def test_the_noise_scale_of_a_module_whose_id_has_a_slash_is_its_own(backend):
+    config = ppo_config(backend, lr=0.01)
+    modules = built(with_modules(config, "a/b", "a"), GradientNoiseScale())
+    found = modules.update({"a/b": with_signal(), "a": with_signal(32)}, minibatch_size=8)
+    assert found["a/b"].keys() == found["a"].keys()
+    assert found["a/b"]["gradient_squared_norm"] != found["a"]["gradient_squared_norm"]
+    assert np.isfinite(found["a/b"]["gradient_squared_norm"])
 
 
 def test_estimates_are_those_of_two_batch_sizes_without_bias():

@@ -12,6 +12,7 @@ import numpy as np
 from plugrad.batch import Batch
 from plugrad.columns import Columns
 from plugrad.errors import NonFiniteBatchError, NonFiniteError
+from plugrad.learner.components import owner_of
 from plugrad.learner.internals import LearnerInternals
 from plugrad.metrics import SEPARATOR
 from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
@@ -163,11 +164,16 @@ def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
 
 
 def step_error(
-    num_bad: int, num_steps: int, means: Mapping[str, Array], parameters: list[ParamRef]
+    learner: LearnerInternals,
+    num_bad: int,
+    num_steps: int,
+    means: Mapping[str, Array],
+    parameters: list[ParamRef],
 ) -> NonFiniteError:
     """The error for non-finite losses or gradients of a finite batch.
 
     Args:
+        learner: in an update.
         num_bad: minibatches that were not finite.
         num_steps: all minibatches.
         means: metrics of the update.
@@ -182,7 +188,7 @@ def step_error(
     return NonFiniteError(
         f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone. "
         f"Not finite: {', '.join(shown[:8]) or 'gradients'}{more}",
-        module_id=next((name.split("/", 1)[0] for name in [*parameters, *metrics]), None),
+        module_id=next(filter(None, (owner_of(name, learner.module) for name in [*parameters, *metrics])), None),
         metrics=metrics,
         parameters=parameters,
     )

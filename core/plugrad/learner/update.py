@@ -209,7 +209,7 @@ class UpdateRun:
         num_bad = round(float(means.get(NONFINITE, 0.0)) * num_steps)
         if num_bad and learner.config.nonfinite == "raise":
             parameters = self._find_nonfinite_parameters(spec, columns, finite, snapshot)
-            raise nonfinite.step_error(num_bad, num_steps, means, parameters)
+            raise nonfinite.step_error(learner, num_bad, num_steps, means, parameters)
         nonfinite.report_means(learner, means, num_bad, num_steps)
         nonfinite.count_skipped(learner, num_minibatches - num_steps + num_bad, num_minibatches)
         learner.counters[GRADIENT_STEPS] = learner.counters.get(GRADIENT_STEPS, 0) + num_steps
