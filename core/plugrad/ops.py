@@ -245,7 +245,7 @@ class Ops(Protocol):
         """Consecutive parts of these lengths along `axis`; they add up to its length."""
 
     def broadcast_to(self, x: Tensor, shape: Shape) -> Tensor:
-        """`x` repeated to `shape`."""
+        """`x` repeated to `shape`, which is known: to broadcast to a `y` of open lengths, write `x + zeros_like(y)`."""
 
     def shape(self, x: Tensor) -> Shape:
         """The static shape: plain ints, known at trace time (None where a traced program does not know)."""

@@ -286,7 +286,16 @@ def test_the_logits_of_actions_that_are_not_allowed_may_be_minus_infinity():
         learner.update(batch)
 
 
-@pytest.mark.parametrize("timesteps", [{"num_env_steps_sampled_lifetime": "many"}, [1], "x", {"a": None}, 3])
+@pytest.mark.parametrize(
+    "timesteps",
+    [
+        *({"num_env_steps_sampled_lifetime": each} for each in ("many", np.nan, np.inf)),
+        [1],
+        "x",
+        {"a": None},
+        3,
+    ],
+)
 def test_timesteps_that_are_no_numbers_are_refused(learner, timesteps):
     before = digest(learner.get_state())
     with pytest.raises(BatchError, match="timesteps: expected numbers by name"):

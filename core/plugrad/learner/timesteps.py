@@ -1,6 +1,7 @@
 """`check_timesteps`: the argument `timesteps` of an update."""
 
 from collections.abc import Mapping
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -9,13 +10,13 @@ from plugrad.learner.default_hooks import TIMESTEP
 
 
 def check_timesteps(timesteps: Any) -> None:
-    """Check that it maps names to numbers, and has the entry that schedules read.
+    """Check that it maps names to finite numbers, and has the entry that schedules read.
 
     Raises:
         BatchError: it is anything else.
     """
     good = timesteps is None or isinstance(timesteps, Mapping)
-    if not good or not all(isinstance(each, Real) for each in (timesteps or {}).values()):
+    if not good or not all(isinstance(each, Real) and isfinite(each) for each in (timesteps or {}).values()):
         raise BatchError(
             f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
             module_id=None,
