@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import first_line
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.types import ParamRef
@@ -44,7 +45,14 @@ class FrameworkOptimizer(Optimizer):
         refs = {id(p): ref for p, ref in zip(parameters.params, parameters.layout.refs, strict=True)}
         known = {id(self.optimizer.learning_rate)}
         with tf.device(parameters.params[0].device), _record_slots(self.optimizer) as made:
-            self.optimizer.build(parameters.params)
+            try:
+                self.optimizer.build(parameters.params)
+            except Exception as error:
+                name = type(self.optimizer).__name__
+                raise OptimizerError(
+                    f"tf.keras.optimizers.{name} cannot be built for tf.Variables, which all parameters are here: "
+                    f"{first_line(error)}"
+                ) from error
         for slot, param, each in made:
             self._by_ref.setdefault(slot, {})[refs[id(param)]] = TensorVariable.around(each.value)
             known.add(id(each))

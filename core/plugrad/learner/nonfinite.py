@@ -188,7 +188,9 @@ def step_error(
     return NonFiniteError(
         f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone. "
         f"Not finite: {', '.join(shown[:8]) or 'gradients'}{more}",
-        module_id=next(filter(None, (owner_of(name, learner.module) for name in [*parameters, *metrics])), None),
+        module_id=next(
+            filter(None, (owner_of(name, learner.module) for name in [*parameters, *metrics])), None
+        ),
         metrics=metrics,
         parameters=parameters,
     )
