@@ -1,12 +1,13 @@
-"""Products of parameters: of each test marked `cross_product` a seeded sixth runs always, the rest is `long`.
+"""Products of parameters: of each test marked `cross_product` a seeded eighth runs always, the rest is `long`.
 
 pytestmark = pytest.mark.cross_product             # at least one case on torch and one on tf2
+pytestmark = pytest.mark.cross_product("one")      # at least one case of all backends
 pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
-pytestmark = pytest.mark.cross_product(part=8)     # an eighth
+pytestmark = pytest.mark.cross_product(part=16)    # a sixteenth
 @pytest.mark.costly("jax")                         # on jax it is `long`, where others are under test
 
 Where several backends are under test, a case of another test runs always on one of them, drawn by its name, and is
-`long` on the rest; but each test has a case on torch and one on tf2. A smoke test runs always on all backends.
+`long` on the rest. A smoke test runs always on all backends.
 
 Where PLUGRAD_TEST_TURN is "1/2", only the tests of the first half run, by their names: Pythons may take turns.
 """
@@ -20,9 +21,9 @@ from zlib import crc32
 import pytest
 from needs import backends_under_test
 
-PART = 6
-WEIGHTS = {"torch": 6, "tf2": 2, "jax": 1}
-"""How often a backend is drawn: to compile costs minutes that `tox -e all` does not have."""
+PART = 8
+WEIGHTS = {"torch": 4, "tf2": 3, "jax": 1}
+"""How often a backend is drawn."""
 SAMPLED, SAMPLED_PART = "jax", 6
 """A backend on which not every test has a case that runs always; its part of a cross product is smaller."""
 TURN = os.environ.get("PLUGRAD_TEST_TURN", "1/1")
@@ -62,21 +63,15 @@ def _is_for_backends(item: pytest.Item) -> bool:
 
 
 def _draw_backends(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Of each case the item of one backend, and for each test an item of every backend but `SAMPLED`."""
-    cases, tests = defaultdict(list), defaultdict(list)
+    """Of each case the item of one backend."""
+    cases = defaultdict(list)
     for item in sorted(filter(_is_for_backends, items), key=lambda each: each.nodeid):
-        test, backend = item.nodeid.partition("[")[0], item.callspec.params["backend"]
         others = [value for value in _values(item) if value not in WEIGHTS]
-        cases["-".join([test, *others])].append(item)
-        tests[test, backend].append(item)
+        cases["-".join([item.nodeid.partition("[")[0], *others])].append(item)
     drawn = set()
     for case, group in cases.items():
         weights = [WEIGHTS.get(item.callspec.params["backend"], 1) for item in group]
         drawn |= {*Random(case).choices(group, weights)}
-    for (test, backend), group in tests.items():
-        is_wanted = backend != SAMPLED or len(backends_under_test()) == 1
-        if is_wanted and not drawn.intersection(group):
-            drawn.add(Random(test).choice(group))
     return drawn
 
 

@@ -71,7 +71,7 @@ def test_parts_are_the_whole_batch(backend, accumulate, whole):
     assert_same(learner, learner.update(batch()), *whole)
 
 
-@pytest.mark.costly("jax")
+@pytest.mark.costly("tf2", "jax")
 def test_a_module_of_fewer_rows_than_parts_counts_each_row_once(backend):
     given = {**batch(), "rows": ppo_batch(3)}
     one, parted = (config(backend, accumulate=number).build_learner() for number in (1, 4))
@@ -98,6 +98,7 @@ def assert_compiled_equals_whole(backend, spec, given, accumulate, mode="complet
     assert_same(parted, found, one, one.update({"p": given}))
 
 
+@pytest.mark.costly("torch")
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_a_compiled_step_of_several_parts_is_the_whole_batch(backend, accumulate):
     given = sequences(7, seed=0)

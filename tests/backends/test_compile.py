@@ -60,6 +60,7 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
+@pytest.mark.costly("torch")
 @pytest.mark.parametrize(("mode", "rows"), [("complete_update", 2048), ("forward_train", 256)])
 def test_one_long_update_equals_the_plain_mode(backend: str, mode: str, rows: int) -> None:
     results = {}
@@ -117,6 +118,7 @@ class DoublesLosses:
         return {module_id: 2.0 * loss for module_id, loss in losses.items()}
 
 
+@pytest.mark.costly("torch")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_wrapper_is_compiled_with_what_it_wraps(backend: str, mode: str) -> None:
     settings = {"optimizer": {"type": "sgd"}, "grad_clip": None, "num_epochs": 1, "minibatch_size": None}

@@ -20,6 +20,7 @@ def config_of(backend, module_class, **model_config):
     return quick(ppo_config(backend, lr=0.01)).rl_module(rl_module_spec=spec)
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("named", [False, True])
 def test_a_models_class_is_called_with_what_it_names(backend, named):
     cls = class_of(backend, "Net")

@@ -65,6 +65,7 @@ OPTIMIZERS = [
 ]
 
 
+@pytest.mark.cross_product("one", part=3)
 @needs_all
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda settings: settings["type"])
 def test_after_24_steps_of_the_others_every_parameter_is_the_same_within_1e_5(optimizer):

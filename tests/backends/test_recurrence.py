@@ -113,6 +113,7 @@ def test_an_update_is_that_of_finite_differences(backend, actions, memory):
     assert results[P]["num_module_steps_trained"] == 20
 
 
+@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product("one")  # a minute of compilation on each backend
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):

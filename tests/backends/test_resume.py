@@ -62,7 +62,7 @@ def go_on_elsewhere(*paths: Path) -> None:
     )
 
 
-@pytest.mark.costly("jax")
+@pytest.mark.costly("torch", "jax")
 def test_going_on_elsewhere_and_rolling_back_lead_where_the_straight_run_led(
     backend: str, tmp_path: Path
 ) -> None:

@@ -75,13 +75,13 @@ def cells(*names: str) -> list[Any]:
 
 
 @pytest.mark.costly("jax")
-@pytest.mark.cross_product(part=8)
+@pytest.mark.cross_product(part=16)
 @pytest.mark.parametrize(("name", "cell"), cells("PPO"))
 def test_ppo_trains_and_acts_in_every_cell(name: str, cell: Cell, backend: str, tmp_path: Path) -> None:
     assert_trains_and_acts(config(name, cell, backend), cell, backend, tmp_path)
 
 
-@pytest.mark.cross_product("name", "backend", part=8)
+@pytest.mark.cross_product("name", "backend", part=16)
 @pytest.mark.parametrize(("name", "cell"), cells("DQN", "SAC", "TD3"))
 def test_off_policy_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path
@@ -90,7 +90,7 @@ def test_off_policy_algorithms_train_and_act_in_what_they_support(
 
 
 @pytest.mark.costly("jax")
-@pytest.mark.cross_product("name", "backend", part=8)
+@pytest.mark.cross_product("name", "backend", part=16)
 @pytest.mark.parametrize(("name", "cell"), cells("BC", "CQL", "IQL"))
 def test_offline_algorithms_train_and_act_in_what_they_support(
     name: str, cell: Cell, backend: str, tmp_path: Path

@@ -269,6 +269,7 @@ def test_no_save_is_lost_that_was_acknowledged(stopped: Stopped) -> None:
         assert ending.was_saving or ending.stop.moment is not while_saving
 
 
+@pytest.mark.costly("torch", "jax")
 def test_the_run_ends_where_one_ends_that_was_never_stopped(stopped: Stopped) -> None:
     assert_it_ends_as_one_that_was_never_stopped(*stopped)
 
@@ -297,6 +298,7 @@ def test_a_killed_run_of_many_agents_ends_where_one_ends_that_was_never_killed(
     assert_it_ends_as_one_that_was_never_stopped(run, [ending])
 
 
+@pytest.mark.costly("tf2")
 @pytest.mark.parametrize("how", [pytest.param(SIGINT, marks=LONG), SIGTERM])
 def test_remote_learners_leave_with_the_run(backend: str, how: signal.Signals, tmp_path: Path) -> None:
     run = Run(tmp_path / "run", "--backend", backend, *SETTINGS, "--learners=1")

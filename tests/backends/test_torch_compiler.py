@@ -108,6 +108,7 @@ def test_compiled_updates_are_kept_in_the_users_cache_unless_a_folder_is_named(t
     assert not (ours / "other").exists()
 
 
+@pytest.mark.long
 def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) -> None:
     needs.backend("torch")
     found = modes(WITHOUT_AN_OPTION + EACH_MODE, "complete_update")

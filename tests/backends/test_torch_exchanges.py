@@ -44,7 +44,7 @@ class OfOtherTensors(Echo):
     devices = frozenset({"cuda"})
 
 
-@pytest.mark.parametrize("mode", ["none", "complete_update"])
+@pytest.mark.parametrize("mode", ["none", pytest.param("complete_update", marks=pytest.mark.long)])
 def test_tensors_reach_a_collective_that_takes_those_of_their_device(mode):
     states = []
     torch = needs.backend("torch")

@@ -54,6 +54,7 @@ def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
 LONG = pytest.mark.long
 
 
+@pytest.mark.cross_product("one", part=2)
 @pytest.mark.parametrize(
     ("backend", "size", "kills"),
     [
@@ -143,6 +144,7 @@ CALLS = {
 }
 
 
+@pytest.mark.cross_product("one", part=3)
 @pytest.mark.parametrize(
     ("call", "what"),
     [
@@ -333,7 +335,7 @@ def test_one_that_stands_still_is_named_in_time_and_shutdown_ends_it(cluster: No
     assert not pid_exists(pid)
 
 
-@pytest.mark.parametrize("num_learners", [1, 2])
+@pytest.mark.parametrize("num_learners", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_shutdown_during_an_update_reports_no_death(
     cluster: None, caplog: pytest.LogCaptureFixture, num_learners: int
 ) -> None:

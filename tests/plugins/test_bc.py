@@ -205,6 +205,7 @@ def test_marwil_learns_from_the_same_recording(backend, recording):
     assert losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_a_resumed_run_equals_one_that_was_never_stopped(backend, recording, tmp_path, beta):
     settings = config(backend).training(

@@ -138,6 +138,7 @@ def trained(kind: str, backend: str, activation: str) -> Learner:
     return learner
 
 
+@pytest.mark.cross_product("one", part=3)
 @needs.backends(*ALL)
 @pytest.mark.parametrize(
     ("kind", "activation"),
@@ -157,7 +158,7 @@ def test_after_320_gradient_steps_backends_agree_within_1e_5(kind, activation):
         assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
-@pytest.mark.costly("jax")
+@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):
@@ -205,6 +206,7 @@ def test_the_rows_are_the_transitions_of_the_episodes(tmp_path):
         np.testing.assert_allclose(columns[name], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.costly("jax")
 @each_kind
 def test_a_resumed_run_equals_one_that_was_never_stopped(kind, backend, tmp_path):
     whole = run(kind, backend, saved(tmp_path, episodes_of()))

@@ -54,6 +54,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_equals_one_that_was_never_stopped(backend, name, tmp_path):
     cls, settings = RESUMED[name]

@@ -178,6 +178,7 @@ def trained(kind: str, backend: str) -> Learner:
     return learner
 
 
+@pytest.mark.cross_product("one", part=3)
 @needs.backends(*ALL)
 @each_kind
 def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
@@ -189,6 +190,7 @@ def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
         assert largest_difference(one.targets[P].get_state(), other.targets[P].get_state()) < 1e-5
 
 
+@pytest.mark.costly("torch", "jax")
 @pytest.mark.cross_product
 @each_kind
 def test_a_program_and_single_steps_agree(kind, backend):
@@ -315,6 +317,7 @@ def run(kind: str, backend: str, **training):
     )
 
 
+@pytest.mark.costly("jax")
 @pytest.mark.cross_product("kind", "backend", part=2)
 @each_kind
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
@@ -331,6 +334,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(kind, replay, backend, 
     assert digest(resumed._learner.get_state()) == digest(whole._learner.get_state())
 
 
+@pytest.mark.cross_product("one", part=3)
 @needs.backends(*ALL)
 @each_kind
 @pytest.mark.parametrize("source", ALL)

@@ -116,7 +116,7 @@ def is_named(said: str, name: str, words: str) -> bool:
     return bool(re.search(rf"^FAILED \S+\[{name}(-\w+)?\] - .*{words}", said, flags=re.MULTILINE))
 
 
-@pytest.mark.costly("jax")
+@pytest.mark.costly("tf2", "jax")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_suite_fails_and_says_why(said: str, backend: str, name: str) -> None:
     assert is_named(said, name, FAULTS[name][1].replace("{backend}", backend)), said
