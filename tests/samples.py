@@ -1,8 +1,7 @@
 """Products of parameters: of each test marked `cross_product` a seeded eighth runs always, the rest is `long`.
 
-pytestmark = pytest.mark.cross_product             # at least one case on torch and one on tf2
-pytestmark = pytest.mark.cross_product("one")      # at least one case of all backends
-pytestmark = pytest.mark.cross_product("example")  # at least one case for each example
+pytestmark = pytest.mark.cross_product      # at least one case of all backends
+pytestmark = pytest.mark.cross_product("example")  # at least one case for each value of the parameter
 pytestmark = pytest.mark.cross_product(part=16)    # a sixteenth
 @pytest.mark.costly("jax")                         # on jax it is `long`, where others are under test
 
@@ -109,6 +108,6 @@ def _groups(items: list[pytest.Item]) -> dict[tuple[str, int], list[pytest.Item]
             if ids.get("backend") == SAMPLED and len(backends_under_test()) > 1:
                 groups[f"{item.nodeid.partition('::')[0]}-{SAMPLED}", part * SAMPLED_PART].append(item)
             else:
-                kept = [str(ids.get(name)) for name in mark.args or ("backend",)]
+                kept = [str(ids.get(name)) for name in mark.args]
                 groups["-".join([item.nodeid.split("[")[0], *kept]), part].append(item)
     return groups

@@ -65,7 +65,7 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @needs_all
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda settings: settings["type"])
 def test_after_24_steps_of_the_others_every_parameter_is_the_same_within_1e_5(optimizer):
@@ -169,6 +169,7 @@ def test_gradients_of_the_first_step_of_wide_networks_are_the_same_up_to_roundin
 # --- checkpoints cross over ---
 
 
+@pytest.mark.cross_product
 @needs_all
 @pytest.mark.parametrize(("source", "target"), [("torch", "tf2"), ("tf2", "jax"), ("jax", "torch")])
 def test_training_goes_on_on_another_framework(tmp_path, source, target):

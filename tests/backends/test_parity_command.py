@@ -19,6 +19,7 @@ def parity(*arguments, code=0):
     return result
 
 
+@pytest.mark.cross_product(part=6)
 @pytest.mark.parametrize("pair", [PAIR, ["tf2", "jax"]], ids="-".join)
 @pytest.mark.parametrize(
     ("algorithm", "network"),

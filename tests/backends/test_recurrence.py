@@ -114,7 +114,7 @@ def test_an_update_is_that_of_finite_differences(backend, actions, memory):
 
 
 @pytest.mark.costly("torch", "jax")
-@pytest.mark.cross_product("one")  # a minute of compilation on each backend
+@pytest.mark.cross_product  # a minute of compilation on each backend
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_compiled_update_gives_the_numbers_of_the_plain_one(backend, memory):
     plain, compiled = (
@@ -147,7 +147,7 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
-@pytest.mark.cross_product("one")  # a minute of compilation on each backend
+@pytest.mark.cross_product  # a minute of compilation on each backend
 def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backend):
     chosen = config(backend, "complete_update", num_epochs=1).learners(learner_class=CountsTraces)
     compiled, plain = chosen.build_learner(), config(backend, num_epochs=1).build_learner()

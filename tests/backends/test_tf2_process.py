@@ -69,6 +69,7 @@ def test_neither_the_import_nor_a_learner_changes_the_environment_or_tensorflow_
         assert f"{IN_ORDER}: false" in xla_options(tmp_path), "XLA was asked, without a trace"
 
 
+@pytest.mark.cross_product
 @pytest.mark.parametrize(
     ("threads", "flags"), [("1", f"--{IN_ORDER}=true "), ("2", "")], ids=["the user says so", "two threads"]
 )

@@ -115,6 +115,7 @@ def test_an_option_that_this_version_of_torch_lacks_is_left_out(tmp_path: Path) 
     assert found == ["complete_update: the whole update one compiled function (inductor)"]
 
 
+@pytest.mark.long
 def test_without_torchs_loop_each_step_is_a_call_and_the_mode_says_why() -> None:
     needs.backend("torch")
     (found,) = modes(WITHOUT_THE_LOOP + EACH_MODE, "complete_update")

@@ -235,6 +235,7 @@ def test_the_suite_fails_and_says_why(said: str, name: str) -> None:
     assert re.search(line, said, flags=re.MULTILINE), said
 
 
+@pytest.mark.long  # in `tox -e author` a stranger's is proven
 def test_the_honest_one_passes_whole(tmp_path: Path) -> None:
     said = run_suite(tmp_path, {"honest": HONEST})
     assert re.search(r"^\d\d passed in", said, flags=re.MULTILINE), said

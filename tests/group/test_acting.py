@@ -75,7 +75,7 @@ def changed(weights: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.cross_product("one", part=2)
+@pytest.mark.cross_product(part=2)
 @pytest.mark.parametrize(("learners", "runners"), [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_who_acts_follows_the_learners_however_they_changed(
     cluster: None, learners: int, runners: int
@@ -149,7 +149,7 @@ def draw(*, learner: Any, batch: Any, episodes: Any) -> Any:
     return batch
 
 
-@pytest.mark.cross_product("one", part=2)
+@pytest.mark.cross_product(part=2)
 @pytest.mark.parametrize("kind", [PPOConfig, DQNConfig])
 def test_a_resumed_run_on_remote_learners_is_the_straight_one(
     cluster: None, tmp_path: Path, kind: Any

@@ -399,7 +399,7 @@ class Stopped(AnyOrder):
     signals = (signal.SIGKILL, signal.SIGSTOP)
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize(
     ("machine", "examples", "steps"),
     [(AnyOrder, 5, 14), (OfThree, 1, 8), (OnTorch, 1, 8), (OnTf2, 1, 8), (Stopped, 1, 8)],

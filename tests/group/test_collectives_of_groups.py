@@ -10,7 +10,7 @@ from learning import largest_difference, ppo_batch
 from plugrad import DEFAULT_MODULE_ID
 
 
-@pytest.mark.cross_product("one", part=2)
+@pytest.mark.cross_product(part=2)
 @pytest.mark.parametrize("collective", ["gloo", "ray"])
 def test_a_group_is_one_learner_also_after_a_death(groups: Groups, backend: str, collective: str) -> None:
     config = group_config(backend).learners(collective=collective)

@@ -40,7 +40,7 @@ def close(found, expected):
             np.testing.assert_allclose(found[name], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_remote_group_is_one_learner(groups: Groups, backend: str, size: int) -> None:
     group, one = groups.get(backend, size), group_config(backend).build_learner()
@@ -219,7 +219,7 @@ def three_modules(seed):
     }
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("accumulate", [1, 2, 4])
 def test_accumulated_parts_of_several_learners_are_the_whole_batch(size: int, accumulate: int) -> None:
@@ -252,7 +252,7 @@ ACCUMULATED = {
 
 
 @pytest.mark.costly("torch")
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize(
     ("backend", "mode", "kind"),
     [

@@ -54,7 +54,7 @@ def assert_whole(group: LearnerGroup, one: Learner, size: int) -> None:
 LONG = pytest.mark.long
 
 
-@pytest.mark.cross_product("one", part=2)
+@pytest.mark.cross_product(part=2)
 @pytest.mark.parametrize(
     ("backend", "size", "kills"),
     [
@@ -144,7 +144,7 @@ CALLS = {
 }
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize(
     ("call", "what"),
     [

@@ -37,7 +37,7 @@ def batch_of(kind: str, seed: int) -> dict[str, np.ndarray]:
     return transitions("sac" if kind in OFFLINE else kind, 20, seed=seed)
 
 
-@pytest.mark.cross_product("one", part=10)
+@pytest.mark.cross_product(part=10)
 @pytest.mark.parametrize("mode", ["auto", pytest.param("complete_update", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", [*WRITTEN_OUT, "sac", "sac discrete", "td3", "iql", "cql"])
 def test_two_learners_are_one_after_50_updates(backend: str, kind: str, mode: str) -> None:

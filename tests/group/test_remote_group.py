@@ -43,7 +43,7 @@ def test_modules_come_and_go_on_all(pair: LearnerGroup) -> None:
     assert len(set(pair.foreach_learner(digest_of))) == 1
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @pytest.mark.smoke
 def test_checkpoints_go_from_groups_to_learners_and_back(pair: LearnerGroup, tmp_path: Path) -> None:
     pair.update(ppo_batch(64))

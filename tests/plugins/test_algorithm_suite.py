@@ -5,7 +5,7 @@ import pytest
 from plugrad import AlgorithmConfig
 from plugrad.testing.algorithm_suite import *  # noqa: F403
 
-pytestmark = pytest.mark.cross_product("algorithm", "tiny_task", part=4)  # backends and modes take turns
+pytestmark = pytest.mark.cross_product("algorithm", part=6)  # tasks, backends and modes take turns
 
 
 @pytest.fixture(

@@ -138,7 +138,7 @@ def trained(kind: str, backend: str, activation: str) -> Learner:
     return learner
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @needs.backends(*ALL)
 @pytest.mark.parametrize(
     ("kind", "activation"),

@@ -178,7 +178,7 @@ def trained(kind: str, backend: str) -> Learner:
     return learner
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @needs.backends(*ALL)
 @each_kind
 def test_after_320_gradient_steps_backends_agree_within_1e_5(kind):
@@ -334,7 +334,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(kind, replay, backend, 
     assert digest(resumed._learner.get_state()) == digest(whole._learner.get_state())
 
 
-@pytest.mark.cross_product("one", part=3)
+@pytest.mark.cross_product(part=3)
 @needs.backends(*ALL)
 @each_kind
 @pytest.mark.parametrize("source", ALL)
