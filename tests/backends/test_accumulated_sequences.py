@@ -113,6 +113,7 @@ def test_a_compiled_step_of_an_lstm_in_several_parts_is_the_whole_batch(backend,
     assert_compiled_equals_whole(backend, RLModuleSpec(model_config=SMALL), given, accumulate)
 
 
+@pytest.mark.costly("jax")
 def test_a_step_of_several_parts_with_compiled_forward_passes_is_the_whole_batch(backend):
     given = {**ppo_batch(24), Columns.LOSS_MASK: np.arange(24) % 5 < 2}
     assert_compiled_equals_whole(backend, ROWS, given, 2, "forward_train")

@@ -75,6 +75,7 @@ def test_one_long_update_equals_the_plain_mode(backend: str, mode: str, rows: in
         assert results[mode][name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
 
 
+@pytest.mark.costly("torch")
 def test_many_short_updates_equal_the_plain_mode(backend: str) -> None:
     weights = []
     for each in ("none", "complete_update"):

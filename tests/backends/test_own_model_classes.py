@@ -85,6 +85,7 @@ def test_modules_of_such_a_class_come_and_go(backend, tmp_path):
     assert digest(again.get_state()) == digest(learner.get_state())
 
 
+@pytest.mark.costly("jax")
 def test_a_group_builds_a_models_class(backend):
     config = config_of(backend, class_of(backend, "Net"))
     assert isinstance(config, AlgorithmConfig)

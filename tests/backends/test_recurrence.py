@@ -147,6 +147,7 @@ class CountsTraces(Learner):
         return super().compute_loss_for_module(**arguments)
 
 
+@pytest.mark.costly("torch")
 @pytest.mark.cross_product  # a minute of compilation on each backend
 def test_a_changing_number_of_sequences_is_compiled_once_per_power_of_two(backend):
     chosen = config(backend, "complete_update", num_epochs=1).learners(learner_class=CountsTraces)

@@ -99,6 +99,7 @@ def test_offline_algorithms_train_and_act_in_what_they_support(
     assert_trains_and_acts(config(name, cell, backend).offline_data(input_=data), cell, backend, tmp_path)
 
 
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_all_other_cells_are_refused_before_anything_is_built(name: str, tmp_path: Path) -> None:
     """By code that knows no backend; a mask that only `info` has is refused when it is first seen."""

@@ -128,6 +128,7 @@ def test_a_number_that_a_program_freezes_is_found_where_losses_are_traced(said: 
     assert is_named(said, "frozen", words) == (backend == "tf2"), said
 
 
+@pytest.mark.costly("tf2", "jax")
 def test_the_sound_one_passes(said: str) -> None:
     assert "[sound" not in said
     assert "ERROR" not in said

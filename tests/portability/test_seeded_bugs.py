@@ -43,6 +43,7 @@ def assert_is_named(seeded: Seeded) -> None:
     assert any(re.search(rf"{re.escape(line)}(?!\d)", said) for line in seeded.wrong_lines), said
 
 
+@pytest.mark.cross_product(part=3)
 @pytest.mark.parametrize("name", TWINS)
 def test_right_code_is_left_alone(name: str) -> None:
     learner = TWINS[name].train("strict")
