@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from plugrad import Columns, LearnerProtocol, hookimpl
 from plugrad.batch import Rows
 from plugrad.gradients import Gradients
-from plugrad.types import Array, ModuleBatches, ModuleID, ParamRef, Tensor
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 _SMALL, _BIG = "gradient_squared_norm_of_half", "gradient_squared_norm"
 _ROWS_SMALL, _ROWS_BIG = "gradient_rows_of_half", "gradient_rows"
@@ -41,11 +41,11 @@ class GradientNoiseScale:
         """Measure the gradient of half the rows, before the step computes that of all. See `LearnerSpec.update`."""
         half = {module_id: Rows(module_id, rows, _every_second) for module_id, rows in batch.items()}
         kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
-        gradients = _gradients(learner, half)
+        gradients = _by_module(learner, _gradients(learner, half))
         for variable, value in kept:  # measuring must not change the statistics of a user's model
             variable.assign(value)
         for module_id in batch:
-            learner.register_metric(module_id, _SMALL, _squared_norm(learner, module_id, gradients))
+            learner.register_metric(module_id, _SMALL, _squared_norm(learner, gradients.get(module_id, [])))
             learner.register_metric(module_id, _ROWS_SMALL, _num_rows(learner, half[module_id]))
             learner.register_metric(
                 module_id, _ROWS_BIG, _num_rows_of_all(learner, module_id, batch[module_id])
@@ -57,8 +57,8 @@ class GradientNoiseScale:
         self, learner: LearnerProtocol, gradients_dict: Gradients
     ) -> Generator[None, Gradients, Gradients]:
         """Measure the gradient of all rows before it is clipped. See `LearnerSpec.postprocess_gradients`."""
-        for module_id in {_owner(learner, ref) for ref in gradients_dict}:
-            learner.register_metric(module_id, _BIG, _squared_norm(learner, module_id, gradients_dict))
+        for module_id, own in _by_module(learner, gradients_dict).items():
+            learner.register_metric(module_id, _BIG, _squared_norm(learner, own))
         return (yield)
 
     @hookimpl(wrapper=True)
@@ -119,15 +119,18 @@ def _every_second(column: Tensor) -> Tensor:
     return column[::2]
 
 
-def _squared_norm(learner: LearnerProtocol, module_id: ModuleID, gradients: Gradients) -> Tensor:
+def _by_module(learner: LearnerProtocol, gradients: Gradients) -> dict[ModuleID, list[Tensor]]:
+    """The gradients of each module: of the longest id that begins a parameter's name, since ids may have slashes."""
+    found: dict[ModuleID, list[Tensor]] = {}
+    for ref, gradient in gradients.items():
+        owner = max((each for each in learner.module if ref.startswith(f"{each}/")), key=len)
+        found.setdefault(owner, []).append(gradient)
+    return found
+
+
+def _squared_norm(learner: LearnerProtocol, gradients: list[Tensor]) -> Tensor:
     ops = learner.ops
-    own = [gradients[ref] for ref in gradients if _owner(learner, ref) == module_id]
-    return sum((ops.sum(ops.square(each)) for each in own), ops.zeros((), "float32"))
-
-
-def _owner(learner: LearnerProtocol, ref: ParamRef) -> ModuleID:
-    """The module of a parameter: the longest id that begins its name, since ids may have slashes."""
-    return max((each for each in learner.module if ref.startswith(f"{each}/")), key=len)
+    return sum((ops.sum(ops.square(each)) for each in gradients), ops.zeros((), "float32"))
 
 
 def _num_rows(learner: LearnerProtocol, rows: Mapping[str, Tensor]) -> Tensor:

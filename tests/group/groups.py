@@ -12,6 +12,11 @@ SLOW = "slow_to_begin"
 """A learner with a module of this name is as one that has to compile."""
 
 
+def hiddens(backend: str) -> list[int]:
+    """Of each network; finite differences take two forward passes per parameter."""
+    return [2] if backend == "numpy" else [8]
+
+
 def group_config(backend: str, **training: Any) -> Any:
     """PPO by plain gradient descent; shuffled minibatches, a coefficient that adapts and a schedule that moves."""
     settings = {
@@ -23,7 +28,7 @@ def group_config(backend: str, **training: Any) -> Any:
         "use_kl_loss": True,
         **training,
     }
-    config = ppo_config(backend, hiddens=(8,), **settings)
+    config = ppo_config(backend, hiddens=hiddens(backend), **settings)
     return config.learners(
         learner_class=FaultyLearner,
         num_cpus_per_learner=0.1,
@@ -74,7 +79,7 @@ def be(learner: Learner, moods: dict[int, str]) -> None:
 def _give_back_its_module(group: LearnerGroup) -> None:
     present = set(group.get_weights())
     if DEFAULT_MODULE_ID not in present:
-        spec = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+        spec = RLModuleSpec(model_config={"fcnet_hiddens": hiddens(group.config.backend)})
         group.add_module(module_id=DEFAULT_MODULE_ID, module_spec=spec)
     for module_id in present - {DEFAULT_MODULE_ID}:
         group.remove_module(module_id)

@@ -12,7 +12,7 @@ import ray
 from learning import digest, ppo_batch, ppo_config
 from plugrad.errors import LearnerGroupDeadError
 
-config = ppo_config("torch").learners(num_learners=1, num_cpus_per_learner=0.1, timeout_s=30, build_timeout_s=120)
+config = ppo_config("numpy").learners(num_learners=1, num_cpus_per_learner=0.1, timeout_s=30, build_timeout_s=120)
 
 
 def raylet(group):

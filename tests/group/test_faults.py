@@ -133,7 +133,7 @@ def test_connectors_take_effect_once_with_their_update_or_not_at_all(cluster: No
         assert one.counters["connected"] == 1
 
 
-SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})
+SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [2]})
 CALLS = {
     "update": lambda group, path: group.update(ppo_batch(64)),
     "save": lambda group, path: group.save_to_path(path / "saved"),
@@ -190,15 +190,15 @@ def test_one_that_is_restarted_has_the_time_to_compile(faulty: LearnerGroup) -> 
 
 @pytest.fixture(scope="module")
 def made(cluster: None) -> Iterator[LearnerGroup]:
-    """Two learners on torch with little patience."""
-    with group_config("torch").learners(num_learners=2, timeout_s=3).build_learner_group() as group:
+    """Two learners with little patience."""
+    with group_config("numpy").learners(num_learners=2, timeout_s=3).build_learner_group() as group:
         yield group
 
 
 @pytest.fixture
 def faulty(made: LearnerGroup) -> LearnerGroup:
     """As it was built."""
-    made.set_state({"learner": group_config("torch").build_learner().get_state()})
+    made.set_state({"learner": group_config("numpy").build_learner().get_state()})
     return made
 
 
@@ -339,14 +339,16 @@ def test_one_that_stands_still_is_named_in_time_and_shutdown_ends_it(cluster: No
 def test_shutdown_during_an_update_reports_no_death(
     cluster: None, caplog: pytest.LogCaptureFixture, num_learners: int
 ) -> None:
+    others = threading.enumerate()
     group = group_config("numpy").learners(num_learners=num_learners).build_learner_group()
     group.update(ppo_batch(64))
     group.update(ppo_batch(64), num_epochs=100_000, async_update=True)
     time.sleep(0.5)  # the update has begun
     group.shutdown()
     for thread in threading.enumerate():
-        if thread.name == "plugrad-learner-group":
+        if thread.name == "plugrad-learner-group" and thread not in others:
             thread.join(10)
+            assert not thread.is_alive()
     assert [record.getMessage() for record in caplog.records if record.name == "plugrad"] == []
 
 

@@ -10,7 +10,6 @@ from plugrad.learner.snapshot import digest as digest_of
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product]
 
 
-@pytest.mark.cross_product
 @pytest.mark.parametrize("model", ["", "lstm"])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_two_learners_are_one_after_20_updates(backend: str, kind: str, model: str) -> None:

@@ -30,6 +30,7 @@ def assert_equal(group: LearnerGroup, one: Learner) -> None:
     assert state["streams"] == one.get_state("streams")["streams"]
 
 
+@pytest.mark.costly("tf2", "jax")
 @pytest.mark.parametrize("backend", ["torch", "tf2", "jax"])
 def test_one_three_and_two_learners_in_turn_equal_one(cluster: None, backend: str, tmp_path: Path) -> None:
     config = group_config(backend)
@@ -118,9 +119,9 @@ def test_an_algorithm_goes_on_through_deaths_and_resizes(cluster: None) -> None:
     config = (
         PPOConfig()
         .environment("CartPole-v1")
-        .framework("torch")
+        .framework("numpy")
         .training(train_batch_size=64, minibatch_size=32, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [8]})
+        .rl_module(model_config={"fcnet_hiddens": [2]})
         .debugging(seed=0)
     )
     expected = train(config.build_algo(), lambda group, iteration: None)
