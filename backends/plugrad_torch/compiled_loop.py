@@ -5,15 +5,17 @@ torch yet: where it does not compile, `CompiledStep` is called once per minibatc
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.graph_data import from_data, to_data
+from plugrad_torch.graph_data import from_data, to_data, with_constants_as_arguments
 from plugrad_torch.inductor import NotCompiled, compile_graph
 from plugrad_torch.tracing import TracedStep, on_host, put
 
@@ -47,10 +49,14 @@ class LoopSource:
     Args:
         traced: the step, for which `can_loop` holds.
         indices: rows of each minibatch; only their shapes count.
+
+    Attributes:
+        constants: tensors that the step reads and that are no variables.
     """
 
     def __init__(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> None:
-        self._graph = traced.graph
+        # The body of torch's loop may have no tensors but its arguments.
+        self._graph, self.constants = with_constants_as_arguments(to_data(traced.graph))
         self._used_state, self._changed = traced.used_state, traced.changed
         self._kept = traced.kept
         self._modules = list(indices)
@@ -58,39 +64,35 @@ class LoopSource:
         state = traced.state()
         minibatch = traced.inputs[len(traced.used_state) :]
         values = [state[n] for n in (*traced.changed, *traced.kept)]
-        fixed = [torch.tensor(0), torch.zeros(len(traced.names)), *values]
+        fixed = [torch.tensor(0), torch.zeros(len(traced.names)), *values, *self.constants]
         self._fixed = [(tuple(each.shape), each.stride(), each.dtype) for each in fixed]
         self._long = [((EXAMPLE_LENGTH, *each.shape[1:]), torch.int32) for each in indices.values()]
         self._long += [((EXAMPLE_LENGTH, *each.shape[1:]), each.dtype) for each in minibatch]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_graph": to_data(self._graph)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _graph=from_data(state["_graph"]))
 
     def compile(self) -> Any:
         """Compile it.
 
         Returns:
             A function of the number of steps, zeros for the sums of the metrics, the changed variables, the others that
-            are used, the orders and the columns; it gives the number of steps done, the sums and the new values.
+            are used, the constants, the orders and the columns; it gives the number of steps done, the sums and the new
+            values.
 
         Raises:
             NotCompiled: the loop cannot be traced, or inductor does not compile it.
         """
         fixed = [torch.empty_strided(*layout, dtype=dtype) for *layout, dtype in self._fixed]
         long = [torch.empty(shape, dtype=dtype) for shape, dtype in self._long]
+        step = from_data(self._graph)
         try:
             mode, fakes = _fakes(fixed, long)
             with torch.no_grad(), mode:
-                graph = make_fx(self._whole)(*fakes)
+                graph = make_fx(partial(self._whole, step))(*fakes)
         except Exception as error:
             why = f"{type(error).__name__}: {first_line(error)}"
             raise NotCompiled(f"torch's while_loop does not trace it: {why}") from error
         return compile_graph(graph, fakes, "cpu")
 
-    def _whole(self, num_steps: Tensor, sums: Tensor, *tensors: Tensor) -> Any:
+    def _whole(self, step: GraphModule, num_steps: Tensor, sums: Tensor, *tensors: Tensor) -> Any:
         """The number of steps done, the sums of the metrics and the new values of what changes."""
         from torch._higher_order_ops.while_loop import while_loop_op  # not public: here, a lack is no error
 
@@ -99,19 +101,20 @@ class LoopSource:
         carried: Any = (done, sums, *tensors[:changed])
         return while_loop_op(
             lambda done, sums, *rest: done < rest[changed],
-            self._body,
+            partial(self._body, step),
             carried,
             (num_steps, *tensors[changed:]),
         )
 
-    def _body(self, done: Tensor, sums: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def _body(self, step: GraphModule, done: Tensor, sums: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = iter(tensors)
         state = {n: next(given) for n in self._changed}
         next(given)  # the number of steps
         state |= {n: next(given) for n in self._kept}
+        constants = [next(given) for _ in self.constants]
         rows = {each: next(given).index_select(0, done.reshape(1)).reshape(-1) for each in self._modules}
         minibatch = [next(given)[rows[module_id]] for module_id in self._modules_of_columns]
-        *new, vector = self._graph(*(state[n] for n in self._used_state), *minibatch)
+        *new, vector = step(*(state[n] for n in self._used_state), *minibatch, *constants)
         return (done + 1, sums + vector, *_of_their_own(new, tensors))
 
 
@@ -132,7 +135,9 @@ class CompiledLoop:
         self._traced = traced
         self._modules = list(indices)
         self._sums = torch.zeros(len(traced.names))
-        self._function = LoopSource(traced, indices).compile()
+        source = LoopSource(traced, indices)
+        self._constants = source.constants
+        self._function = source.compile()
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
@@ -154,6 +159,7 @@ class CompiledLoop:
                 torch.tensor(num_steps),
                 self._sums,
                 *(state[n] for n in (*traced.changed, *traced.kept)),
+                *self._constants,
                 *(indices[module_id].contiguous() for module_id in self._modules),
                 *(columns[module_id][column].contiguous() for module_id, column in traced.used_places),
             )

@@ -52,6 +52,23 @@ def to_data(module: GraphModule) -> GraphData:
     return GraphData(dict(module.named_buffers()), nodes)
 
 
+def with_constants_as_arguments(data: GraphData) -> tuple[GraphData, list[Tensor]]:
+    """Make the constants of a graph its last arguments.
+
+    Args:
+        data: of `to_data`.
+
+    Returns:
+        The data of the new graph, and the values of these arguments.
+    """
+    constants = [data.constants[target] for op, _, target, *_ in data.nodes if op == "get_attr"]
+    nodes = [
+        ("placeholder", name, name, (), {}) if op == "get_attr" else (op, name, target, args, kwargs)
+        for op, name, target, args, kwargs in data.nodes
+    ]
+    return GraphData({}, nodes), constants
+
+
 def from_data(data: GraphData) -> GraphModule:
     """The graph of data.
 

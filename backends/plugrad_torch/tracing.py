@@ -60,9 +60,13 @@ class TracedStep:
         self._places: list[Place] = [(mid, column) for mid, rows in minibatch.items() for column in rows]
         state = self.state()
         inputs = [*state, *(minibatch[module_id][column].detach() for module_id, column in self._places)]
-        trace = make_fx(lambda *tensors: self._pure(tensors), tracing_mode="fake")
+        trace = make_fx(
+            lambda *tensors: self._pure(tensors),
+            tracing_mode="fake",
+            _allow_non_fake_inputs=True,  # a model may keep constants in attributes
+        )
         with torch.no_grad():
-            self.graph = trace_beside(learner, lambda: trace(*inputs))
+            self.graph = trace_beside(learner, minibatch, lambda: trace(*inputs))
         used = _drop_unused_inputs(self.graph)
         self.inputs = [inputs[n] for n in used]
         self.used_state = [n for n in used if n < len(state)]

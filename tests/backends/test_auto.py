@@ -1,5 +1,6 @@
 """`compile="auto"` on torch: eager until compilation pays, then compiled, at an update that settings alone decide."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -158,9 +159,21 @@ def keeping(kind: str, size: tuple[int, ...] = (2,)) -> Any:
             self.pi = torch.nn.Linear(3, 2)
             self.register_buffer("kept", torch.ones(size), persistent=False)
             self.mean = torch.ones(size)
+            self.first: Any = None
+            self.by_width: dict[int, Any] = {}
+            self.listed: list[Any] = []
 
         def forward(self, obs: Any) -> Any:
             inputs = self.pi(obs)
+            if kind == "made at the first call":
+                self.first = torch.ones(size) if self.first is None else self.first + 0.5
+                return inputs * self.first
+            if kind == "in a dict":
+                self.by_width[2] = self.by_width.get(2, torch.ones(size)) + 0.5
+                return inputs * self.by_width[2]
+            if kind == "in a list":
+                self.listed.append(torch.ones(size))
+                return inputs * sum(self.listed)
             if kind == "buffer in place":
                 self.kept.add_(0.5)
                 return inputs * self.kept.clone()
@@ -179,9 +192,16 @@ def keeping(kind: str, size: tuple[int, ...] = (2,)) -> Any:
     return Keeping()
 
 
+KINDS = [
+    *("buffer in place", "counted only", "buffer", "attribute"),
+    *("made at the first call", "in a dict", "in a list"),
+]
+
+
+@pytest.mark.cross_product("kind", part=2)
 @pytest.mark.parametrize("mode", ["auto", "complete_update"])
 @pytest.mark.parametrize("size", [(), (2,)])
-@pytest.mark.parametrize("kind", ["buffer in place", "counted only", "buffer", "attribute"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_step_that_changes_tensors_beside_the_state_stays_eager(
     monkeypatch: pytest.MonkeyPatch, kind: str, size: tuple[int, ...], mode: str
 ) -> None:
@@ -204,3 +224,53 @@ def test_a_step_that_writes_a_tensor_before_it_reads_it_is_compiled_and_leaves_n
     learner = built(module=keeping("written first"))
     assert train(learner, range(1))[0].startswith("complete_update")
     assert learner.module["default_policy"].model.mean.tolist() == [1.0, 1.0]
+
+
+@functools.cache
+def table_of_a_function(width: int) -> Any:
+    import torch
+
+    return 1.0 + torch.arange(width)
+
+
+def with_constants() -> Any:
+    """A model that multiplies by tensors that no call changes."""
+    import torch
+
+    class WithConstants(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pi = torch.nn.Linear(3, 2)
+            self.own = torch.tensor([1.0, 2.0])
+            self.first: Any = None
+            self.by_width: dict[int, Any] = {}
+
+        def forward(self, obs: Any) -> Any:
+            if self.first is None:
+                self.first = torch.tensor([0.5, 1.5])
+            if 2 not in self.by_width:
+                self.by_width[2] = torch.ones(2)
+            inputs = self.pi(obs) * self.own * self.first * self.by_width[2]
+            return inputs * table_of_a_function(2) * torch.tensor([3.0, 0.1]) * torch.tensor(0.3)
+
+    torch.manual_seed(0)
+    return WithConstants()
+
+
+@pytest.mark.parametrize("mode", ["auto", "complete_update"])
+def test_tensors_that_no_call_changes_are_constants_of_the_compiled_update(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    at_once(monkeypatch)
+    table_of_a_function.cache_clear()
+    learner, eager = (built(each, module=with_constants()) for each in (mode, "none"))
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert all(
+        each.startswith("complete_update: the whole update one compiled function") for each in modes
+    ), modes
+    np.testing.assert_allclose(weights(learner), weights(eager), rtol=0.0, atol=5e-6)
+    obs = np.ones((2, 3), np.float32)
+    acted = learner.compute_actions(obs, explore=False)  # nothing that tracing made is left in the model
+    expected = eager.compute_actions(obs, explore=False)
+    np.testing.assert_allclose(acted["action_dist_inputs"], expected["action_dist_inputs"], atol=1e-5)
