@@ -5,9 +5,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import needs
+import numpy as np
 import pytest
+
+from plugrad import Learner
+from plugrad_bc import BCConfig
 
 UPDATE = """
 import json, sys
@@ -121,3 +127,32 @@ def test_without_torchs_loop_each_step_is_a_call_and_the_mode_says_why() -> None
     (found,) = modes(WITHOUT_THE_LOOP + EACH_MODE, "complete_update")
     why = "because torch's while_loop does not trace it: TypeError: another signature"
     assert found == f"complete_update: each step one compiled function (inductor), {why}"
+
+
+def test_a_part_that_torch_compiles_is_not_compiled_with_what_looks_at_the_first_loss() -> None:
+    needs.backend("torch")
+    import torch
+
+    graphs: list[Any] = []
+
+    def compiler(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pi = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+            self.compiled = torch.compile(self.pi, backend=compiler)
+
+        def forward(self, obs: Any) -> Any:
+            return self.compiled(obs)
+
+    spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (3,)), "action_space": gym.spaces.Discrete(2)}
+    config = BCConfig().environment(**spaces).framework("torch", compile="none").training(minibatch_size=4)
+    learner = Learner(config=config, module=Net())
+    learner.build()
+    batch = {"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)}
+    learner.update(batch)
+    learner.update(batch)
+    assert len(graphs) == 1
