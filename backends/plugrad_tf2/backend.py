@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, OptimizerError
 from plugrad.gradients import FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import (
     check_float32,
@@ -138,13 +138,24 @@ def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
 
 @hookimpl
 def flatten_parameters(learner: LearnerProtocol, params: Sequence[tf.Variable]) -> FlatVariable:
-    """See `GradientSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks."""
+    """See `GradientSpec.flatten_parameters`: modules compute with slices of it if all are built-in networks.
+
+    Raises:
+        OptimizerError: a parameter is not float32, or has a constraint.
+    """
     refs = [learner.get_param_ref(param) for param in params]
     check_float32(refs, params)
-    owners = [
-        each for each in learner.trainable_module_ids if any(ref.startswith(f"{each}/") for ref in refs)
-    ]
-    if not all(isinstance(learner.module[module_id], Tf2Network) for module_id in owners):
+    owners = {
+        module_id: cast("Tf2RLModule", learner.module[module_id])
+        for module_id in learner.trainable_module_ids
+        if any(ref.startswith(f"{module_id}/") for ref in refs)
+    }
+    if constrained := [f"{mid}/{name}" for mid, module in owners.items() for name in module.constrained()]:
+        raise OptimizerError(
+            f"parameter {constrained[0]!r} has a constraint, which optimizers do not apply here: leave it out, and "
+            "constrain the weight where the model computes with it, or add a penalty to the loss"
+        )
+    if not all(isinstance(module, Tf2Network) for module in owners.values()):
         return FlatParameters(refs, params, None)
     return FlatParameters(refs, params, functional_call_by_ref(learner, refs, params))
 

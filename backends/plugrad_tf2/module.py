@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from operator import itemgetter
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,13 @@ from plugrad_tf2 import ops
 from plugrad_tf2.acting import traced
 from plugrad_tf2.modes import call_in_mode, takes_training
 from plugrad_tf2.variables import value_of
+
+
+class _Weight(NamedTuple):
+    name: str
+    variable: tf.Variable
+    is_trained: bool
+    constraint: Any
 
 
 class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
@@ -40,32 +47,36 @@ class Tf2RLModule(tf.Module, RLModule, has_modes=False):  # type: ignore[misc]
         weights of a Keras layer are numbered in its own order, then its seeds. Variables that are not trained are
         included.
         """
-        return {name: variable for name, (variable, _) in self._named().items()}
+        return {each.name: each.variable for each in self._listed()}
 
     def named_buffers(self) -> dict[str, tf.Variable]:
         """Those of `named_weights` that are not trained: statistics, seeds, frozen layers."""
-        return {name: variable for name, (variable, is_trained) in self._named().items() if not is_trained}
+        return {each.name: each.variable for each in self._listed() if not each.is_trained}
 
     def named_trained(self) -> dict[str, tf.Variable]:
         """Those of `named_weights` that are trained."""
-        return {name: variable for name, (variable, is_trained) in self._named().items() if is_trained}
+        return {each.name: each.variable for each in self._listed() if each.is_trained}
 
-    def _named(self) -> dict[str, tuple[tf.Variable, bool]]:
-        """`{name: (variable, whether it is trained)}`; one that is kept at two places has the first name."""
-        named: dict[int, tuple[str, tuple[tf.Variable, bool]]] = {}
-        for name, variable, is_trained in sorted(self._found(), key=itemgetter(0)):
-            named.setdefault(id(variable), (name, (variable, is_trained)))
-        return dict(named.values())
+    def constrained(self) -> list[str]:
+        """Names of those of `named_trained` that have a constraint, such as Keras' `kernel_constraint`."""
+        return [each.name for each in self._listed() if each.is_trained and each.constraint is not None]
 
-    def _found(self) -> Iterator[tuple[str, tf.Variable, bool]]:
+    def _listed(self) -> list[_Weight]:
+        """In canonical order; one that is kept at two places has the first name."""
+        weights: dict[int, _Weight] = {}
+        for each in sorted(self._found(), key=attrgetter("name")):
+            weights.setdefault(id(each.variable), each)
+        return list(weights.values())
+
+    def _found(self) -> Iterator[_Weight]:
         for path, owner in self._flatten(predicate=_has_weights, with_path=True):
             name = ".".join(map(str, path))
             if isinstance(owner, tf.Variable):
-                yield name, owner, owner.trainable
+                yield _Weight(name, owner, owner.trainable, owner.constraint)
             else:
                 trained = {id(each) for each in owner.trainable_weights}
                 for n, each in enumerate(_variables_of(owner)):
-                    yield f"{name}.{n}.{each.name}", each.value, id(each) in trained
+                    yield _Weight(f"{name}.{n}.{each.name}", each.value, id(each) in trained, each.constraint)
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """See `RLModule.in_mode`: Keras layers that are called without `training=` get this one."""

@@ -267,6 +267,31 @@ def test_parameters_of_another_precision_are_refused_by_name(backend):
         learner_of(backend, make)
 
 
+@pytest.mark.parametrize("kind", ["of Keras", "of TensorFlow"])
+def test_parameters_that_keras_would_constrain_after_a_step_are_refused_by_name(kind):
+    """No optimizer here would, and the policy would be another one in silence."""
+    needs.backend("tf2")
+    import tensorflow as tf
+
+    limit = tf.keras.constraints.MaxNorm(0.1)
+
+    class Own(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable(tf.ones([3, 2]), constraint=limit)
+
+        def __call__(self, obs):
+            return obs @ self.weight
+
+    def make():
+        if kind == "of TensorFlow":
+            return Own()
+        return tf.keras.Sequential([tf.keras.layers.Dense(2, kernel_constraint=limit)])
+
+    with pytest.raises(OptimizerError, match=r"parameter 'default_policy/model\..* has a constraint"):
+        learner_of("tf2", make)
+
+
 def test_layers_that_are_made_while_training_are_refused(backend):
     """Nobody would train them."""
 
