@@ -11,7 +11,7 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
 from plugrad.errors import PlugradError
-from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_helpers import first_line, why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -122,29 +122,43 @@ class CompiledForward(PerMinibatch):
     """The loop with each module's forward pass as an XLA cluster of its own."""
 
     def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
+        self._called: set[ModuleID] = set()
         super().__init__(learner, self._with_compiled_forwards(learner, step), flats)
         self.mode = "forward_train"
         self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
 
-    @staticmethod
-    def _with_compiled_forwards(learner: LearnerProtocol, step: Step) -> Step:
+    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
+        """See `Program.run`."""
+        means = super().run(columns, indices, num_steps)
+        why = why_forwards_are_not_compiled([*columns], self._called)
+        if why and self.mode == "forward_train":
+            self.fall_back("none", f"one traced function per minibatch, without XLA, because {why}")
+        return means
+
+    def _with_compiled_forwards(self, learner: LearnerProtocol, step: Step) -> Step:
         def traced(minibatch: ModuleBatches) -> dict[str, Any]:
-            modules: list[Any] = [learner.module[each] for each in minibatch if each in learner.module]
-            for module in modules:
+            modules: dict[ModuleID, Any] = {each: learner.module[each] for each in minibatch}
+            for module_id, module in modules.items():
                 # Not the public method: it sets the mode, checks, and may be a user's.
-                module._forward_train = partial(_compiled_forward, module._forward_train)
+                module._forward_train = partial(
+                    _compiled_forward, partial(self._called.add, module_id), module._forward_train
+                )
             try:
                 return step(minibatch)
             finally:
-                for module in modules:
+                for module in modules.values():
                     del module._forward_train
 
         return traced
 
 
 def _compiled_forward(
-    forward_train: Callable[..., Any], batch: Mapping[str, Any], **kwargs: Any
+    note: Callable[[], None],
+    forward_train: Callable[..., Any],
+    batch: Mapping[str, Any],
+    **kwargs: Any,
 ) -> dict[str, Any]:
+    note()
     for (
         column
     ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside

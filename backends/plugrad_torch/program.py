@@ -13,6 +13,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.every_nth import undelayed
+from plugrad.hooks.backend_helpers import why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -155,8 +156,11 @@ class CompiledForward(EagerUpdate):
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"
         self.static_minibatches = True
-        self._modules: list[Any] = [learner.module[module_id] for module_id in learner.trainable_module_ids]
-        self._forwards = [self._compiled_forward(module) for module in self._modules]
+        self._modules: dict[ModuleID, Any] = {
+            each: learner.module[each] for each in learner.trainable_module_ids
+        }
+        self._forwards = {each: self._compiled_forward(each) for each in self._modules}
+        self._called: set[ModuleID] = set()
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
@@ -164,22 +168,26 @@ class CompiledForward(EagerUpdate):
         """See `Program.run`."""
         if self.mode == "none":
             return super().run(columns, indices, num_steps)
-        for module, forward in zip(self._modules, self._forwards, strict=True):
+        for module_id, module in self._modules.items():
             # Not the public method: it sets the mode, checks, and may be a user's.
-            module._forward_train = forward
+            module._forward_train = self._forwards[module_id]
         try:
-            return super().run(columns, indices, num_steps)
+            means = super().run(columns, indices, num_steps)
         finally:
-            for module in self._modules:
+            for module in self._modules.values():
                 del module._forward_train
+        if why := why_forwards_are_not_compiled([*columns], self._called):
+            self.fall_back("none", f"eager, because {why}")
+        return means
 
-    def _compiled_forward(self, module: Any) -> ForwardPass:
+    def _compiled_forward(self, module_id: ModuleID) -> ForwardPass:
         """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from a first call."""
-        eager: ForwardPass = module._forward_train
+        eager: ForwardPass = self._modules[module_id]._forward_train
         compiled: ForwardPass = torch.compile(eager)
         read: dict[frozenset[str], list[str]] = {}
 
         def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+            self._called.add(module_id)
             if self.mode == "none" or _get_current_dispatch_mode() is not None:
                 # Dynamo would never again compile what it met while operations are recorded.
                 return eager(batch, **kwargs)

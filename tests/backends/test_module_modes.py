@@ -1,5 +1,7 @@
 """Users' models are trained in training mode and act in inference mode, whatever calls them."""
 
+import re
+
 import numpy as np
 import pytest
 from learning import OBSERVATIONS, TWO_ACTIONS, ValueLearner, ppo_batch, ppo_config, quick, value_config
@@ -171,6 +173,19 @@ def test_a_class_of_modules_that_overrides_forward_train_is_trained_by_it(backen
     learner = learner_of(backend, built(backend, Doubling), mode, Doubled)
     assert learner.update(ppo_batch(32))[P]["doubled"] != 0.0
     assert learner.update_mode.startswith(mode)
+
+
+def test_a_forward_pass_that_is_not_compiled_is_not_said_to_be(backend):
+    class Alone(own_module(backend)):
+        def forward_train(self, batch, **kwargs):
+            return self._forward(batch, **kwargs)
+
+    learner = learner_of(backend, built(backend, Alone), "forward_train")
+    learner.update(ppo_batch(32))
+    expected = r"none: .*because forward_train of 'default_policy' does not call super\(\)"
+    if backend == "jax":  # its program has the whole step, whatever computes the outputs
+        expected = "forward_train: each step one XLA program"
+    assert re.match(expected, learner.update_mode), learner.update_mode
 
 
 @pytest.mark.parametrize("mode", ["none", "forward_train"])

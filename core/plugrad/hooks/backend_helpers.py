@@ -3,7 +3,7 @@
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -181,6 +181,21 @@ def check_params(params: Sequence[Any], param_class: type[Any], words: str) -> N
         raise OptimizerError(
             f"params must be a list of {words}, found {type(params).__name__}: {params!r:.80}"
         )
+
+
+def why_forwards_are_not_compiled(module_ids: Collection[ModuleID], called: Collection[ModuleID]) -> str:
+    """Why `compile="forward_train"` compiles nothing of some modules.
+
+    Args:
+        module_ids: of an update.
+        called: those of which `_forward_train`, which is what is compiled, was called.
+
+    Returns:
+        The reason; "" if all were called.
+    """
+    others = [each for each in module_ids if each not in called]
+    names = ", ".join(map(repr, others))
+    return f"forward_train of {names} does not call super(), and _forward_train is compiled" if others else ""
 
 
 def check_float32(refs: Sequence[ParamRef], params: Sequence[Any]) -> None:
