@@ -188,7 +188,7 @@ def test_statistics_come_and_go_with_their_module(backend):
 
 
 @needs.backends("torch")
-def test_buffers_that_no_state_dict_has_are_no_state_and_are_not_traced():
+def test_buffers_that_no_state_dict_has_are_no_state_and_are_constants_of_a_program():
     import torch
 
     class Masked(torch.nn.Module):
@@ -206,7 +206,7 @@ def test_buffers_that_no_state_dict_has_are_no_state_and_are_not_traced():
     weights = learner.get_weights()[P]
     assert set(weights) == {"model.allowed", "model.head.bias", "model.head.weight"}
     assert weights["model.allowed"].tolist() == [True, False, True]
-    assert learner.update_mode.startswith("none: eager, because")
+    assert learner.update_mode.startswith("complete_update: the whole update one compiled function")
 
 
 @pytest.mark.costly("torch")
