@@ -137,7 +137,9 @@ class CompiledForward(PerMinibatch):
 
     def _with_compiled_forwards(self, learner: LearnerProtocol, step: Step) -> Step:
         def traced(minibatch: ModuleBatches) -> dict[str, Any]:
-            modules: dict[ModuleID, Any] = {each: learner.module[each] for each in minibatch}
+            modules: dict[ModuleID, Any] = {
+                each: learner.module[each] for each in minibatch if each in learner.module
+            }
             for module_id, module in modules.items():
                 # Not the public method: it sets the mode, checks, and may be a user's.
                 module._forward_train = partial(
