@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 import torch
@@ -17,8 +18,34 @@ from plugrad.hooks.backend_spec import Operation, Shape
 def watch_operations() -> Iterator[list[Operation]]:
     """Every operation of the block, in order. What `torch.compile` made of a user's model runs eagerly meanwhile."""
     has_dynamo = "torch._dynamo" in sys.modules  # else nothing is compiled, and importing it takes 0.7 s
-    with torch.compiler.set_stance("force_eager") if has_dynamo else nullcontext(), _Recorder() as watch:
+    with _nothing_compiled if has_dynamo else nullcontext(), _Recorder() as watch:
         yield watch.operations
+
+
+class _NothingCompiled:
+    """While any thread is inside, what `torch.compile` made runs eagerly.
+
+    Torch has one stance for all threads of a process. If each thread put back what it had found, one that came while
+    another was inside would leave the process eager.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._stance = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._stance.enter_context(torch.compiler.set_stance("force_eager"))
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._stance.close()
+
+
+_nothing_compiled = _NothingCompiled()
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +16,9 @@ import pytest
 
 from plugrad import Learner
 from plugrad_bc import BCConfig
+
+SPACES = {"default_policy": (gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Discrete(2))}
+BATCH = {"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)}
 
 UPDATE = """
 import json, sys
@@ -148,11 +153,52 @@ def test_a_part_that_torch_compiles_is_not_compiled_with_what_looks_at_the_first
         def forward(self, obs: Any) -> Any:
             return self.compiled(obs)
 
-    spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (3,)), "action_space": gym.spaces.Discrete(2)}
-    config = BCConfig().environment(**spaces).framework("torch", compile="none").training(minibatch_size=4)
+    observation_space, action_space = SPACES["default_policy"]
+    config = BCConfig().environment(observation_space=observation_space, action_space=action_space)
+    config = config.framework("torch", compile="none").training(minibatch_size=4)
     learner = Learner(config=config, module=Net())
     learner.build()
-    batch = {"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)}
-    learner.update(batch)
-    learner.update(batch)
+    learner.update(BATCH)
+    learner.update(BATCH)
     assert len(graphs) == 1
+
+
+def test_learners_that_begin_in_two_threads_leave_torch_compile_as_it_was() -> None:
+    needs.backend("torch")
+    import torch
+
+    first_is_inside, second_is_inside, first_is_done = Event(), Event(), Event()
+
+    class First(Learner):
+        def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
+            first_is_inside.set()
+            assert second_is_inside.wait(30)
+            return super().compute_losses(fwd_out=fwd_out, batch=batch)
+
+    class Second(Learner):
+        def compute_losses(self, *, fwd_out: Any, batch: Any) -> Any:
+            second_is_inside.set()
+            assert first_is_done.wait(30)
+            return super().compute_losses(fwd_out=fwd_out, batch=batch)
+
+    graphs: list[Any] = []
+
+    def compiler(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compile(torch.sin, backend=compiler)(torch.ones(2))
+    assert len(graphs) == 1
+    config = BCConfig().framework("torch", compile="none").training(minibatch_size=8)
+    first, second = (
+        config.learners(learner_class=each).build_learner(spaces=SPACES) for each in (First, Second)
+    )
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(first.update, BATCH)
+        assert first_is_inside.wait(30)
+        other = threads.submit(second.update, BATCH)
+        one.result()
+        first_is_done.set()
+        other.result()
+    torch.compile(torch.cos, backend=compiler)(torch.ones(2))
+    assert len(graphs) == 2
