@@ -183,7 +183,7 @@ class CompiledForward(EagerUpdate):
     def _compiled_forward(self, module_id: ModuleID) -> ForwardPass:
         """Dynamo wants a plain dict, so the columns that the forward pass reads are learned from a first call."""
         eager: ForwardPass = self._modules[module_id]._forward_train
-        compiled: ForwardPass = torch.compile(eager)
+        compiled: ForwardPass = torch.compile(_with_code_of_its_own(eager))
         read: dict[frozenset[str], list[str]] = {}
 
         def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
@@ -204,3 +204,17 @@ class CompiledForward(EagerUpdate):
                 return eager(batch, **kwargs)
 
         return forward_train
+
+
+def _with_code_of_its_own(forward: ForwardPass) -> ForwardPass:
+    """The same function with a code object that no other has.
+
+    Dynamo counts what it compiled by code object and stops at `torch._dynamo.config.recompile_limit`, which is 8. All
+    modules of a class share one, so the ninth would run eagerly.
+    """
+
+    def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        return forward(batch, **kwargs)
+
+    forward_train.__code__ = forward_train.__code__.replace()
+    return forward_train

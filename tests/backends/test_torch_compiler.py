@@ -202,3 +202,20 @@ def test_learners_that_begin_in_two_threads_leave_torch_compile_as_it_was() -> N
         other.result()
     torch.compile(torch.cos, backend=compiler)(torch.ones(2))
     assert len(graphs) == 2
+
+
+def test_modules_are_compiled_however_many_of_their_class_were_before() -> None:
+    needs.backend("torch")
+    import torch
+    from torch._dynamo.utils import counters
+
+    config = BCConfig().framework("torch", compile="forward_train").training(minibatch_size=8)
+    without_inductor = torch.compiler.set_stance("default", force_backend="eager")  # it takes 20 s
+    with torch._dynamo.config.patch(recompile_limit=1), without_inductor:
+        for width in (2, 3):
+            learner = config.rl_module(model_config={"fcnet_hiddens": [width]}).build_learner(spaces=SPACES)
+            before = counters["frames"]["ok"]
+            for _ in range(3):  # the first is watched, the second finds the columns that are read
+                learner.update(BATCH)
+            assert learner.update_mode.startswith("forward_train")
+            assert counters["frames"]["ok"] == before + 1
