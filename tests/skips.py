@@ -23,8 +23,8 @@ NOT_TAKEN = {"dqn": "continuous", "td3": "discrete", "cql": "discrete", "iql": "
 def allowed() -> dict[str, str]:
     """`{beginning of a reason: why it may skip a test}`."""
     reasons = {
-        NO_BACKEND: "the environments of one framework; `tox -e all` asks for all",
-        NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e all`",
+        NO_BACKEND: "the environments of one framework; `tox -e backends` asks for all",
+        NO_EXTRA: "needs.extra fails instead where every extra must be, as in `tox -e backends`",
         NO_GPU: "no machine of ours has one; what is tested so says that it has not run",
     }
     if sys.platform != "linux" or os.geteuid() != 0:

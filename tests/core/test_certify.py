@@ -66,6 +66,7 @@ def declaring(folder: Path, *capabilities: Capability) -> str:
     return "mine.py"
 
 
+@pytest.mark.counts  # the whole suite
 def test_the_reference_is_proven(tmp_path):
     code, report, said = certify(tmp_path, "numpy")
     assert code == 0, said
