@@ -6,7 +6,9 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import gymnasium as gym
@@ -270,3 +272,35 @@ def test_a_function_by_pettingzoos_names_elsewhere_may_not_be_named() -> None:
 
 
 raw_env, env = Imported, make
+
+
+class Waits:
+    """Finds no module, and meets the other thread in the middle of an import where that is possible."""
+
+    def __init__(self) -> None:
+        self.first, self.second, self.first_is_done = Event(), Event(), Event()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "numpy.first":
+            self.first.set()
+            self.second.wait(0.5)
+        if name == "numpy.second":
+            self.second.set()
+            self.first_is_done.wait(0.5)
+
+
+def test_names_that_two_threads_look_up_at_once_leave_the_current_folder_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    waits, before = Waits(), list(sys.path)
+    monkeypatch.setattr(sys, "meta_path", [waits, *sys.meta_path])
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(trusted_names.reason_against, "numpy.first:Env", trusted_names.ENVIRONMENT)
+        assert waits.first.wait(10)
+        other = threads.submit(trusted_names.reason_against, "numpy.second:Env", trusted_names.ENVIRONMENT)
+        assert "numpy.first" in str(one.result())
+        waits.first_is_done.set()
+        assert "numpy.second" in str(other.result())
+    assert sys.path == before

@@ -12,8 +12,12 @@ from functools import cache
 from importlib.metadata import distributions, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from urllib.parse import unquote, urlparse
+
+_path_is_changed = RLock()
+"""`sys.path` is one for all threads: two that change it at once would put back what the other had left out."""
 
 
 def import_installed(name: str) -> ModuleType | None:
@@ -24,7 +28,7 @@ def import_installed(name: str) -> ModuleType | None:
     """
     if name in sys.modules:
         return sys.modules[name]
-    with _without_current_folder():
+    with _path_is_changed, _without_current_folder():
         return importlib.import_module(name) if is_installed(name) else None
 
 
