@@ -20,6 +20,7 @@ LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=6)
 
 class Stateful:
     is_stateful = True
+    network = None
     action_space = Discrete(2)
 
 

@@ -1,7 +1,13 @@
 """Batches: their forms, the checks before an update, minibatch rows, and sequences with recurrent states."""
 
 from plugrad.batch.batch_errors import missing_column, refuse
-from plugrad.batch.checks import are_sequences, check, check_actions, check_observations
+from plugrad.batch.checks import (
+    are_sequences,
+    check,
+    check_actions,
+    check_observation_values,
+    check_observations,
+)
 from plugrad.batch.forms import Batch, EnvSteps, MultiAgentBatch, by_module, env_steps_of, portable
 from plugrad.batch.masks import check_masks
 from plugrad.batch.rows import Rows, minibatch
@@ -17,6 +23,7 @@ __all__ = [
     "check",
     "check_actions",
     "check_masks",
+    "check_observation_values",
     "check_observations",
     "env_steps_of",
     "minibatch",

@@ -6,7 +6,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, leaves, wrong_part
+from plugrad.action_rows import (
+    ARRAY_SPACES,
+    action_shape,
+    is_structured,
+    leaves,
+    number_of_choices,
+    wrong_part,
+)
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array
 from plugrad.batch.masks import check_masks
@@ -14,7 +21,8 @@ from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
 from plugrad.errors import UnknownModuleError, did_you_mean
 from plugrad.observations.layout import row_shape
-from plugrad.types import ModuleID
+from plugrad.observations.rows import cast_exactly
+from plugrad.types import Array, ModuleID
 
 
 class BatchChecks:
@@ -95,6 +103,9 @@ def _check_values(batch: Batch, rows: Mapping[ModuleID, int], modules: Mapping[M
     for module_id, columns in batch.items():
         module = modules[module_id]
         if rows[module_id] and not are_sequences(columns, module):
+            mask = columns.get(Columns.LOSS_MASK)
+            counts = mask > 0 if isinstance(mask, np.ndarray) else None
+            check_observation_values(module_id, module, columns.get(Columns.OBS), counts)
             check_actions(module_id, columns, module.action_space)
             check_masks(module_id, columns, module.action_space)
 
@@ -195,6 +206,38 @@ def _check_shape(
     if len(shape) != len(leading) + len(inner) or shape[len(leading) :] != inner:
         expected = ", ".join((*leading, *map(str, inner)))
         refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")
+
+
+def check_observation_values(module_id: ModuleID, module: Any, obs: Any, counts: Array | None = None) -> None:
+    """Check numbers that a built-in network would misread: choices that a space lacks, and uint8 that somebody scaled.
+
+    Args:
+        module_id: the module, for the error.
+        module: the RLModule; one with a model of the user's own is not checked.
+        obs: observations [B, ...]; what is no numpy array is not checked.
+        counts: bool, the rows or steps to check; None: all.
+
+    Raises:
+        BatchError: a number is no choice of its discrete space, or uint8 does not hold it.
+    """
+    if module.network is None or not isinstance(obs, np.ndarray):
+        return
+    space = module.observation_space
+    if not isinstance(space, ARRAY_SPACES):
+        return
+    choices = number_of_choices(space)
+    if choices is None and (space.dtype != np.uint8 or obs.dtype == np.uint8):
+        return
+    values = obs if counts is None else obs[counts]
+    if choices is None:
+        if cast_exactly(values, np.uint8) is None:
+            found = f"values from {values.min()} to {values.max()}, which the network would scale again"
+            refuse(module_id, Columns.OBS, f"numbers that uint8 holds, of {space}", found)
+        return
+    counted = values - np.asarray(getattr(space, "start", 0), np.int64)
+    if not ((counted >= 0) & (counted < choices) & (counted == np.rint(counted))).all():
+        found = f"values from {values.min()} to {values.max()} in {values.dtype}"
+        refuse(module_id, Columns.OBS, f"whole numbers of {space}", found)
 
 
 def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:

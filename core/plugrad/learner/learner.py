@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from plugrad.batch import Batch, check_observations
+from plugrad.batch import Batch, check_observation_values, check_observations
 from plugrad.checkpoint import Checkpoint
 from plugrad.collective import Collective
 from plugrad.config import Config
@@ -607,6 +607,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         module = self.module[module_id]
         rows = np.asarray(rows_of(module_id, module, obs))
         check_observations(module_id, module, rows)
+        check_observation_values(module_id, module, rows)
         rng = self.stream(module_id, "actions") if rng is None else rng
         return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask)
 
@@ -658,6 +659,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         module = self.module[module_id]
         rows = np.asarray(rows_of(module_id, module, obs))
         check_observations(module_id, module, rows, sequences=module.is_stateful)
+        check_observation_values(module_id, module, rows)
         return self._actor.compute_values(rows, module_id, state)
 
     @_locked

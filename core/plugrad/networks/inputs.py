@@ -95,7 +95,9 @@ class OneHotInput(Input):
         entries = [obs] if self._is_one else [obs[..., n] for n in range(len(self._sizes))]
         # Most spaces start at 0 and need no subtraction.
         counted = [x - start if start else x for x, start in zip(entries, self._starts, strict=True)]
-        vectors = [ops.one_hot(x, size) for x, size in zip(counted, self._sizes, strict=True)]
+        # A batch may have whole numbers as floats.
+        whole = [ops.cast(x, "int32") for x in counted]
+        vectors = [ops.one_hot(x, size) for x, size in zip(whole, self._sizes, strict=True)]
         return vectors[0] if self._is_one else ops.concat(vectors, -1)
 
 
