@@ -10,6 +10,7 @@ from learning import digest
 from plugrad import Columns, Learner, RLModuleSpec
 from plugrad.errors import BatchError
 from plugrad.rl_module.random_module import RandomRLModule
+from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig
 
 IMAGES = gym.spaces.Box(0, 255, (10, 10, 1), np.uint8)
@@ -96,3 +97,46 @@ def test_a_model_that_is_not_built_in_gets_what_is_given(backend: str) -> None:
     config = PPOConfig().framework(backend).rl_module(rl_module_spec=spec)
     learner = config.build_learner(spaces={"default_policy": (IMAGES, gym.spaces.Discrete(2))})
     assert learner.compute_actions(BYTES / 255.0)[Columns.ACTIONS].shape == (6,)
+
+
+@pytest.mark.parametrize(
+    ("obs", "new_obs", "said"),
+    [
+        (np.zeros(6, np.int64), np.full(6, 4), "whole numbers of Discrete"),
+        (np.zeros(6, np.int64), np.zeros((6, 1), np.int64), "shape"),
+    ],
+    ids=["a choice", "a shape"],
+)
+def test_the_next_observations_are_checked_where_they_are_read(
+    backend: str, obs: Any, new_obs: Any, said: str
+) -> None:
+    config = DQNConfig().framework(backend, compile="none").training(minibatch_size=None)
+    spaces = {"default_policy": (gym.spaces.Discrete(4), gym.spaces.Discrete(2))}
+    learner = config.build_learner(spaces=spaces)
+    rows = {
+        Columns.OBS: obs,
+        Columns.ACTIONS: np.zeros(6, np.int64),
+        Columns.REWARDS: np.ones(6, np.float32),
+        Columns.TERMINATEDS: np.zeros(6, np.float32),
+    }
+    before = digest(learner.get_state())
+    with pytest.raises(BatchError, match=f"column 'new_obs': expected {said}"):
+        learner.update({**rows, Columns.NEXT_OBS: new_obs})
+    assert digest(learner.get_state()) == before
+    learner.update({**rows, Columns.NEXT_OBS: obs})
+
+
+def test_what_follows_an_end_may_be_anything(backend: str) -> None:
+    config = DQNConfig().framework(backend, compile="none").training(minibatch_size=None)
+    spaces = {"default_policy": (gym.spaces.Discrete(4, start=1), gym.spaces.Discrete(2))}
+    learner = config.build_learner(spaces=spaces)
+    zeros = np.zeros(2, np.int64)
+    learner.update(
+        {
+            Columns.OBS: zeros + 1,
+            Columns.ACTIONS: zeros,
+            Columns.REWARDS: zeros.astype(np.float32),
+            Columns.TERMINATEDS: np.array([0.0, 1.0], np.float32),
+            Columns.NEXT_OBS: np.array([2, 0]),
+        }
+    )

@@ -104,10 +104,32 @@ def _check_values(batch: Batch, rows: Mapping[ModuleID, int], modules: Mapping[M
         module = modules[module_id]
         if rows[module_id] and not are_sequences(columns, module):
             mask = columns.get(Columns.LOSS_MASK)
-            counts = mask > 0 if isinstance(mask, np.ndarray) else None
-            check_observation_values(module_id, module, columns.get(Columns.OBS), counts)
-            check_actions(module_id, columns, module.action_space)
-            check_masks(module_id, columns, module.action_space)
+            check_values(module_id, module, columns, mask > 0 if isinstance(mask, np.ndarray) else None)
+
+
+def check_values(
+    module_id: ModuleID, module: Any, columns: Mapping[str, Any], counts: Array | None = None
+) -> None:
+    """Check the numbers of observations, of actions and of the masks of actions.
+
+    Args:
+        module_id: the module, for errors.
+        module: the RLModule.
+        columns: the module's columns; tensors that are no numpy arrays are not checked.
+        counts: bool, the rows or steps that count; None: all.
+
+    Raises:
+        BatchError: as of `check_observation_values`, `check_actions` and `check_masks`.
+    """
+    check_observation_values(module_id, module, columns.get(Columns.OBS), counts=counts)
+    if Columns.NEXT_OBS in columns:
+        next_obs, ends = columns[Columns.NEXT_OBS], columns.get(Columns.TERMINATEDS)
+        if isinstance(ends, np.ndarray) and (counts is None or ends.shape == counts.shape):
+            # After an end there is nothing to observe.
+            counts = ends == 0 if counts is None else counts & (ends == 0)
+        check_observation_values(module_id, module, next_obs, Columns.NEXT_OBS, counts=counts)
+    check_actions(module_id, columns, module.action_space)
+    check_masks(module_id, columns, module.action_space)
 
 
 def _check_columns(module_id: ModuleID, columns: Mapping[str, Any]) -> int:
@@ -139,8 +161,9 @@ def _is_numeric(dtype: Any) -> bool:
 
 def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) -> None:
     sequences = are_sequences(columns, module)
-    if Columns.OBS in columns:
-        check_observations(module_id, module, columns[Columns.OBS], sequences=sequences)
+    for column in (Columns.OBS, Columns.NEXT_OBS):
+        if column in columns:
+            check_observations(module_id, module, columns[column], column, sequences=sequences)
     inner = action_shape(module.action_space)
     if inner is not None and Columns.ACTIONS in columns:
         _check_shape(module_id, Columns.ACTIONS, columns[Columns.ACTIONS], inner, sequences=sequences)
@@ -148,13 +171,16 @@ def _check_spaces(module_id: ModuleID, columns: Mapping[str, Any], module: Any) 
         _check_state(module_id, columns, module, given)
 
 
-def check_observations(module_id: ModuleID, module: Any, obs: Any, *, sequences: bool = False) -> None:
+def check_observations(
+    module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OBS, *, sequences: bool = False
+) -> None:
     """Compare the shape of observations with the module's space, if it has one.
 
     Args:
         module_id: the module, for the error.
         module: the RLModule.
         obs: an array [B, ...] of rows.
+        column: their column, for the error.
         sequences: it should be [B, T, ...].
 
     Raises:
@@ -162,7 +188,7 @@ def check_observations(module_id: ModuleID, module: Any, obs: Any, *, sequences:
     """
     if _has_rows(module.observation_space):
         inner = row_shape(module.observation_space)
-        _check_shape(module_id, Columns.OBS, obs, inner, sequences=sequences)
+        _check_shape(module_id, column, obs, inner, sequences=sequences)
 
 
 def _has_rows(space: gym.Space[Any] | None) -> bool:
@@ -208,13 +234,16 @@ def _check_shape(
         refuse(module_id, column, f"shape [{expected}]", f"shape {list(shape)}")
 
 
-def check_observation_values(module_id: ModuleID, module: Any, obs: Any, counts: Array | None = None) -> None:
+def check_observation_values(
+    module_id: ModuleID, module: Any, obs: Any, column: str = Columns.OBS, *, counts: Array | None = None
+) -> None:
     """Check numbers that a built-in network would misread: choices that a space lacks, and uint8 that somebody scaled.
 
     Args:
         module_id: the module, for the error.
         module: the RLModule; one with a model of the user's own is not checked.
         obs: observations [B, ...]; what is no numpy array is not checked.
+        column: their column, for the error.
         counts: bool, the rows or steps to check; None: all.
 
     Raises:
@@ -232,12 +261,12 @@ def check_observation_values(module_id: ModuleID, module: Any, obs: Any, counts:
     if choices is None:
         if cast_exactly(values, np.uint8) is None:
             found = f"values from {values.min()} to {values.max()}, which the network would scale again"
-            refuse(module_id, Columns.OBS, f"numbers that uint8 holds, of {space}", found)
+            refuse(module_id, column, f"numbers that uint8 holds, of {space}", found)
         return
     counted = values - np.asarray(getattr(space, "start", 0), np.int64)
     if not ((counted >= 0) & (counted < choices) & (counted == np.rint(counted))).all():
         found = f"values from {values.min()} to {values.max()} in {values.dtype}"
-        refuse(module_id, Columns.OBS, f"whole numbers of {space}", found)
+        refuse(module_id, column, f"whole numbers of {space}", found)
 
 
 def check_actions(module_id: ModuleID, columns: Mapping[str, Any], space: gym.Space[Any] | None) -> None:

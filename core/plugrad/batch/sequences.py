@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.batch.batch_errors import refuse
-from plugrad.batch.checks import are_sequences, check_actions, check_observation_values
-from plugrad.batch.masks import check_masks
+from plugrad.batch.checks import are_sequences, check_values
 from plugrad.batch.recurrent_state import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.types import Array, ModuleID
@@ -62,9 +61,7 @@ def count_samples(
     if counts.ndim == 2:
         steps = _steps_within(columns, counts) if reads_masked_steps else counts
         columns = _zero_steps(columns, ~(_until_last(steps) if module.is_stateful else steps))
-    check_observation_values(module_id, module, columns.get(Columns.OBS), counts)
-    check_actions(module_id, columns, module.action_space)
-    check_masks(module_id, columns, module.action_space)
+    check_values(module_id, module, columns, counts)
     return columns, SampleCount(len(counts), int(counts.sum()))
 
 
