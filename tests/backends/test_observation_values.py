@@ -76,7 +76,8 @@ def test_whole_numbers_may_be_floats(backend: str, space: gym.Space[Any], obs: A
 def test_rows_that_do_not_count_may_be_anything(backend: str, space: gym.Space[Any]) -> None:
     learner = built(backend, space)
     mask = np.array([True, True, False])
-    learner.update({**columns(np.array([1.0, 2.0, 0.5])), Columns.LOSS_MASK: mask})
+    results = learner.update({**columns(np.array([1.0, 2.0, 0.5])), Columns.LOSS_MASK: mask})
+    assert np.isfinite(results["default_policy"]["total_loss"])
 
 
 def test_steps_that_do_not_count_may_be_anything(backend: str) -> None:
@@ -131,7 +132,7 @@ def test_what_follows_an_end_may_be_anything(backend: str) -> None:
     spaces = {"default_policy": (gym.spaces.Discrete(4, start=1), gym.spaces.Discrete(2))}
     learner = config.build_learner(spaces=spaces)
     zeros = np.zeros(2, np.int64)
-    learner.update(
+    results = learner.update(
         {
             Columns.OBS: zeros + 1,
             Columns.ACTIONS: zeros,
@@ -140,3 +141,4 @@ def test_what_follows_an_end_may_be_anything(backend: str) -> None:
             Columns.NEXT_OBS: np.array([2, 0]),
         }
     )
+    assert np.isfinite(results["default_policy"]["total_loss"])
