@@ -6,14 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import (
-    ARRAY_SPACES,
-    action_shape,
-    is_structured,
-    leaves,
-    number_of_choices,
-    wrong_part,
-)
+from plugrad.action_rows import ARRAY_SPACES, action_shape, is_structured, leaves, wrong_part
 from plugrad.batch.batch_errors import batch_error, refuse
 from plugrad.batch.forms import Batch, as_array
 from plugrad.batch.masks import check_masks
@@ -21,7 +14,7 @@ from plugrad.batch.recurrent_state import state_names
 from plugrad.columns import Columns
 from plugrad.errors import UnknownModuleError, did_you_mean
 from plugrad.observations.layout import row_shape
-from plugrad.observations.rows import cast_exactly
+from plugrad.observations.rows import are_choices, cast_exactly
 from plugrad.types import Array, ModuleID
 
 
@@ -254,17 +247,17 @@ def check_observation_values(
     space = module.observation_space
     if not isinstance(space, ARRAY_SPACES):
         return
-    choices = number_of_choices(space)
-    if choices is None and (space.dtype != np.uint8 or obs.dtype == np.uint8):
+    is_box = isinstance(space, gym.spaces.Box)
+    if is_box and (space.dtype != np.uint8 or obs.dtype == np.uint8):
         return
     values = obs if counts is None else obs[counts]
-    if choices is None:
+    if is_box:
         if cast_exactly(values, np.uint8) is None:
             found = f"values from {values.min()} to {values.max()}, which the network would scale again"
             refuse(module_id, column, f"numbers that uint8 holds, of {space}", found)
         return
-    counted = values - np.asarray(getattr(space, "start", 0), np.int64)
-    if not ((counted >= 0) & (counted < choices) & (counted == np.rint(counted))).all():
+    whole = cast_exactly(values, np.int64)
+    if whole is None or not are_choices(space, whole):
         found = f"values from {values.min()} to {values.max()} in {values.dtype}"
         refuse(module_id, column, f"whole numbers of {space}", found)
 

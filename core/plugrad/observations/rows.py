@@ -77,12 +77,23 @@ def leading_shape(space: Space[Any], array: Array, path: str = "") -> tuple[int,
     leading = array.shape[: array.ndim - len(shape)]
     if (*leading, *shape) != array.shape:
         _refuse(path, _expected(space), f"shape {list(array.shape)}")
-    sizes = number_of_choices(space)
-    if sizes is not None:
-        start = _first_choice(space)
-        if np.any((array < start) | (array >= start + sizes)):
-            _refuse(path, f"whole numbers of {space}", array)
+    if not are_choices(space, array):
+        _refuse(path, f"whole numbers of {space}", array)
     return leading
+
+
+def are_choices(space: Space[Any], values: Array) -> bool:
+    """Whether whole numbers are choices of a discrete space; True for a Box.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete or MultiBinary.
+        values: numbers of one or more observations.
+    """
+    sizes = number_of_choices(space)
+    if sizes is None:
+        return True
+    start = _first_choice(space)
+    return not np.any((values < start) | (values >= start + sizes))
 
 
 def _arrays(space: Any, observation: Any, path: str) -> Iterator[tuple[str, Space[Any], Array]]:
