@@ -96,7 +96,7 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
                 raise _bounds_error(action_space)
             return found
     raise ConfigError(
-        f"Actions squashed by tanh need a float Box as action space, found {action_space}. Change the actions with a "
+        f"Squashing actions by tanh needs a float Box as action space, found {action_space}. Change the actions with a "
         "gymnasium.ActionWrapper.",
         action_space=action_space,
     )
@@ -104,7 +104,7 @@ def squashed_gaussian_class(action_space: gym.Space[Any], ops: Ops) -> type[Squa
 
 def _bounds_error(action_space: gym.Space[Any]) -> ConfigError:
     return ConfigError(
-        f"Actions squashed by tanh need finite bounds with low < high in every dimension, found "
+        f"Squashing actions by tanh needs finite bounds with low < high in every dimension, found "
         f"{action_space}. Give the environment bounds that suit it, such as "
         "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(-1.0, 1.0, "
         f"{action_space.shape}))",
