@@ -35,6 +35,8 @@ class ValueLearner(Protocol):
 class GeneralAdvantageEstimation:
     """Adds `Columns.ADVANTAGES` and `Columns.VALUE_TARGETS` to the batch of every module that has episodes.
 
+    `Columns.VF_PREDS` is there too: the values before the update, for a loss that clips how far they move.
+
     One call per module computes the values of all observations of its episodes. The last one of each is
     bootstrapped unless the episode terminated. Value targets are advantage + value.
 
@@ -60,7 +62,7 @@ class GeneralAdvantageEstimation:
         batch: ModuleColumns,
         episodes: Sequence[Episode],
     ) -> ModuleColumns:
-        """Return `batch` with the two columns, float32 `[B]`.
+        """Return `batch` with the three columns, float32 `[B]`.
 
         Raises:
             BatchError: the rows of a module are not those of its episodes, in their order.
@@ -98,7 +100,13 @@ class GeneralAdvantageEstimation:
         )
         if self.is_standardized:
             advantages = standardize(advantages, columns.get(Columns.LOSS_MASK))
-        return {**columns, Columns.ADVANTAGES: advantages, Columns.VALUE_TARGETS: targets}
+        before = np.delete(values, np.cumsum(lengths + 1) - 1)
+        return {
+            **columns,
+            Columns.VF_PREDS: before,
+            Columns.ADVANTAGES: advantages,
+            Columns.VALUE_TARGETS: targets,
+        }
 
 
 def generalized_advantages(

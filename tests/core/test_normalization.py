@@ -39,6 +39,18 @@ def test_merging_two_equals_counting_both(rows, cut):
     np.testing.assert_allclose(left.variance, both.variance, rtol=1e-6, atol=1e-2)
 
 
+def test_a_single_row_counts_as_any_other_bit_for_bit():
+    rows = np.random.default_rng(0).normal(3.0, 2.0, (200, 4))
+    one, both = ObservationNormalizer((4,)), ObservationNormalizer((4,))
+    for row in rows:
+        one.update(row[None])
+        both.merge(1, row[None].mean(axis=0), np.square(row[None] - row).sum(axis=0))
+    for name, value in one.get_state().items():
+        np.testing.assert_array_equal(value, both.get_state()[name])
+    np.testing.assert_allclose(one.mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(one.variance, rows.var(axis=0), rtol=1e-12)
+
+
 def test_a_small_spread_around_a_large_mean_survives():
     """Where `mean(x^2) - mean(x)^2` loses every digit."""
     rows = 1e8 + np.random.default_rng(0).normal(size=(10_000, 1))

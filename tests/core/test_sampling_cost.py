@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from sampling import balance, make_runner
 
 from plugrad.episodes import SingleAgentEpisode, concat_chunks
+from plugrad.networks.actor_critic import ActorCritic
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import make_vector_env
 from plugrad.sampling.rollout_fragment import RolloutFragment
+from plugrad_ppo import PPOConfig
 
 SAME_STEP = AutoresetMode.SAME_STEP
 NUM_STEPS = 40
@@ -61,6 +63,14 @@ def test_a_step_of_a_vectorised_environment_makes_as_many_calls_for_many_environ
         per_step.append((more.total() - fewer.total()) / 10)
     assert per_step[0] == per_step[1]
     assert per_step[0] <= 60
+
+
+def test_env_runners_compute_no_value_network():
+    algorithm = PPOConfig().environment("CartPole-v1").framework("numpy").build_algo()
+    found = calls_of(algorithm.env_runner, NUM_STEPS)
+    algorithm.stop()
+    network = ActorCritic.__module__ + "." + ActorCritic.__qualname__
+    assert found[f"{network}.forward"] == found[f"{network}._features"] == NUM_STEPS
 
 
 def test_an_episode_of_a_rollout_is_made_by_few_calls():

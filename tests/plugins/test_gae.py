@@ -98,6 +98,7 @@ def test_the_piece_adds_standardised_advantages_and_targets_in_one_call_of_the_v
         [plain_advantages(one.rewards, one.observations[:, 0], one.terminated, 0.9, 0.8) for one in episodes]
     )
     values = np.concatenate([one.observations[:-1, 0] for one in episodes])
+    np.testing.assert_array_equal(result[Columns.VF_PREDS], values.astype(np.float32))
     np.testing.assert_allclose(result[Columns.VALUE_TARGETS], raw + values, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
         result[Columns.ADVANTAGES], (raw - raw.mean()) / raw.std(), rtol=1e-4, atol=1e-5

@@ -54,6 +54,8 @@ class Actor:
         rng: np.random.Generator,
         state: State | None,
         action_mask: Array | None = None,
+        *,
+        values: bool = True,
     ) -> dict[str, Any]:
         """Compute the acting columns for a batch of observations, one row each.
 
@@ -64,23 +66,25 @@ class Actor:
             rng: draws the samples.
             state: for a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
             action_mask: the allowed actions, [B, choices]; None: all.
+            values: False leaves VF_PREDS out. A built-in network then does not compute them.
 
         Returns:
             ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; for a stateful module
             also STATE_OUT. For a module that returns ACTIONS itself, the columns that it returned.
         """
-        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask, values=values)
         if Columns.ACTIONS not in outputs:
             inputs = self._distribution_inputs(module_id, outputs, explore)
             distribution = self._distribution(module_id, inputs, explore)
             actions = distribution.sample(rng) if explore else distribution.mode()
-            values = {name: outputs[name] for name in (Columns.VF_PREDS,) if name in outputs}
-            outputs = {
+            acted = {
                 Columns.ACTIONS: actions,
                 Columns.ACTION_LOGP: distribution.logp(actions),
                 Columns.ACTION_DIST_INPUTS: inputs,
-                **values,
             }
+            if values and Columns.VF_PREDS in outputs:
+                acted[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
+            outputs = acted
         return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
 
     def choose_actions(
@@ -93,7 +97,7 @@ class Actor:
         action_mask: Array | None = None,
     ) -> tuple[Array, State | None]:
         """Only ACTIONS and STATE_OUT of `compute_actions`, computed faster; STATE_OUT is None without a state."""
-        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask)
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask, values=False)
         if Columns.ACTIONS in outputs:
             return outputs[Columns.ACTIONS], after
         inputs = self._distribution_inputs(module_id, outputs, explore)
@@ -108,6 +112,8 @@ class Actor:
         rng: np.random.Generator,
         state: State | None,
         action_mask: Array | None,
+        *,
+        values: bool,
     ) -> tuple[dict[str, Any], State | None]:
         """The module's outputs, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
         module = self._learner.module[module_id]
@@ -116,10 +122,10 @@ class Actor:
         mask = None if action_mask is None else _checked_mask(module, module_id, action_mask, len(obs))
         if mask is not None:
             batch[Columns.ACTION_MASK] = mask[:, None] if before else mask
-        outputs = self._forward(module, module_id, batch, rng, explore=explore)
+        outputs = self._forward(module, module_id, batch, rng, explore=explore, values=values and explore)
         after = outputs.pop(Columns.STATE_OUT, None)
         if before:
-            outputs = {column: values[:, 0] for column, values in outputs.items()}
+            outputs = {column: each[:, 0] for column, each in outputs.items()}
         if mask is not None and Columns.ACTIONS not in outputs:
             outputs[Columns.ACTION_MASK] = mask
             masked = mask_logits(numpy_ops, outputs[Columns.ACTION_DIST_INPUTS], mask)
@@ -171,10 +177,13 @@ class Actor:
         rng: np.random.Generator,
         *,
         explore: bool,
+        values: bool,
     ) -> dict[str, Any]:
         if _acts_in_numpy(module):
-            return self._forward_in_numpy(module, module_id, batch, value=explore)
-        forward = module.forward_exploration if explore else module.forward_inference
+            return self._forward_in_numpy(module, module_id, batch, value=values)
+        # A built-in network explores with the outputs that it infers with: only its values are more.
+        explores = values if module.network is not None else explore
+        forward = module.forward_exploration if explores else module.forward_inference
         if module_id not in self._learner.trainable_module_ids:
             return dict(forward(batch, rng=rng))
         converted: dict[str, Any] = self._learner._convert_to_numpy(

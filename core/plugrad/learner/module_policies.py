@@ -108,7 +108,7 @@ class ModulePolicies:
             **mask: `action_mask` `[N, choices]` if the environment has masks.
 
         Returns:
-            The columns of `Learner.compute_actions`.
+            The columns of `Learner.compute_actions`, without values.
         """
         if module_id in self._normalizers:
             observations = self._normalizers[module_id].normalize(observations)
@@ -118,6 +118,7 @@ class ModulePolicies:
             explore=self._explore,
             state=state,
             rng=self._rng(module_id),
+            values=False,
             **mask,
         )
 

@@ -90,7 +90,7 @@ class Network(ABC):
             weights: `{parameter name: tensor}`.
             batch: `{column: tensor}`, at least OBS [B, ...]. With a recurrent state these are sequences; see
                 `RLModule.get_initial_state`.
-            value: whether to compute also what greedy acting does not need, such as VF_PREDS.
+            value: whether to compute also what acting does not need, such as VF_PREDS.
 
         Returns:
             `{column: tensor}`, at least ACTION_DIST_INPUTS [B, inputs]; with a recurrent state also STATE_OUT.

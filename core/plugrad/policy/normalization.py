@@ -8,6 +8,7 @@ from gymnasium.spaces import Space
 
 from plugrad.errors import BatchError
 from plugrad.observations import is_structured, row_parts, row_shape
+from plugrad.observations.rows import is_finite
 from plugrad.policy.running_moments import RunningMoments
 from plugrad.types import Array, Tensor
 
@@ -108,7 +109,7 @@ class ObservationNormalizer(RunningMoments):
             return
         chosen = observations if self._only is None else observations[:, self._only]
         rows = np.asarray(chosen, dtype=np.float64)
-        if not np.isfinite(rows).all():
+        if not is_finite(rows):
             raise _non_finite(rows)
         super().update(rows)
 

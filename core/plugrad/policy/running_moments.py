@@ -39,17 +39,19 @@ class RunningMoments:
 
     def update(self, rows: Array) -> None:
         """Add finite rows [N, ...] to the statistics."""
-        if len(rows):
+        if len(rows) == 1:  # a single environment: in each of its steps
+            self.merge(1, rows[0], 0.0)
+        elif len(rows):
             mean = np.add.reduce(rows, axis=0) / len(rows)
             self.merge(len(rows), mean, np.add.reduce(np.square(rows - mean), axis=0))
 
-    def merge(self, count: int, mean: Array, m2: Array) -> None:
+    def merge(self, count: int, mean: Array, m2: Array | float) -> None:
         """Add the statistics of other rows, with the result of adding the rows themselves.
 
         Args:
             count: number of rows.
             mean: float64 `[*shape]`, their mean.
-            m2: float64 `[*shape]`, their sum of squared deviations from that mean.
+            m2: float64 `[*shape]`, their sum of squared deviations from that mean; 0.0 for one row.
 
         Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
         Variances", 1982, doi:10.1007/978-3-642-51461-6_3, equations 2.1a and 2.1b, with means in place of sums.
@@ -121,7 +123,7 @@ class SharedMoments(RunningMoments):
             self.set_state(state)
         self.new = RunningMoments(self._mean.shape)
 
-    def merge(self, count: int, mean: Array, m2: Array) -> None:
+    def merge(self, count: int, mean: Array, m2: Array | float) -> None:
         """See `RunningMoments.merge`."""
         super().merge(count, mean, m2)
         self.new.merge(count, mean, m2)

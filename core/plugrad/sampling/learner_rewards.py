@@ -30,7 +30,9 @@ class RewardNormalizer(RunningMoments):
 
     def update(self, rows: Array) -> None:
         """Add discounted returns [N] to the statistics."""
-        if len(rows):
+        if len(rows) == 1:
+            self.merge(1, rows[0], 0.0)
+        elif len(rows):
             mean = np.add.reduce(rows) / len(rows)
             deviations = rows - mean
             self.merge(len(rows), mean, deviations.dot(deviations))  # half the time of a square and its sum
