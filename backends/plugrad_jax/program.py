@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, primitives
 
 from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
@@ -36,8 +38,8 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
     return EagerLoop(step, ops.take, "eager JAX, one step per minibatch")
 
 
-class WholeUpdate(Program):
-    """One program with a loop over all minibatches; their number is an input, so that it never causes a trace.
+class Compiled(Program):
+    """A program of XLA, until a loss turns out to be one that cannot be compiled. Then steps are eager.
 
     It is called with numpy arrays: the call converts them in a tenth of the time that JAX takes to make tensors.
 
@@ -45,6 +47,8 @@ class WholeUpdate(Program):
         learner: named where its loss cannot be compiled.
         step: the core's.
         variables: all that it may read or assign.
+        mode: see `Program`.
+        reason: see `Program`.
 
     Attributes:
         step: the step as a function.
@@ -53,34 +57,96 @@ class WholeUpdate(Program):
 
     takes_arrays = True
 
-    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
+    def __init__(
+        self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str, reason: str
+    ) -> None:
+        super().__init__(mode, reason, static_shapes=True)
         self.step = PureStep(step, variables)
         self.while_tracing = ExitStack()
         self._learner = learner
         self._eager: EagerLoop | None = None
-        self._loop = jax.jit(self.run_steps)
+        self._one_step = jax.jit(self._traced_step)
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(as_tensors(columns), as_tensors(indices), num_steps)
         try:
-            with self.while_tracing:
-                changed, means = self._loop(
-                    self.step.values(), portable_arrays(columns), portable_arrays(indices), num_steps
-                )
+            means = self._run(columns, indices, num_steps)
         except jax.errors.JAXTypeError as error:
             found = f"{type(error).__name__}: {first_line(error)}"
             why = f"eager, because the loss of {type(self._learner).__name__} cannot be compiled: {found}"
             self.fall_back("none", why)
             self._eager = EagerLoop(self.step.step, ops.take, why)
             return self.run(columns, indices, num_steps)
-        self.step.assign(changed)
         return dict(zip(self.step.names, np.asarray(means), strict=True))
 
+    def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
+        """The means of the metrics: here of steps that are called in turn."""
+        metrics, columns, indices = [], as_tensors(columns), as_tensors(indices)
+        for n in range(num_steps):
+            rows = {module_id: each[n] for module_id, each in indices.items()}
+            with self.while_tracing:
+                changed, each = self._one_step(self.step.values(), columns, rows)
+            self.step.assign(changed)
+            metrics.append(each)
+        return np.mean(jax.device_get(metrics), 0)
+
+    def _traced_step(self, *arguments: Any) -> tuple[list[Any], Any]:
+        self.note_tracing()
+        return self.step(*arguments)
+
+    def note_tracing(self) -> None:
+        """Called where a program is traced: it is compiled right after."""
+        log.info("compiling the update for jax: the first one takes some seconds")
+        self.while_tracing.enter_context(compilation_cache.programs_are_kept())
+
+
+class CompiledSteps(Compiled):
+    """A Python loop that calls one program per step: between steps, Python can read what they changed."""
+
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
+        reason = "each step one XLA program, with its forward pass"
+        super().__init__(learner, step, variables, "forward_train", reason)
+
+
+class WholeUpdate(Compiled):
+    """One program with a loop over all minibatches; their number is an input, so that it never causes a trace.
+
+    A step with convolutions is a program of its own on the CPU: in a loop, XLA takes ten times as long for their
+    gradients. Built-in networks compute them as matrix products there (`plugrad_jax.ops`), and stay in the loop.
+    """
+
+    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
+        super().__init__(learner, step, variables, "complete_update", "the whole update as one XLA program")
+        self._has_convolutions = False
+        self._loop = jax.jit(partial(self.run_steps, refuses_convolutions=jax.default_backend() == "cpu"))
+
+    def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
+        if self._has_convolutions:
+            return super()._run(columns, indices, num_steps)
+        try:
+            with self.while_tracing:
+                changed, means = self._loop(
+                    self.step.values(), portable_arrays(columns), portable_arrays(indices), num_steps
+                )
+        except _HasConvolutionsError:
+            self._has_convolutions = True
+            self.reason = (
+                "each step one XLA program, because it has convolutions, which are slow in XLA's loops"
+            )
+            return super()._run(columns, indices, num_steps)
+        self.step.assign(changed)
+        return means
+
     def run_steps(
-        self, values: list[Any], columns: ModuleBatches, indices: Indices, num_steps: Any
+        self,
+        values: list[Any],
+        columns: ModuleBatches,
+        indices: Indices,
+        num_steps: Any,
+        *,
+        refuses_convolutions: bool = False,
     ) -> tuple[list[Any], Any]:
         """Run the loop; this is the function that is traced.
 
@@ -89,15 +155,16 @@ class WholeUpdate(Program):
             columns: the whole columns.
             indices: rows of each minibatch.
             num_steps: how many.
+            refuses_convolutions: whether a step with convolutions is an error.
 
         Returns:
             The new values of the variables that changed, and the means of the metrics.
         """
-        log.info("compiling the update for jax: the first one takes some seconds")
-        # It is compiled when it has been traced.
-        self.while_tracing.enter_context(compilation_cache.programs_are_kept())
+        self.note_tracing()
         step = jax.jit(self.step)  # traced once, and called in the loop
-        _, means = jax.eval_shape(step, values, columns, _nth(indices, 0))
+        traced, (_, means) = jax.make_jaxpr(step, return_shape=True)(values, columns, _nth(indices, 0))
+        if refuses_convolutions and _convolves(traced.jaxpr):
+            raise _HasConvolutionsError
 
         def body(n: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
             changed, sums = carry
@@ -109,25 +176,26 @@ class WholeUpdate(Program):
         return changed, sums / num_steps
 
 
+class _HasConvolutionsError(Exception):
+    """The step has convolutions, whose gradients XLA on the CPU computes slowly in a loop."""
+
+
+def _convolves(jaxpr: Jaxpr | ClosedJaxpr) -> bool:
+    return any(
+        each.primitive is primitives.conv_general_dilated_p
+        or any(
+            _convolves(inner)
+            for inner in jax.tree.leaves(each.params)
+            if isinstance(inner, Jaxpr | ClosedJaxpr)
+        )
+        for each in jaxpr.eqns
+    )
+
+
 def _nth(indices: Indices, n: Any) -> Indices:
     return {
         module_id: lax.dynamic_index_in_dim(each, n, keepdims=False) for module_id, each in indices.items()
     }
-
-
-class CompiledSteps(WholeUpdate):
-    """A Python loop that calls one program per step: between steps, Python can read what they changed."""
-
-    def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__(learner, step, variables)
-        self.mode, self.reason = "forward_train", "each step one XLA program, with its forward pass"
-
-    def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
-        """See `Program.run`."""
-        order = {module_id: np.asarray(each) for module_id, each in indices.items()}
-        steps = [{module_id: each[n : n + 1] for module_id, each in order.items()} for n in range(num_steps)]
-        metrics = [super(CompiledSteps, self).run(columns, each, 1) for each in steps]
-        return {name: np.mean([each[name] for each in metrics]) for name in metrics[0]}
 
 
 class PureStep:

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from plugrad_tf2.inference_mode import inference_mode
+from plugrad_tf2.without_xla import without_xla
 
 Forward = Callable[[Mapping[str, Any]], Any]
 
@@ -23,10 +23,10 @@ def traced(forward: Forward) -> Forward:
         rows = tf.nest.flatten(columns)[0].shape[0]
         missing = (1 << (rows - 1).bit_length()) - rows
         if not missing:
-            with inference_mode():
+            with without_xla():
                 return function(columns)
         padded = tf.nest.map_structure(lambda x: tf.concat([x, tf.repeat(x[:1], missing, 0)], 0), columns)
-        with inference_mode():
+        with without_xla():
             outputs = function(padded)
         return tf.nest.map_structure(lambda x: x[:rows], outputs)
 

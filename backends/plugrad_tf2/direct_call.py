@@ -25,14 +25,21 @@ class DirectFunction:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it, and trace it first if there is no trace for such arguments."""
+        trace, tensors = self._trace_for(arguments)
+        return trace._call_flat(tensors, trace.captured_inputs)
+
+    def graph(self, *arguments: Any) -> Any:
+        """The graph that a call with such arguments runs. Nothing has been compiled yet."""
+        return self._trace_for(arguments)[0].graph
+
+    def _trace_for(self, arguments: tuple[Any, ...]) -> tuple[Any, list[Any]]:
         leaves = list(_leaves(arguments, ()))
         # `shape` makes an object with one for each dimension.
         key = tuple((path, tensor.dtype, tensor._shape_tuple()) for path, tensor in leaves)
         tensors = [tensor for _, tensor in leaves]
         if key not in self._traces:
             self._traces[key] = self._trace(arguments, tensors)
-        trace = self._traces[key]
-        return trace._call_flat(tensors, trace.captured_inputs)
+        return self._traces[key], tensors
 
     def _trace(self, arguments: tuple[Any, ...], tensors: list[Any]) -> Any:
         def flat(*given: Any) -> Any:

@@ -15,7 +15,8 @@ import tensorflow as tf
 from plugrad import numpy_ops
 from plugrad.ops import Axis, Shape
 from plugrad.types import Tensor
-from plugrad_tf2.inference_mode import gradients_are_taken
+from plugrad_tf2.convolutions import product_of_patches
+from plugrad_tf2.without_xla import xla_compiles
 
 _LANES = 256
 
@@ -202,25 +203,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def conv2d(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    if tf.executing_eagerly() or not gradients_are_taken() or tf.config.list_physical_devices("GPU"):
+    if tf.executing_eagerly() or not xla_compiles() or tf.config.list_physical_devices("GPU"):
         return tf.nn.conv2d(x, weight, stride, "VALID")
-    return _product_of_patches(x, weight, stride)
-
-
-def _product_of_patches(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """A convolution as one matrix product.
-
-    XLA on the CPU has no fast gradient of a convolution inside a loop: tf.nn.conv2d takes 20 times as long there.
-    """
-    height, width, _, outputs = weight.shape
-    rows, columns = ((x.shape[n] - weight.shape[n - 1]) // stride + 1 for n in (1, 2))
-    patches = [
-        x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-        for i in range(height)
-        for j in range(width)
-    ]
-    matrix = tf.reshape(tf.concat(patches, -1), [-1, height * width * x.shape[3]])
-    return tf.reshape(tf.matmul(matrix, tf.reshape(weight, [-1, outputs])), [-1, rows, columns, outputs])
+    return product_of_patches(x, weight, stride)
 
 
 def one_hot(indices: Tensor, depth: int) -> Tensor:

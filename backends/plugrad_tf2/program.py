@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,11 @@ from plugrad.hooks.backend_helpers import first_line, why_forwards_are_not_compi
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2.convolutions import are_faster_without_xla
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
+from plugrad_tf2.without_xla import without_xla
 from plugrad_tf2.xla_clusters import DIFFERENTIATE, FINISH, clusters
 
 Indices = Mapping[ModuleID, Any]
@@ -41,9 +43,10 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
 class TracedStep:
     """The core's step as a traced function of tensors; its metrics are one vector, named while tracing."""
 
-    def __init__(self, learner: LearnerProtocol, step: Step) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step, *, in_xla: bool) -> None:
         self.names: list[str] = []
         self.clusters: Collection[str] = ()
+        self._in_xla = in_xla
         self._learner = learner
         self._step = step
         self.function = tf.function(self._vector, autograph=False)
@@ -55,14 +58,16 @@ class TracedStep:
             with graph.as_default():  # not in a part that is compiled: the next part may ask for it too
                 return tf.gather(column, rows)
 
-        with _note_tracing(self._learner), clusters(self._learner, self.clusters):
+        xla = nullcontext() if self._in_xla else without_xla()
+        with xla, _note_tracing(self._learner), clusters(self._learner, self.clusters):
             metrics = self._step(minibatch(columns, indices, take))
         self.names = list(metrics)
         return tf.stack(list(metrics.values()))
 
-    def keep_clusters(self, parts: Collection[str]) -> None:
-        """Trace again, and compile only these parts."""
-        self.clusters = [each for each in self.clusters if each in parts]
+    def leave_xla(self, keep: Collection[str]) -> None:
+        """Trace again, and compile only the parts `keep`."""
+        self._in_xla = False
+        self.clusters = [each for each in self.clusters if each in keep]
         self.function = tf.function(self._vector, autograph=False)
 
     def by_name(self, vector: Any) -> dict[str, Any]:
@@ -99,9 +104,11 @@ def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
 class PerMinibatch(Program):
     """A Python loop over one traced step."""
 
-    def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
+    def __init__(
+        self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters], *, in_xla: bool = False
+    ) -> None:
         super().__init__("none", "one traced function per minibatch, without XLA", static_shapes=True)
-        self._traced = TracedStep(learner, step)
+        self._traced = TracedStep(learner, step, in_xla=in_xla)
         self._flats = flats
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
@@ -123,7 +130,7 @@ class CompiledForward(PerMinibatch):
 
     def __init__(self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters]) -> None:
         self._called: set[ModuleID] = set()
-        super().__init__(learner, self._with_compiled_forwards(learner, step), flats)
+        super().__init__(learner, self._with_compiled_forwards(learner, step), flats, in_xla=True)
         self.mode = "forward_train"
         self.reason = "one traced function per minibatch around a forward pass compiled by XLA"
 
@@ -187,10 +194,11 @@ class WholeUpdate(Program):
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
         super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
         self.step, self.variables = step, variables
-        self._traced = TracedStep(learner, step)
+        self._traced = TracedStep(learner, step, in_xla=True)
         self._flats = [variable for variable in variables if isinstance(variable, FlatParameters)]
         self._collective = learner.collective
         self._widths: set[tuple[int, ...]] = set()
+        self._has_looked = False
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
         self._program = DirectFunction(self._loop, jit_compile=True)
         if learner.collective is not None:
@@ -203,6 +211,7 @@ class WholeUpdate(Program):
         self._count_sizes(indices)
         steps = tf.constant(num_steps)
         with _resident(self._flats):
+            self._look_for_convolutions(columns, indices, steps)
             try:
                 vector = self._program(columns, indices, steps)
             except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
@@ -223,10 +232,17 @@ class WholeUpdate(Program):
         else:
             log.info("compiling the update for tf2: the first one takes some seconds")
 
+    def _look_for_convolutions(self, columns: ModuleBatches, indices: Indices, steps: Any) -> None:
+        if self._program is self._graph or self._has_looked or tf.config.list_physical_devices("GPU"):
+            return
+        self._has_looked = True
+        if are_faster_without_xla(self._program.graph(columns, indices, steps)):
+            self._leave_xla("its convolutions are faster so", keep=(FINISH,))
+
     def _leave_xla(self, why: str, keep: Collection[str] = ()) -> None:
         self._program = self._graph
         # Learners whose shares have other sizes go on in XLA: what is applied must be the same bits on all.
-        self._traced.keep_clusters(keep)
+        self._traced.leave_xla(keep)
         but = " but for the optimizers" if self._traced.clusters else ""
         self.fall_back(self.mode, f"the whole update as one graph without XLA{but}, because {why}")
 

@@ -195,6 +195,39 @@ def test_a_module_object_of_another_shape_is_refused_with_the_space_to_type(tmp_
         plugrad.load_policy(tmp_path, module=OwnModule(observation_space=other, action_space=ACTIONS))
 
 
+IMAGES = gym.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "model_config"),
+    [
+        (BOX, {"fcnet_hiddens": [4]}),
+        (BOX, {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 3}),
+        (IMAGES, {"conv_filters": [[2, 3, 2]], "fcnet_hiddens": [4], "vf_share_layers": False}),
+    ],
+    ids=["vectors", "recurrent", "images"],
+)
+def test_env_runners_record_no_values_and_gae_gives_those_of_the_learner(
+    backend: str, space: gym.Space[Any], model_config: dict[str, Any]
+) -> None:
+    settings = (
+        config(backend)
+        .environment(Far, env_config={"space": space})
+        .env_runners(normalize_observations=False)
+    )
+    algorithm = settings.rl_module(model_config=model_config).build_algo()
+    episodes = algorithm.env_runner.sample()
+    learner = algorithm.learner_group.acting_learner.learner
+    for episode in episodes:
+        recorded = {name for name in episode.extra_model_outputs if not name.startswith(Columns.STATE_IN)}
+        assert recorded == {Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS}
+    batch = learner.run_connectors(episodes)["default_policy"]
+    expected = [learner.compute_values_of_episodes([each])[:-1] for each in episodes]
+    steps = batch.get(Columns.LOSS_MASK, ...)  # those of sequences are padded
+    np.testing.assert_allclose(batch[Columns.VF_PREDS][steps], np.concatenate(expected), rtol=0, atol=1e-6)
+    algorithm.stop()
+
+
 def test_a_policy_acts_as_env_runners_do_also_if_the_spec_has_the_environments_space(
     backend: str, tmp_path: Path
 ) -> None:
