@@ -1,13 +1,16 @@
-"""The update of `compile="auto"`: eager until compilation pays, then one compiled function.
+"""The update of `compile="auto"`: eager steps, then recorded ones, then one compiled function.
 
-When to compile is a ski-rental problem. To train eagerly until that has lost as much time as a compilation costs, and
-to compile then, loses at most twice as much as the best choice, however long training goes on. Both thresholds count
-gradient steps, which are saved with the learner, so the first compiled update follows from the settings alone.
+When to compile is a ski-rental problem. To train uncompiled until that has lost as much time as a compilation costs,
+and to compile then, loses at most twice as much as the best choice, however long training goes on. All thresholds
+count gradient steps, which are saved with the learner, so what an update runs follows from the settings alone.
+
+Numbers that are no variables are constants of what is recorded or compiled. So a step is recorded again now and then. A
+learner whose recordings differ is eager from then on.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -20,19 +23,27 @@ from plugrad_torch.compilation_ahead import CompilationAhead
 from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.inductor import NotCompiled
 from plugrad_torch.minibatch_gather import minibatches
+from plugrad_torch.recorded_step import RecordedStep
 from plugrad_torch.tracing import TracedStep, signature, why_untraceable
 
 log = logging.getLogger("plugrad")
+T = TypeVar("T", TracedStep, RecordedStep)
 
+STEPS_BEFORE_RECORDING = 200
+"""Gradient steps after which recorded operations are run. A small step takes a millisecond less so, and recording it
+0.2 s."""
 STEPS_BEFORE_COMPILING = 10_000
-"""Gradient steps after which another process begins to compile: a small step takes a millisecond less compiled, and a
-compilation some 12 s."""
+"""Gradient steps after which another process begins to compile. A small step takes half a millisecond less compiled,
+and a compilation some 12 s."""
 STEPS_BEFORE_CHANGING = 20_000
 """Gradient steps after which updates run compiled; some 10_000 small ones pass while the other process compiles."""
+MOST_STEPS_UNCHECKED = 10_000
+"""A step is recorded again when the gradient steps have doubled, and at the latest after as many as these."""
+EAGER, RECORDED, COMPILED_BESIDE, COMPILED = range(4)
 
 
 class AutoUpdate(Program):
-    """An eager program, and a compiled one after `STEPS_BEFORE_CHANGING` gradient steps of the learner.
+    """Eager steps, recorded ones, and a compiled update after `STEPS_BEFORE_CHANGING` gradient steps of the learner.
 
     Args:
         learner: on the CPU, in no group.
@@ -46,91 +57,171 @@ class AutoUpdate(Program):
     ) -> None:
         super().__init__(eager.mode, eager.reason)
         self._learner, self._step, self._variables, self._eager = learner, step, variables, eager
+        self._recorded: dict[Any, RecordedStep] = {}
+        self._checked_at: dict[Any, int] = {}
         self._ahead: dict[Any, CompilationAhead] = {}
         self._loops: dict[Any, CompiledLoop] = {}
-        self._why_eager = ""
-        self._has_stepped = self._is_compiled = False
+        self._stage = EAGER
+        self._why_eager = self._why_not_replayed = self._why_not_compiled = ""
+        self._has_stepped = False
 
     @property
     def _num_steps(self) -> int:
         return self._learner.counters.get(GRADIENT_STEPS, 0)
 
     def begin_update(self) -> None:
-        """See `Program.begin_update`: whether the next update is compiled."""
-        self._is_compiled = not self._why_eager and self._num_steps >= STEPS_BEFORE_CHANGING
-        # What is compiled ahead has the shapes of later minibatches.
-        self.static_minibatches = not self._why_eager and self._num_steps >= STEPS_BEFORE_COMPILING
+        """See `Program.begin_update`: whether the next update is eager, recorded or compiled."""
+        self._stage = self._stage_now()
+        # What is recorded or compiled has the shapes of later minibatches.
+        self.static_minibatches = self._stage > EAGER
         self._describe()
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Any]:
         """See `Program.run`."""
-        if self._is_compiled and (loop := self._loop(columns, indices)) is not None:
-            return loop.run(columns, indices, num_steps)
-        if self.static_minibatches and not self._why_eager:
-            self._compile_ahead(columns, indices)
+        key = signature(columns, indices)
+        if self._stage > EAGER and self._is_recorded(key, columns, indices):
+            if self._stage == COMPILED and (loop := self._loop(key, columns, indices)) is not None:
+                return loop.run(columns, indices, num_steps)
+            if self._stage == COMPILED_BESIDE:
+                self._compile_ahead(key, columns, indices)
+            try:
+                if not self._why_not_replayed:
+                    return self._recorded[key].run(columns, indices, num_steps)
+            except NotCompiled as error:
+                self._why_not_replayed = str(error)
+                self._say_why()
         self._has_stepped = True
-        return self._eager.run(columns, indices, num_steps)
+        means = self._eager.run(columns, indices, num_steps)
+        if (
+            self._stage == EAGER
+            and not self._why_eager
+            and self._num_steps + num_steps >= STEPS_BEFORE_RECORDING
+        ):
+            # The next update compares: what changes with every update is found before it is wrong.
+            self._record(key, columns, indices)
+        return means
+
+    def _stage_now(self) -> int:
+        if self._why_eager:
+            return EAGER
+        thresholds = {
+            COMPILED: STEPS_BEFORE_CHANGING,
+            COMPILED_BESIDE: STEPS_BEFORE_COMPILING,
+            RECORDED: STEPS_BEFORE_RECORDING,
+        }
+        stage = next((stage for stage, steps in thresholds.items() if self._num_steps >= steps), EAGER)
+        return min(stage, RECORDED) if self._why_not_compiled else stage
 
     def _describe(self) -> None:
-        if self._is_compiled:
+        if self._stage == COMPILED:
             self.mode = "complete_update"
             self.reason = f"{CompiledLoop.reason}, after {STEPS_BEFORE_CHANGING:,} gradient steps"
             return
         self.mode = self._eager.mode
-        now = ", being compiled" if self._ahead else ""
-        later = self._why_eager or f"compiled after {STEPS_BEFORE_CHANGING:,} gradient steps{now}"
-        self.reason = f"{self._eager.reason}; {later}"
+        now = RecordedStep.reason
+        if self._stage == EAGER or self._why_not_replayed:
+            now = self._eager.reason
+        if self._why_not_replayed:
+            now += f", because {self._why_not_replayed}"
+        beside = ", being compiled" if self._ahead else ""
+        why = self._why_eager or self._why_not_compiled
+        later = f"compiled after {STEPS_BEFORE_CHANGING:,} gradient steps{beside}"
+        self.reason = f"{now}; {f'not compiled, because {why}' if why else later}"
 
-    def _compile_ahead(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> None:
+    def _is_recorded(self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> bool:
+        """Whether a recording of such minibatches stands for the step, which is recorded again if that is due."""
+        becomes_compiled = self._stage == COMPILED and key not in self._loops
+        if not becomes_compiled and not self._is_due(key):
+            return True
+        first = self._recorded.get(key) or self._record(key, columns, indices)
+        again = first and self._trace(RecordedStep, columns, indices)
+        if first is None or again is None:
+            return False
+        if not first.equals(again):
+            self._stay_eager("two recordings of a step differ: its loss computes with values that change")
+            if key in self._checked_at:
+                log.warning(
+                    "the loss of %s computes with values that are no variables and have changed since gradient step "
+                    '%d: updates since then may have used old ones. Set compile="none", or make them coefficients.',
+                    type(self._learner).__name__,
+                    self._checked_at[key],
+                )
+            return False
+        self._checked_at[key] = self._num_steps
+        return True
+
+    def _is_due(self, key: Any) -> bool:
+        """Whether another recording should be compared; a learner may have been set back."""
+        checked = self._checked_at.get(key)
+        return checked is None or not checked <= self._num_steps < checked + min(
+            checked, MOST_STEPS_UNCHECKED
+        )
+
+    def _record(
+        self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> RecordedStep | None:
+        recorded = self._trace(RecordedStep, columns, indices)
+        if recorded is not None:
+            self._recorded[key] = recorded
+        return recorded
+
+    def _compile_ahead(self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> None:
         """Have another process compile the update for such minibatches, once."""
-        key = signature(columns, indices)
-        if key not in self._ahead and (traced := self._trace(columns, indices)) is not None:
+        if key not in self._ahead and (traced := self._trace_to_compile(columns, indices)) is not None:
             self._ahead[key] = CompilationAhead(traced, indices)
             self._describe()
 
-    def _loop(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> CompiledLoop | None:
+    def _loop(
+        self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> CompiledLoop | None:
         """The compiled update for such minibatches, or None where it is not to be had."""
-        key = signature(columns, indices)
         if key not in self._loops:
-            ahead = self._ahead.get(key)
-            first = self._trace(columns, indices) if ahead is None else ahead.traced
-            traced = self._trace(columns, indices)
-            if first is None or traced is None:
+            traced = self._trace_to_compile(columns, indices)
+            if traced is None:
                 return None
-            if not traced.equals(first):
-                # Numbers that are no variables and may change are constants in a program.
-                self._stay_eager("two traces of the loss differ: it computes with values that change")
-                return None
-            if ahead is not None:
-                ahead.wait(self._learner.config.build_timeout_s)
+            if key in self._ahead:
+                self._ahead[key].wait(self._learner.config.build_timeout_s)
             try:
                 self._loops[key] = CompiledLoop(traced, indices)
             except NotCompiled as error:
-                self._stay_eager(str(error))
+                self._stay_uncompiled(str(error))
                 return None
         return self._loops[key]
 
-    def _trace(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> TracedStep | None:
+    def _trace_to_compile(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
+    ) -> TracedStep | None:
         """The step as a graph that a loop can have as its body; None where there is none."""
+        traced = self._trace(TracedStep, columns, indices)
+        if traced is None or can_loop(traced):
+            return traced
+        self._stay_uncompiled("a step has random numbers or operations of other libraries")
+        return None
+
+    def _trace(self, kind: type[T], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> T | None:
+        """The step as operations; None where there are none."""
         try:
             minibatch = next(minibatches(columns, indices))
             if not self._has_stepped:  # the first step is checked, which leaves operations in a trace
-                TracedStep(self._learner, self._step, self._variables, minibatch)
+                kind(self._learner, self._step, self._variables, minibatch)
                 self._has_stepped = True
-            traced = TracedStep(self._learner, self._step, self._variables, minibatch)
+            return kind(self._learner, self._step, self._variables, minibatch)
         except PlugradError:
             raise
         except Exception as error:
             self._stay_eager(why_untraceable(self._learner, error))
             return None
-        if not can_loop(traced):
-            self._stay_eager("a step has random numbers or operations of other libraries")
-            return None
-        return traced
 
     def _stay_eager(self, why: str) -> None:
-        self._why_eager, self._is_compiled = f"not compiled, because {why}", False
+        self._why_eager, self._stage = why, EAGER
+        self._say_why()
+
+    def _stay_uncompiled(self, why: str) -> None:
+        self._why_not_compiled, self._stage = why, RECORDED
+        self._say_why()
+
+    def _say_why(self) -> None:
         self._describe()
         log.info("update mode %s: %s", self.mode, self.reason)

@@ -29,13 +29,9 @@ class CompilationAhead:
     Args:
         traced: the step.
         indices: see `CompiledLoop`.
-
-    Attributes:
-        traced: the same.
     """
 
     def __init__(self, traced: TracedStep, indices: Mapping[ModuleID, Tensor]) -> None:
-        self.traced = traced
         self._done: Future[Any] | None = None
         try:
             source = LoopSource(traced, indices)

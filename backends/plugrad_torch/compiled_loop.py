@@ -17,7 +17,8 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.graph_data import from_data, to_data, with_constants_as_arguments
 from plugrad_torch.inductor import NotCompiled, compile_graph
-from plugrad_torch.tracing import TracedStep, on_host, put
+from plugrad_torch.pure_step import on_host, put
+from plugrad_torch.tracing import TracedStep
 
 EXAMPLE_LENGTH = 1024
 """Length of columns and indices while tracing. The program takes any length; 0 and 1 would be traced as constants."""

@@ -11,8 +11,8 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.cuda_graph import CudaGraphStep
 from plugrad_torch.inductor import compile_graph
-from plugrad_torch.minibatch_gather import minibatch_tuples
-from plugrad_torch.tracing import TracedStep, on_host, put
+from plugrad_torch.pure_step import on_host, put
+from plugrad_torch.tracing import TracedStep
 
 log = logging.getLogger("plugrad")
 
@@ -48,29 +48,15 @@ class CompiledStep:
         Returns:
             The means of the metrics.
         """
-        live, changed = self._traced.state(), self._traced.changed
-        state = list(live)
+        traced = self._traced
         with torch.no_grad():
-            captured = self._capture(state, columns, indices) if state[0].is_cuda else None
+            live = traced.state()
+            captured = self._capture(live, columns, indices) if live[0].is_cuda else None
             if captured is None:
-                after, sums = self._loop(state, columns, indices)
-            else:
-                after, sums = captured.run(state, columns, indices, num_steps)
-            put(live, changed, [after[n] for n in changed])
-        return on_host(self._traced.names, sums / num_steps)
-
-    def _loop(
-        self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
-    ) -> tuple[list[Tensor], Tensor]:
-        """The new values of all variables, and the sums of the metrics."""
-        traced, sums = self._traced, None
-        for minibatch in minibatch_tuples(columns, indices, traced.used_places):
-            *new, vector = self._function(*[state[n] for n in traced.used_state], *minibatch)
-            for n, value in zip(traced.changed, new, strict=True):
-                state[n] = value
-            sums = vector if sums is None else sums.add_(vector)
-        assert sums is not None
-        return state, sums
+                return traced.step_through(self._function, columns, indices, num_steps)
+            after, sums = captured.run(live, columns, indices, num_steps)
+            put(live, traced.changed, [after[n] for n in traced.changed])
+        return on_host(traced.names, sums / num_steps)
 
     def _capture(
         self, state: list[Tensor], columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]

@@ -3,14 +3,17 @@
 The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the parity tests check this.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from plugrad import LearnerProtocol
-from plugrad.every_nth import DelayedOptimizer
+from plugrad.every_nth import DelayedOptimizer, Guard
 from plugrad.gradients import Gradients, flat_of, layouts_in
 from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch import ops
+from plugrad_torch.step_recorder import is_recording
 from plugrad_torch.variables import FlatParameters
 
 
@@ -28,6 +31,15 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
             gradient = flat_of(ops, gradients_dict, each.layout)
             if in_place and type(optimizer) is Adam:
                 fused_adam(optimizer, gradient)
+            elif (
+                is_recording(gradient)
+                and not learner.is_guarded
+                and (adam := _adam_in(optimizer)) is not None
+            ):
+                keep: Guard = learner.guard
+                if isinstance(optimizer, DelayedOptimizer):
+                    keep = optimizer.steps.count(ops, keep)
+                _fused_adam_on_copies(adam, gradient, keep)
             else:
                 optimizer.step(ops, gradient, learner.guard)
 
@@ -39,6 +51,11 @@ def _steps_in_place(optimizer: Optimizer, learner: LearnerProtocol) -> bool:
     return not traced and not learner.is_guarded
 
 
+def _adam_in(optimizer: Optimizer) -> Adam | None:
+    inner = optimizer.optimizer if isinstance(optimizer, DelayedOptimizer) else optimizer
+    return inner if type(inner) is Adam else None
+
+
 def fused_adam(adam: Adam, gradient: Tensor) -> None:
     """Step Adam with one kernel for moments and parameters, in place.
 
@@ -48,8 +65,23 @@ def fused_adam(adam: Adam, gradient: Tensor) -> None:
     """
     slots = {name: slot.read() for name, slot in adam.slots.items()}
     slots["count"] += 1.0
+    _fused(adam, adam.parameters.read(), gradient, slots)
+
+
+def _fused_adam_on_copies(adam: Adam, gradient: Tensor, keep: Guard) -> None:
+    """The same numbers in a recorded step, which must not change its arguments."""
+    variables: dict[str, Any] = {"parameters": adam.parameters, **adam.slots}
+    before = {name: variable.read() for name, variable in variables.items()}
+    after = {name: value.clone() for name, value in before.items()}
+    after["count"] += 1.0
+    _fused(adam, after["parameters"], gradient, after)
+    for name, variable in variables.items():
+        variable.assign(keep(after[name], before[name]))
+
+
+def _fused(adam: Adam, parameters: Tensor, gradient: Tensor, slots: dict[str, Tensor]) -> None:
     torch._fused_adam_(
-        [adam.parameters.read()],
+        [parameters],
         [gradient],
         [slots["m"]],
         [slots["v"]],

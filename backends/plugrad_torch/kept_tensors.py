@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
 
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
@@ -16,6 +15,16 @@ from plugrad_torch.inductor import NotCompiled
 _NOTHING = object()
 _STATE = ("_parameters", "_modules")
 """Attributes of a module that are not looked into: parameters are variables, and each layer is looked at by itself."""
+
+
+class Traced(Protocol):
+    """What a trace gives."""
+
+    def buffers(self) -> Iterator[Tensor]:
+        """The tensors in it that are constants."""
+
+
+T = TypeVar("T", bound=Traced)
 
 
 class _Keeper:
@@ -84,9 +93,7 @@ def _keepers(name: str, values: dict[Any, Any] | list[Any], seen: set[int]) -> I
             yield from _keepers(inner, each, seen)
 
 
-def trace_beside(
-    learner: LearnerProtocol, minibatch: ModuleBatches, trace: Callable[[], GraphModule]
-) -> GraphModule:
+def trace_beside(learner: LearnerProtocol, minibatch: ModuleBatches, trace: Callable[[], T]) -> T:
     """Trace a step of a learner, whose tensors beside its state are afterwards what they were.
 
     The modules are called once before. So a tensor that a model makes at its first call and keeps, such as a mask or a
@@ -99,7 +106,7 @@ def trace_beside(
         trace: traces the step.
 
     Returns:
-        The graph.
+        What `trace` gives.
 
     Raises:
         NotCompiled: the step reads such a tensor and changes it, which a program would not.
@@ -138,7 +145,11 @@ def _keepers_of(learner: LearnerProtocol) -> list[_Keeper]:
 def _call_modules(learner: LearnerProtocol, minibatch: ModuleBatches) -> None:
     """Forward passes without effects on weights and random numbers; an error is left to the trace, which has it too."""
     on_gpu = [learner.device] if torch.device(learner.device).type == "cuda" else []
+    models = [each for each in learner.module.values() if isinstance(each, torch.nn.Module)]
     with torch.no_grad(), torch.random.fork_rng(on_gpu):
+        weights = [(each, each.clone()) for model in models for each in model.parameters()]
         for module_id, columns in minibatch.items():
             with suppress(Exception):
                 learner.module[module_id].forward_train(Rows(module_id, columns, lambda column: column))
+        for param, before in weights:  # a forward pass may change them by `param.data`
+            param.data.copy_(before)

@@ -23,7 +23,8 @@ from plugrad_torch.compiled_step import CompiledStep
 from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, use_folder, why_not
 from plugrad_torch.minibatch_gather import minibatches
-from plugrad_torch.tracing import TracedStep, on_host, signature, why_untraceable
+from plugrad_torch.pure_step import on_host
+from plugrad_torch.tracing import TracedStep, signature, why_untraceable
 
 log = logging.getLogger("plugrad")
 

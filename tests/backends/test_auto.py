@@ -1,14 +1,16 @@
-"""`compile="auto"` on torch: eager until compilation pays, then compiled, at an update that settings alone decide."""
+"""`compile="auto"` on torch: eager, then recorded, then compiled, at updates that settings alone decide."""
 
 import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import actor_critics
 import gymnasium as gym
 import needs
 import numpy as np
 import pytest
+from learning import ppo_batch, ppo_config, value_config
 
 from plugrad import Learner
 from plugrad_bc import BCConfig
@@ -19,15 +21,23 @@ UPDATES = 6
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third and fourth update have a process compile beside them; the fifth is the first compiled one."""
+    """The second update is recorded; beside the third and fourth a process compiles; the fifth is compiled."""
     needs.backend("torch")
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_RECORDING", STEPS_OF_AN_UPDATE)
     monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_COMPILING", 2 * STEPS_OF_AN_UPDATE)
     monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 4 * STEPS_OF_AN_UPDATE)
 
 
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_RECORDING", 0)
     monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_COMPILING", 0)
     monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 0)
+
+
+def recorded_only(monkeypatch: pytest.MonkeyPatch, after: int = 0) -> None:
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_RECORDING", after)
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_COMPILING", 1_000)
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_BEFORE_CHANGING", 1_000)
 
 
 def built(
@@ -64,10 +74,11 @@ def test_stopped_before_between_and_after_the_change_a_run_is_equal_to_the_byte(
         modes += train(straight, range(n, n + 1))
     train(eager, range(UPDATES))
     later = "none: eager torch, one step per minibatch; compiled after 8 gradient steps"
+    recorded = "none: recorded operations of torch, one call per minibatch; compiled after 8 gradient steps"
     compiled = "complete_update: the whole update one compiled function (inductor), after 8 gradient steps"
-    assert modes == [later] * 2 + [f"{later}, being compiled"] * 2 + [compiled] * 2
+    assert modes == [later, recorded] + [f"{recorded}, being compiled"] * 2 + [compiled] * 2
     np.testing.assert_allclose(weights(straight), weights(eager), rtol=0.0, atol=5e-6)
-    for stop in (1, 3, 4, 5):
+    for stop in (1, 2, 3, 4, 5):
         resumed = built()
         resumed.restore_from_path(tmp_path / str(stop))
         assert train(resumed, range(stop, UPDATES)) == modes[stop:]
@@ -133,7 +144,7 @@ class WithTorchsOptimizer(Learner):
     ("cls", "why"),
     [
         (BranchesOnTensor, "; not compiled, because the loss of BranchesOnTensor with BCConfig cannot be"),
-        (CountsCalls, "; not compiled, because two traces of the loss differ"),
+        (CountsCalls, "; not compiled, because two recordings of a step differ"),
         (WithTorchsOptimizer, "; not compiled, because torch's own optimizers step in place"),
     ],
 )
@@ -192,6 +203,7 @@ def keeping(kind: str, size: tuple[int, ...] = (2,)) -> Any:
     return Keeping()
 
 
+MODES = {"recorded": "auto", "auto": "auto", "complete_update": "complete_update"}
 KINDS = [
     *("buffer in place", "counted only", "buffer", "attribute"),
     *("made at the first call", "in a dict", "in a list"),
@@ -199,14 +211,17 @@ KINDS = [
 
 
 @pytest.mark.cross_product("kind", part=2)
-@pytest.mark.parametrize("mode", ["auto", "complete_update"])
+@pytest.mark.parametrize("mode", ["recorded", "auto", "complete_update"])
 @pytest.mark.parametrize("size", [(), (2,)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_that_changes_tensors_beside_the_state_stays_eager(
     monkeypatch: pytest.MonkeyPatch, kind: str, size: tuple[int, ...], mode: str
 ) -> None:
-    at_once(monkeypatch)
-    learner, eager = (built(each, module=keeping(kind, size)) for each in (mode, "none"))
+    if mode == "recorded":
+        recorded_only(monkeypatch)
+    else:
+        at_once(monkeypatch)
+    learner, eager = (built(each, module=keeping(kind, size)) for each in (MODES[mode], "none"))
     modes = train(learner, range(3))
     train(eager, range(3))
     assert weights(learner).tobytes() == weights(eager).tobytes()
@@ -274,3 +289,211 @@ def test_tensors_that_no_call_changes_are_constants_of_the_compiled_update(
     acted = learner.compute_actions(obs, explore=False)  # nothing that tracing made is left in the model
     expected = eager.compute_actions(obs, explore=False)
     np.testing.assert_allclose(acted["action_dist_inputs"], expected["action_dist_inputs"], atol=1e-5)
+
+
+RECORDED = "none: recorded operations of torch"
+
+
+def test_recorded_steps_give_the_bytes_of_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded_only(monkeypatch)
+    for module in (lambda: None, with_constants, with_batch_norm):
+        learner, eager = (built(each, module=module()) for each in ("auto", "none"))
+        modes = train(learner, range(4))
+        train(eager, range(4))
+        assert all(each.startswith(RECORDED) for each in modes), modes
+        assert weights(learner).tobytes() == weights(eager).tobytes()
+        one, two = (each.get_state()["rl_module"]["default_policy"] for each in (learner, eager))
+        assert {name: each.tobytes() for name, each in one.items()} == {
+            name: each.tobytes() for name, each in two.items()
+        }
+
+
+@pytest.mark.parametrize("kind", ["sac", "td3", "dqn", "ppo", "ppo on images"])
+def test_recorded_steps_of_every_kind_give_the_bytes_of_eager_ones(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    recorded_only(monkeypatch)
+    learners = {mode: of_kind(kind, mode) for mode in ("auto", "none")}
+    for n in range(4):
+        for learner in learners.values():
+            learner.update(batch_of_kind(kind, n))
+    assert learners["auto"].update_mode.startswith(RECORDED), learners["auto"].update_mode
+    assert weights(learners["auto"]).tobytes() == weights(learners["none"]).tobytes()
+
+
+def of_kind(kind: str, mode: str) -> Learner:
+    if kind in ("sac", "td3"):
+        return actor_critics.tiny(kind, "torch", compile=mode).build_learner()
+    if kind == "dqn":
+        return value_config("torch", minibatch_size=8).framework("torch", compile=mode).build_learner()
+    config = ppo_config("torch", minibatch_size=8, num_epochs=2).framework("torch", compile=mode)
+    if kind == "ppo on images":
+        config = config.environment(observation_space=gym.spaces.Box(0, 255, (12, 12, 1), np.uint8))
+        config = config.rl_module(model_config={"conv_filters": [[4, 4, 2]], "fcnet_hiddens": [4]})
+    return config.build_learner()
+
+
+def batch_of_kind(kind: str, seed: int) -> dict[str, np.ndarray]:
+    if kind in ("sac", "td3"):
+        return actor_critics.transitions(kind, seed=seed)
+    batch = ppo_batch(seed=seed)
+    rng = np.random.default_rng(seed)
+    if kind == "dqn":
+        ends = {"rewards": rng.normal(size=16).astype(np.float32), "terminateds": rng.random(16) < 0.1}
+        return {**batch, "next_obs": batch["obs"][::-1].copy(), **ends}
+    if kind == "ppo on images":
+        batch["obs"] = rng.integers(0, 256, (16, 12, 12, 1), np.uint8)
+    return batch
+
+
+class Accumulates(Learner):
+    """Its loss adds up in tensors that it makes itself, in place."""
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        import torch
+
+        outputs = fwd_out["action_dist_inputs"]
+        seen = torch.tensor(1.0)
+        for column in range(outputs.shape[1]):
+            seen += outputs[:, column].detach().abs().mean()
+        return self.ops.mean(self.ops.square(outputs)) / seen
+
+
+def test_a_loss_that_adds_up_in_tensors_of_its_own_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded_only(monkeypatch)
+    learner, eager = built(cls=Accumulates), built("none", Accumulates)
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert all(each.startswith(RECORDED) for each in modes), modes
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
+def with_shrinking_weights() -> Any:
+    """A model whose forward pass changes its own parameters in place."""
+    import torch
+
+    class Shrinking(torch.nn.Linear):
+        def forward(self, obs: Any) -> Any:
+            self.weight.data.mul_(0.99)
+            return super().forward(obs)
+
+    torch.manual_seed(0)
+    return Shrinking(3, 2)
+
+
+def test_a_step_that_changes_parameters_in_place_stays_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded_only(monkeypatch)
+    learner, eager = (built(each, module=with_shrinking_weights()) for each in ("auto", "none"))
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+    assert all(each.startswith("none: eager torch") for each in modes), modes
+    assert "changes in place what the step did not make" in modes[-1]
+
+
+def with_batch_norm() -> Any:
+    """A model whose buffers every step changes in place."""
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+
+
+class ChangesWithUpdates(Learner):
+    """Its loss has a number that is no variable, and that changes after some updates."""
+
+    changes_after = updates = 0
+    factor = 1.0
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        return self.factor * self.ops.mean(self.ops.square(fwd_out["action_dist_inputs"]))
+
+    def after_gradient_based_update(self, *, timesteps: Any) -> None:
+        self.updates += 1
+        if self.updates > self.changes_after:
+            self.factor *= 0.5
+
+
+def test_a_number_that_changes_with_updates_is_found_before_it_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorded_only(monkeypatch, after=2 * STEPS_OF_AN_UPDATE)
+    learner, eager = built(cls=ChangesWithUpdates), built("none", ChangesWithUpdates)
+    modes = train(learner, range(4))
+    train(eager, range(4))
+    assert all(each.startswith("none: eager torch") for each in modes), modes
+    assert "two recordings of a step differ" in modes[-1]
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
+def test_a_number_that_changes_later_is_found_when_the_steps_have_doubled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorded_only(monkeypatch)
+    monkeypatch.setattr(ChangesWithUpdates, "changes_after", 5)
+    learner = built(cls=ChangesWithUpdates)
+    modes = train(learner, range(9))
+    assert modes[5].startswith(RECORDED)
+    assert modes[-1].startswith("none: eager torch")
+    assert "the loss of ChangesWithUpdates computes with values that are no variables" in caplog.text
+
+
+class ReadsValues(Learner):
+    """Its loss takes values of a tensor out of torch."""
+
+    how = "item"
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        squares = self.ops.square(fwd_out["action_dist_inputs"])
+        means = squares.detach().mean(0)
+        if self.how == "item":
+            return squares.mean() * means[0].item()
+        if self.how == "numpy":
+            return squares.mean() * float(means.numpy()[0])
+        if self.how == "tolist":
+            return squares.mean() * means.tolist()[0]
+        if self.how == "if":
+            return squares.mean() if means[0] > means[1] else squares.sum()
+        if self.how == "mask":
+            return squares[squares > 0.1].sum()
+        return squares.mean() + 0.0 * torch_rand()
+
+
+def torch_rand() -> Any:
+    import torch
+
+    return torch.rand(())
+
+
+@pytest.mark.parametrize("how", ["item", "numpy", "tolist", "if", "mask", "random"])
+def test_a_loss_that_depends_on_values_is_not_recorded(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    recorded_only(monkeypatch)
+    monkeypatch.setattr(ReadsValues, "how", how)
+    learner, eager = built(cls=ReadsValues), built("none", ReadsValues)
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert "; not compiled, because the loss of ReadsValues with BCConfig cannot be compiled" in modes[-1]
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
+def test_without_torchs_interpreter_steps_are_eager_until_they_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    recorded_only(monkeypatch)
+    monkeypatch.delattr(torch._C, "_create_function_from_graph")
+    learner, eager = built(), built("none")
+    modes = train(learner, range(2))
+    train(eager, range(2))
+    assert modes[-1].startswith(
+        "none: eager torch, one step per minibatch, because torch's interpreter does not run it: "
+    )
+    assert modes[-1].endswith("; compiled after 1,000 gradient steps")
+    assert weights(learner).tobytes() == weights(eager).tobytes()

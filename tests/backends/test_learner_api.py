@@ -216,6 +216,12 @@ def use_compute_actions(learner):
     assert columns[Columns.ACTION_DIST_INPUTS].shape == (5, 2)
     assert columns[Columns.VF_PREDS].shape == (5,)
     assert {type(each) for each in columns.values()} == {np.ndarray}
+    rngs = [np.random.default_rng(3) for _ in range(2)]
+    first, second = (learner.compute_actions(obs, rng=rng, values=rng is rngs[0]) for rng in rngs)
+    assert first.pop(Columns.VF_PREDS).shape == (5,)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
     greedy = learner.compute_actions(obs, explore=False, module_id=P)
     np.testing.assert_array_equal(greedy[Columns.ACTIONS], columns[Columns.ACTION_DIST_INPUTS].argmax(-1))
 

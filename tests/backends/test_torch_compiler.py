@@ -91,13 +91,13 @@ def test_a_machine_without_a_compiler_trains_eagerly_and_says_what_to_install(tm
         assert "loss" not in each
 
 
-def test_auto_stays_eager_without_a_compiler_and_says_so(tmp_path: Path) -> None:
+def test_auto_keeps_to_recorded_steps_without_a_compiler_and_says_so(tmp_path: Path) -> None:
     needs.backend("torch")
     (tmp_path / "bin").mkdir()
     nothing_there = {"PATH": str(tmp_path / "bin"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     (found,) = modes(AT_ONCE + EACH_MODE, "auto", **nothing_there)
     assert found.startswith(
-        "none: eager torch, one step per minibatch; not compiled, because no C++ compiler was"
+        "none: recorded operations of torch, one call per minibatch; not compiled, because no C++ compiler was"
     )
 
 

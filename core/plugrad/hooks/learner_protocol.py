@@ -216,6 +216,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
         state: Mapping[str, Array] | None = None,
         rng: np.random.Generator | None = None,
         action_mask: Array | None = None,
+        values: bool = True,
     ) -> dict[str, Any]:
         """Act on observations [B, ...]; see `plugrad.Learner.compute_actions`."""
 

@@ -576,6 +576,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         state: Mapping[str, Array] | None = None,
         rng: np.random.Generator | None = None,
         action_mask: Array | None = None,
+        values: bool = True,
     ) -> dict[str, Any]:
         """Compute actions for a batch of observations, with all columns that a training batch needs.
 
@@ -592,6 +593,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
                 episodes.
             rng: draws the samples; None: the learner's stream "<module id>/actions".
             action_mask: the allowed actions, bool [B, choices], see `plugrad.action_masks`; None: all.
+            values: False leaves out `vf_preds`, which saves a built-in module its value network. Env runners act so:
+                an algorithm that needs values computes them for whole episodes (`compute_values_of_episodes`).
 
         Returns:
             Numpy columns: `actions` [B, ...], `action_logp` float32 [B] in nats, `action_dist_inputs` float32
@@ -609,7 +612,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         check_observations(module_id, module, rows)
         check_observation_values(module_id, module, rows)
         rng = self.stream(module_id, "actions") if rng is None else rng
-        return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask)
+        return self._actor.compute_actions(rows, module_id, explore, rng, state, action_mask, values=values)
 
     def _choose_actions(self, *args: Any, **kwargs: Any) -> tuple[Array, Mapping[str, Array] | None]:
         """The part of `compute_actions` that a policy needs; see `Actor.choose_actions`."""
