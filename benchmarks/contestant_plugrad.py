@@ -42,7 +42,18 @@ class CountingLearner(PPOLearner):
 def make(cell: Cell, seed: int, option: str) -> "Plugrad":
     backend, mode = option.split(":")
     use_one_thread(backend)
-    return Plugrad(cell, seed, backend, mode)
+    return Plugrad(cell, seed, backend, compile_mode(mode))
+
+
+def compile_mode(mode: str) -> str:
+    """The setting of a mode; "recorded" is what torch's "auto" does between its first steps and its compiled ones."""
+    if mode == "recorded":
+        from plugrad_torch import auto_update
+
+        auto_update.STEPS_BEFORE_RECORDING = 0
+        auto_update.STEPS_BEFORE_COMPILING = auto_update.STEPS_BEFORE_CHANGING = 10**9
+        return "auto"
+    return mode
 
 
 def use_one_thread(backend: str) -> None:

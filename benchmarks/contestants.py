@@ -68,6 +68,9 @@ class Entry:
 
 ENTRIES = {
     "plugrad-torch-none": Entry("plugrad torch, compile=none", "contestant_plugrad", "torch:none"),
+    "plugrad-torch-recorded": Entry(
+        "plugrad torch, compile=auto, recorded steps", "contestant_plugrad", "torch:recorded"
+    ),
     "plugrad-torch-complete": Entry(
         "plugrad torch, compile=complete_update", "contestant_plugrad", "torch:complete_update"
     ),

@@ -17,7 +17,7 @@ import gymnasium as gym
 import record
 from report import machine, table
 
-BACKENDS = ("torch", "tf2")
+BACKENDS = ("torch", "tf2", "jax")
 
 
 def train(backend: str, seed: int, folder: Path) -> tuple[float, int]:

@@ -20,7 +20,7 @@ from alone import run_alone
 from record import add_options, save
 from report import machine, table
 
-MODES = ("torch:none", "torch:complete_update", "tf2:auto", "jax:auto")
+MODES = ("torch:none", "torch:recorded", "torch:complete_update", "tf2:auto", "jax:auto")
 CELLS = {"64 rows, 2x64": (64, 64), "256 rows, 2x256": (256, 256)}
 """`{name: (rows of a minibatch, width of the layers)}`."""
 STAGES = ("env", "act", "sample", "add", "draw", "update", "program", "rest", "all")
@@ -44,15 +44,15 @@ class _Recording:
 
 
 def _make_config(algorithm: str, mode: str, minibatch_size: int, width: int) -> Any:
-    from contestant_plugrad import use_one_thread
+    from contestant_plugrad import compile_mode, use_one_thread
 
     from plugrad.hooks.registry import get_algorithm
 
-    backend, compile_mode = mode.split(":")
+    backend, own_mode = mode.split(":")
     use_one_thread(backend)
     return _recorded(
         get_algorithm(algorithm)()
-        .framework(backend, compile=compile_mode)
+        .framework(backend, compile=compile_mode(own_mode))
         .rl_module(model_config={"fcnet_hiddens": [width, width]})
         .training(minibatch_size=minibatch_size, train_batch_size=minibatch_size)
         .debugging(seed=0)
