@@ -36,6 +36,7 @@ from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
 from plugrad_tf2 import (
     batched_program,
+    compilation_cache,
     differentiation,
     framework_optimizer,
     onnx_export,
@@ -50,8 +51,9 @@ from plugrad_tf2.variables import FlatParameters, TensorVariable, snapshots
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """TensorFlow, GPUs first."""
-    gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
+    """TensorFlow, GPUs first. It also names the folder for compiled programs."""
+    with compilation_cache.in_folder():
+        gpus = tuple(f"gpu:{n}" for n, _ in enumerate(tf.config.list_physical_devices("GPU")))
     capabilities = {
         Capability.BATCHED_LEARNERS,
         Capability.CHANGED_LOSSES,

@@ -9,12 +9,13 @@ import tensorflow as tf
 from plugrad.batch import minibatch
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import BatchedProgram, Program, ProgramCall
-from plugrad_tf2.program import WholeUpdate
+from plugrad_tf2.compilation_cache import compiled, with_cache
+from plugrad_tf2.program import REFUSALS, WholeUpdate
 from plugrad_tf2.variables import FlatParameters
 
 IN_TURN = "the learners one after another, because"
-REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, NotImplementedError, ValueError)
-"""What TensorFlow raises where it cannot vectorise an operation, or XLA cannot compile it."""
+NOT_VECTORISED = (NotImplementedError, ValueError)
+"""What TensorFlow raises where it cannot vectorise an operation."""
 
 
 def batch_program(program: Program) -> BatchedProgram:
@@ -43,8 +44,11 @@ class BatchedUpdate(BatchedProgram):
         self._program = program
         self._names: list[str] = []
         self._changed: list[int] = []
-        self._loop = tf.function(self._run_steps, autograph=False, jit_compile=True)
         self._is_refused = False
+        self._renew()
+
+    def _renew(self) -> None:
+        self._loop = compiled(self._run_steps)
 
     def run(self, calls: Sequence[ProgramCall], num_steps: int) -> Sequence[Mapping[str, Any]]:
         """See `BatchedProgram.run`."""
@@ -53,12 +57,10 @@ class BatchedUpdate(BatchedProgram):
         variables = [_update_of(each).variables for each in calls]
         columns = [(each.columns, each.indices) for each in calls]
         try:
-            changed, means = self._loop(
-                _stacked([[each.read() for each in own] for own in variables]),
-                *_stacked(columns),
-                tf.constant(num_steps),
-            )
-        except REFUSALS as error:
+            values = _stacked([[each.read() for each in own] for own in variables])
+            arguments = [values, *_stacked(columns), tf.constant(num_steps)]
+            changed, means = with_cache(lambda: self._loop(*arguments), self._renew)
+        except (*REFUSALS, *NOT_VECTORISED) as error:
             self._is_refused = True
             self.reason = f"{IN_TURN} TensorFlow refuses them as one: {first_line(error)}"
             return super().run(calls, num_steps)

@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from plugrad_tf2.compilation_cache import compiled
+
 
 class DirectFunction:
     """A traced function of tensors and of dicts of tensors, one trace for each set of names, shapes and dtypes.
@@ -47,7 +49,7 @@ class DirectFunction:
             return self._function(*[_rebuilt(each, rest) for each in arguments])
 
         flat.__name__ = self._function.__name__  # what XLA calls its dumps
-        traced = tf.function(flat, autograph=False, jit_compile=self._jit_compile or None)
+        traced = compiled(flat) if self._jit_compile else tf.function(flat, autograph=False)
         return traced.get_concrete_function(*tensors)
 
 

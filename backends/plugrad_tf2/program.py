@@ -15,6 +15,7 @@ from plugrad.hooks.backend_helpers import first_line, why_forwards_are_not_compi
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2.compilation_cache import compiled, forget, with_cache
 from plugrad_tf2.convolutions import are_faster_without_xla
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
@@ -25,6 +26,8 @@ from plugrad_tf2.xla_clusters import DIFFERENTIATE, FINISH, clusters
 Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
 
+REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
+"""What TensorFlow raises where XLA cannot compile an operation."""
 MOST_WIDTHS = 3
 """How many minibatch sizes get an XLA program of their own; then one graph without XLA serves all sizes."""
 
@@ -49,6 +52,10 @@ class TracedStep:
         self._in_xla = in_xla
         self._learner = learner
         self._step = step
+        self.renew()
+
+    def renew(self) -> None:
+        """Trace again when it is called next."""
         self.function = tf.function(self._vector, autograph=False)
 
     def _vector(self, columns: ModuleBatches, indices: Indices) -> Any:
@@ -68,7 +75,7 @@ class TracedStep:
         """Trace again, and compile only the parts `keep`."""
         self._in_xla = False
         self.clusters = [each for each in self.clusters if each in keep]
-        self.function = tf.function(self._vector, autograph=False)
+        self.renew()
 
     def by_name(self, vector: Any) -> dict[str, Any]:
         """`{metric: scalar}` of a vector, copied to the host in one transfer."""
@@ -136,7 +143,8 @@ class CompiledForward(PerMinibatch):
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
-        means = super().run(columns, indices, num_steps)
+        run = super().run
+        means = with_cache(lambda: run(columns, indices, num_steps), self._traced.renew)
         why = why_forwards_are_not_compiled([*columns], self._called)
         if why and self.mode == "forward_train":
             self.fall_back("none", f"one traced function per minibatch, without XLA, because {why}")
@@ -173,8 +181,7 @@ def _compiled_forward(
     ) in batch:  # taken here: rows keep what they took, and what is taken in there does not exist outside
         batch[column]
     # Made anew for each trace: it captures the tensors that the module computes with in that trace.
-    compiled = tf.function(partial(forward_train, batch, **kwargs), autograph=False, jit_compile=True)
-    outputs: dict[str, Any] = compiled()
+    outputs: dict[str, Any] = compiled(partial(forward_train, batch, **kwargs))()
     return outputs
 
 
@@ -200,10 +207,9 @@ class WholeUpdate(Program):
         self._widths: set[tuple[int, ...]] = set()
         self._has_looked = False
         self._graph = tf.function(self._loop, autograph=False, reduce_retracing=True)
-        self._program = DirectFunction(self._loop, jit_compile=True)
+        self._renew()
         if learner.collective is not None:
             self._traced.clusters = (DIFFERENTIATE, FINISH)
-            self._program = DirectFunction(self._loop)
             self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
@@ -213,14 +219,21 @@ class WholeUpdate(Program):
         with _resident(self._flats):
             self._look_for_convolutions(columns, indices, steps)
             try:
-                vector = self._program(columns, indices, steps)
-            except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-                failed = self._collective is not None and self._collective.failure is not None
-                if failed or self._program is self._graph:
+                if self._collective is None:
+                    vector = with_cache(lambda: self._program(columns, indices, steps), self._renew)
+                else:
+                    vector = self._program(columns, indices, steps)
+            except tf.errors.OpError as error:
+                # Learners of a group may have exchanged gradients before: this update is not begun again.
+                failed = self._collective is not None and (self._collective.failure or forget(error))
+                if failed or self._program is self._graph or not isinstance(error, REFUSALS):
                     raise
                 self._leave_xla(f"XLA refuses it: {first_line(error)}")
                 vector = self._program(columns, indices, steps)
         return self._traced.by_name(vector)
+
+    def _renew(self) -> None:
+        self._program = DirectFunction(self._loop, jit_compile=self._collective is None)
 
     def _count_sizes(self, indices: Indices) -> None:
         width = tuple(rows.shape[1] for rows in indices.values())

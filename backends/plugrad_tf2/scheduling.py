@@ -5,49 +5,25 @@ In the loop of a small update this takes a fifth of the time. With several threa
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 import tensorflow as tf
 
-IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+from plugrad_tf2 import xla_flags
 
-KNOWN_TO = ("2.21.",)
-"""Versions of TensorFlow with this flag; others end the process when they meet an unknown flag."""
+IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
 
 
 def run_in_order_on_one_thread() -> None:
-    """Ask XLA for this order, for the whole process, unless XLA has compiled before or `XLA_FLAGS` says otherwise.
-
-    XLA reads that variable once, when it first compiles. It is changed for that moment only, so that neither the
-    user's code nor the processes that it starts see the change.
-    """
-    said = os.environ.get("XLA_FLAGS", "").strip()
-    names_a_file = said != "" and not said.startswith("-")
-    if num_threads() != 1 or not tf.__version__.startswith(KNOWN_TO) or names_a_file:
-        return
-    if IN_ORDER.split("=")[0] not in said:
-        _compile_first_with(f"{said} {IN_ORDER}".strip())
+    """Ask XLA for this order, for the whole process, unless XLA has compiled before or `XLA_FLAGS` says otherwise."""
+    if num_threads() == 1 and xla_flags.can_add("XLA_FLAGS", IN_ORDER.split("=")[0]):
+        _compile_first_with(IN_ORDER)
 
 
 @cache
-def _compile_first_with(flags: str) -> None:
-    with _environment_variable("XLA_FLAGS", flags), tf.device("cpu"):
+def _compile_first_with(flag: str) -> None:
+    with xla_flags.added("XLA_FLAGS", flag), tf.device("cpu"):
         tf.function(lambda: tf.zeros([]) + 1.0, jit_compile=True)()
-
-
-@contextmanager
-def _environment_variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def num_threads() -> int:

@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import tensorflow as tf
-
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, as_flat
-from plugrad_tf2 import ops
+from plugrad_tf2 import compilation_cache, ops
 
 DIFFERENTIATE, FINISH = "_differentiate", "_finish_step"
 
@@ -42,7 +40,7 @@ def clusters(learner: LearnerProtocol, parts: Collection[str]) -> Iterator[None]
 
 def _compiled(part: Callable[[], Any]) -> Any:
     # Made anew for each trace: it captures the tensors of that trace.
-    return tf.function(part, autograph=False, jit_compile=True)()
+    return compilation_cache.compiled(part)()
 
 
 def _differentiate(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import needs
 import pytest
 
 IN_ORDER = "xla_cpu_enable_concurrency_optimized_scheduler"
-UNSET = ("XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL", "TF_NUM_INTRAOP_THREADS")
+UNSET = (
+    "XLA_FLAGS",
+    "TF_XLA_FLAGS",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "TF_NUM_INTRAOP_THREADS",
+)
 
 LIFE_OF_A_LEARNER = """
 import json, os
@@ -30,8 +37,9 @@ learner = config.debugging(seed=0).build_learner(spaces=spaces)
 environments.append(dict(os.environ))
 learner.update({"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)})
 environments.append(dict(os.environ))
-assert learner.update_mode.startswith("complete_update")
-print(json.dumps({"environments": environments, "onednn": IsMklEnabled()}))
+assert learner.update_mode == "complete_update: the whole update as one XLA program"
+weights = {name: each.tobytes().hex() for name, each in learner.get_weights()["default_policy"].items()}
+print(json.dumps({"environments": environments, "onednn": IsMklEnabled(), "weights": weights}))
 """
 
 PLAIN_TENSORFLOW = """
@@ -48,6 +56,11 @@ def printed(code: str, **more: str) -> Any:
     done = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def kept(cache: Path) -> dict[Path, int]:
+    """Compiled programs in a user's cache folder, and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in cache.glob("plugrad/tf2/*/*/*.pb")}
 
 
 def xla_options(folder: Path) -> list[str]:
@@ -84,3 +97,84 @@ def test_xla_runs_as_it_would_without_plugrad(threads: str, flags: str, tmp_path
     assert f"{IN_ORDER}: false" not in xla_options(tmp_path)
     assert not found["onednn"]
     assert {name: found["environments"][-1][name] for name in said} == said
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A user's cache folder, for a version of TensorFlow that keeps programs."""
+    if not needs.backend("tf2").__version__.startswith("2.21."):
+        pytest.skip("plugrad knows TensorFlow's flag from 2.21 on")
+    return tmp_path
+
+
+def life(cache: Path, **more: str) -> Any:
+    """A learner where TensorFlow's errors are hidden."""
+    return printed(LIFE_OF_A_LEARNER, **{"TF_CPP_MIN_LOG_LEVEL": "3", "XDG_CACHE_HOME": str(cache)} | more)
+
+
+def test_an_update_is_compiled_once_for_all_processes(cache: Path) -> None:
+    first = life(cache)
+    written = kept(cache)
+    assert written
+    assert all(path.parent.parent.stat().st_mode & 0o077 == 0 for path in written), (
+        "others might put code there"
+    )
+    second = life(cache)
+    assert kept(cache) == written, "it was loaded, not compiled and written again"
+    assert second["weights"] == first["weights"]
+    assert all("TF_XLA_FLAGS" not in each for each in second["environments"])
+
+
+@pytest.mark.long
+def test_programs_for_one_thread_and_for_many_are_not_taken_for_each_other(cache: Path) -> None:
+    life(cache, TF_NUM_INTRAOP_THREADS="1")
+    of_one = kept(cache)
+    life(cache, TF_NUM_INTRAOP_THREADS="2")
+    assert len(kept(cache)) > len(of_one)
+
+
+@pytest.mark.cross_product
+@pytest.mark.parametrize(
+    "damage",
+    [lambda program: b"", lambda program: bytes(range(256)) * 20, lambda program: program[:-100]],
+    ids=["empty", "another file", "cut off"],
+)
+def test_a_damaged_program_is_compiled_anew(damage: Callable[[bytes], bytes], cache: Path) -> None:
+    weights = life(cache)["weights"]
+    before = {path: path.read_bytes() for path in kept(cache)}
+    for path, program in before.items():
+        path.write_bytes(damage(program))
+    assert life(cache)["weights"] == weights
+    assert kept(cache)
+    assert all(path.read_bytes() != damage(before[path]) for path in kept(cache).keys() & before.keys())
+
+
+def test_nothing_is_kept_where_tensorflow_shows_an_error_for_each_program_that_it_loads(cache: Path) -> None:
+    life(cache, TF_CPP_MIN_LOG_LEVEL="2")
+    assert not kept(cache)
+
+
+def test_a_folder_that_the_user_chose_stays(cache: Path) -> None:
+    theirs = cache / "theirs"
+    flags = f"--tf_xla_persistent_cache_directory={theirs}"
+    found = life(cache, TF_XLA_FLAGS=flags)
+    assert [each["TF_XLA_FLAGS"] for each in found["environments"]] == [flags] * 4
+    assert [*theirs.iterdir()]
+    assert not kept(cache)
+
+
+@pytest.mark.long
+def test_where_no_folder_can_be_made_a_learner_trains_without_one(cache: Path) -> None:
+    (cache / "a file").write_text("")
+    assert life(cache / "a file")["weights"]
+    assert (cache / "a file").read_text() == ""
+
+
+@pytest.mark.long
+def test_old_programs_are_removed(cache: Path) -> None:
+    life(cache)
+    (folder,) = {path.parent for path in kept(cache)}
+    for n in range(300):
+        (folder / f"{n}.pb").write_bytes(b"old")
+    life(cache)
+    assert len(kept(cache)) < 300

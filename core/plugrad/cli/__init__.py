@@ -44,8 +44,8 @@ COMMANDS = {
 @debug_option
 def main() -> None:
     """Train, evaluate and inspect reinforcement learning on any framework."""
-    # A value that you have set stays. TensorFlow's notices would cover the display.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # A value that you have set stays. TensorFlow's notices would cover the display. What fails is raised, too.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Torch's threads would spin while they wait. Where others use the cores, training took ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
