@@ -24,6 +24,7 @@ from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.inductor import NotCompiled
 from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.recorded_step import RecordedStep
+from plugrad_torch.threads import ThreadsForSteps
 from plugrad_torch.tracing import TracedStep, signature, why_untraceable
 
 log = logging.getLogger("plugrad")
@@ -57,6 +58,7 @@ class AutoUpdate(Program):
     ) -> None:
         super().__init__(eager.mode, eager.reason)
         self._learner, self._step, self._variables, self._eager = learner, step, variables, eager
+        self._threads = ThreadsForSteps(learner)
         self._recorded: dict[Any, RecordedStep] = {}
         self._checked_at: dict[Any, int] = {}
         self._ahead: dict[Any, CompilationAhead] = {}
@@ -80,6 +82,12 @@ class AutoUpdate(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Any]:
         """See `Program.run`."""
+        with self._threads.chosen(indices):
+            return self._run(columns, indices, num_steps)
+
+    def _run(
+        self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> Mapping[str, Any]:
         key = signature(columns, indices)
         if self._stage > EAGER and self._is_recorded(key, columns, indices):
             if self._stage == COMPILED and (loop := self._loop(key, columns, indices)) is not None:

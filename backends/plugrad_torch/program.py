@@ -24,6 +24,7 @@ from plugrad_torch.framework_optimizer import FrameworkOptimizer
 from plugrad_torch.inductor import NotCompiled, use_folder, why_not
 from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.pure_step import on_host
+from plugrad_torch.threads import ThreadsForSteps
 from plugrad_torch.tracing import TracedStep, signature, why_untraceable
 
 log = logging.getLogger("plugrad")
@@ -37,7 +38,7 @@ def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Var
     """See `BackendSpec.compile_update`: eager for "none", compiled for "complete_update", both for "auto"."""
     if mode == "forward_train":
         return CompiledForward(learner, step)
-    eager = EagerUpdate(step)
+    eager = EagerUpdate(learner, step)
     if mode == "none":
         return eager
     why_eager = _why_eager(learner)
@@ -73,9 +74,10 @@ def _why_not_by_itself(learner: LearnerProtocol) -> str:
 class EagerUpdate(Program):
     """A Python loop over minibatches, without host synchronisation until the metrics at the end."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, learner: LearnerProtocol, step: Step) -> None:
         super().__init__("none", "eager torch, one step per minibatch")
         self._step = step
+        self._threads = ThreadsForSteps(learner)
 
     def run(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
@@ -83,11 +85,12 @@ class EagerUpdate(Program):
         """See `Program.run`."""
         sums: Tensor | None = None
         walk = minibatches(columns, indices)
-        while some := [self._step(minibatch) for minibatch in islice(walk, STEPS_PER_SUM)]:
-            names = list(some[0])
-            values = torch.stack([value for each in some for value in each.values()])
-            part = values.view(len(some), len(names)).sum(0)
-            sums = part if sums is None else sums + part
+        with self._threads.chosen(indices):
+            while some := [self._step(minibatch) for minibatch in islice(walk, STEPS_PER_SUM)]:
+                names = list(some[0])
+                values = torch.stack([value for each in some for value in each.values()])
+                part = values.view(len(some), len(names)).sum(0)
+                sums = part if sums is None else sums + part
         assert sums is not None
         return on_host(names, sums / num_steps)
 
@@ -100,6 +103,7 @@ class CompiledUpdate(Program):
         self._learner = learner
         self._step = step
         self._variables = variables
+        self._threads = ThreadsForSteps(learner)
         self._compiled: dict[Any, CompiledLoop | CompiledStep] = {}
         self._eager: EagerUpdate | None = None
 
@@ -109,10 +113,11 @@ class CompiledUpdate(Program):
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(columns, indices, num_steps)
-        compiled = self._compiled_for(columns, indices)
-        if compiled is None:
-            return self.run(columns, indices, num_steps)
-        return compiled.run(columns, indices, num_steps)
+        with self._threads.chosen(indices):  # compiled code has the number of threads in it
+            compiled = self._compiled_for(columns, indices)
+            if compiled is not None:
+                return compiled.run(columns, indices, num_steps)
+        return self.run(columns, indices, num_steps)
 
     def _compiled_for(
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
@@ -144,7 +149,7 @@ class CompiledUpdate(Program):
         return compiled
 
     def _fall_back(self, error: Exception) -> None:
-        self._eager = EagerUpdate(self._step)
+        self._eager = EagerUpdate(self._learner, self._step)
         self.fall_back("none", f"eager, because {why_untraceable(self._learner, error)}")
 
 
@@ -152,7 +157,7 @@ class CompiledForward(EagerUpdate):
     """The eager loop with each module's forward pass compiled by `torch.compile`; eager where that fails."""
 
     def __init__(self, learner: LearnerProtocol, step: Step) -> None:
-        super().__init__(step)
+        super().__init__(learner, step)
         use_folder()
         self.mode = "forward_train"
         self.reason = "eager steps around a compiled forward pass (torch.compile)"

@@ -286,7 +286,7 @@ MUTANTS = {
         "mode_says and auto",
     ),
     "a complete update that is eager": Mutant(
-        change("return CompiledUpdate(learner, step, variables)", "return EagerUpdate(step)"),
+        change("return CompiledUpdate(learner, step, variables)", "return EagerUpdate(learner, step)"),
         "is declared, and compile='complete_update' runs as 'none",
         "mode_says and complete",
     ),

@@ -202,12 +202,14 @@ def test_backends_says_what_each_can_do(plugrad, monkeypatch):
 
 @pytest.mark.parametrize("given", [None, "ACTIVE"])
 def test_threads_wait_asleep_unless_you_say_otherwise(plugrad, monkeypatch, given):
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # noted, so that what the command sets is undone with the rest
+        monkeypatch.delenv(name)
     if given:
         monkeypatch.setenv("OMP_WAIT_POLICY", given)
     plugrad("doctor")
     assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")
-    monkeypatch.setenv("OMP_WAIT_POLICY", "")  # undone with the rest
+    assert os.environ.get("GOMP_SPINCOUNT") == (None if given else "1000")
 
 
 def test_doctor_says_what_is_here_and_what_to_type(plugrad):
