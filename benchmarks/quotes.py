@@ -22,9 +22,12 @@ QUOTES = {
         "two networks of 2x64, and all of CartPole-v1 to a mean return of {cartpole: goal: .0f}",
         "| plugrad, tf2 (one XLA program) | {update small: plugrad-tf2-auto ms: .1f} | "
         "{cartpole: plugrad tf2, rl-zoo settings s: .1f} |",
+        "| plugrad, jax (one XLA program) | {update small: plugrad-jax-auto ms: .1f} | "
+        "{cartpole: plugrad jax, rl-zoo settings s: .1f} |",
         "| plugrad, torch compiled | {update small: plugrad-torch-complete ms: .1f} | |",
-        "| plugrad, torch eager | {update small: plugrad-torch-none ms: .1f} | "
+        "| plugrad, torch (the default: recorded steps) | {update small: plugrad-torch-recorded ms: .1f} | "
         "{cartpole: plugrad torch, rl-zoo settings s: .1f} |",
+        "| plugrad, torch eager | {update small: plugrad-torch-none ms: .1f} | |",
         "| stable-baselines3, torch | {update small: sb3 ms: .1f} | "
         "{cartpole: stable-baselines3, rl-zoo settings s: .1f} |",
         "| RLlib's Learner, torch | {update small: rllib ms: .1f} | |",
@@ -33,6 +36,7 @@ QUOTES = {
     "docs/performance.md": [
         "update of {update small: steps: d} steps takes some {update small: plugrad-tf2-auto ms: .0f} ms on tf2, "
         '{update small: plugrad-torch-complete ms: .0f} ms with torch\'s `"complete_update"`, '
+        "{update small: plugrad-torch-recorded ms: .0f} ms with recorded steps and "
         "{update small: plugrad-torch-none ms: .0f} ms with torch eager, beside {update small: sb3 ms: .0f} ms in "
         "stable-baselines3 and {update small: rllib ms: .0f} ms in RLlib.",
         'torch\'s `"complete_update"` about {first update: plugrad-torch-complete cold s: .0f} s '
