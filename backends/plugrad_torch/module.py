@@ -18,7 +18,7 @@ from plugrad.observations import is_structured, model_space, row_shape, row_spac
 from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
-from plugrad_torch import ops
+from plugrad_torch import ops, threads
 from plugrad_torch.variables import places_in, to_numpy
 
 
@@ -28,6 +28,7 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     framework: ClassVar[str] = "torch"
     ops: ClassVar[Ops] = ops
     _mode_is_set = False
+    _num_weights: float | None = None
 
     def __init__(self, **spec: Any) -> None:
         torch.nn.Module.__init__(self)
@@ -48,18 +49,31 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
         return {name: each for name, each in self.named_buffers() if id(each) not in hidden}
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """See `RLModule.in_mode`: `self.train(training)`, then each layer gets its own flag back."""
+        """See `RLModule.in_mode`: `self.train(training)`, then each layer gets its own flag back.
+
+        A small forward pass that is not for training has one thread. A program chooses for those of its steps.
+        """
         if self._mode_is_set:
             return forward(*args, **kwargs)
         flags = [(each, each.training) for each in self.modules()]
         self.__dict__["_mode_is_set"] = True
         try:
             self.train(training)
-            return forward(*args, **kwargs)
+            if training or threads.are_chosen():
+                return forward(*args, **kwargs)
+            rows = next((len(each) for each in _tensors_in(args) if each.ndim), 1)
+            with threads.for_work(threads.FORWARD * self._weights_of_a_row() * rows):
+                return forward(*args, **kwargs)
         finally:
             self.__dict__["_mode_is_set"] = False
             for each, flag in flags:
                 each.__dict__["training"] = flag
+
+    def _weights_of_a_row(self) -> float:
+        """How many weights there are, counted once: this is asked in each step of an environment."""
+        if self._num_weights is None:
+            self.__dict__["_num_weights"] = threads.num_weights(self)
+        return self._num_weights or 0.0
 
     @contextmanager
     def functional_call(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
@@ -114,6 +128,7 @@ class TorchModel(TorchRLModule):
             with torch.no_grad():  # lazy layers have no weights before
                 obs = torch.as_tensor(_first_observation(spec.observation_space), device=device)
                 self.forward_inference({Columns.OBS: obs})
+            self.__dict__.pop("_num_weights", None)
 
     @property
     def class_name(self) -> str:
@@ -131,6 +146,15 @@ class TorchModel(TorchRLModule):
                 column=Columns.OBS,
             )
         return columns_of_outputs(outputs)
+
+
+def _tensors_in(columns: Any) -> Iterator[Tensor]:
+    """The tensors in arguments, mappings and sequences of columns."""
+    if isinstance(columns, Tensor):
+        yield columns
+    elif isinstance(columns, Mapping | list | tuple):
+        for each in columns.values() if isinstance(columns, Mapping) else columns:
+            yield from _tensors_in(each)
 
 
 def _first_observation(space: Any) -> Array:

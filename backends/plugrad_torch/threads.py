@@ -1,4 +1,4 @@
-"""One thread for small steps: to share an operation among threads takes longer than to do it.
+"""One thread for small work: to share an operation among threads takes longer than to do it.
 
 `benchmarks/threads.py` measures it. The choice follows from the model and the number of rows alone, so it is the same
 in every run and on every machine.
@@ -10,14 +10,54 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from plugrad import LearnerProtocol
 from plugrad.types import ModuleID
 
 MOST_FLOPS = 20e6
-"""Of a step on one thread. From there on two threads are faster."""
+"""Of work on one thread. From there on two threads are faster."""
 CHOSEN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables by which a user says how many threads there are."""
+FORWARD, STEP = 2, 6
+"""Operations for each weight and row: a product and a sum forward, and twice as many backward."""
+
+
+def are_chosen() -> bool:
+    """Whether the number of threads is the user's choice, or is one anyway."""
+    return torch.get_num_threads() == 1 or any(map(os.environ.get, CHOSEN))
+
+
+@contextmanager
+def for_work(flops: float) -> Iterator[None]:
+    """While it lasts, torch has one thread if there is little work. Ask `are_chosen` before.
+
+    Args:
+        flops: how many operations of numbers it is.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if flops <= MOST_FLOPS else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def num_weights(module: object) -> float:
+    """How many weights a module has; infinitely many where a row uses them an unknown number of times.
+
+    Args:
+        module: of torch, or another.
+
+    Returns:
+        The number, infinite for a module with convolutions or lazy layers.
+    """
+    if not isinstance(module, torch.nn.Module):
+        return float("inf")
+    weights = [*module.parameters()]
+    if any(is_lazy(each) or each.ndim > 2 for each in weights):
+        return float("inf")
+    return float(sum(each.numel() for each in weights))
 
 
 class ThreadsForSteps:
@@ -38,32 +78,14 @@ class ThreadsForSteps:
         Args:
             indices: the rows of the minibatches of each module, [steps, rows].
         """
-        before = torch.get_num_threads()
-        if before == 1 or self._learner.device != "cpu" or any(map(os.environ.get, CHOSEN)):
+        if self._learner.device != "cpu" or are_chosen():
             yield
             return
         weights = {module_id: self._weights_of(module_id) for module_id in indices}
-        # A weight takes part in one product forward and two backward, of two operations each, for every row.
-        flops = sum(6 * weights[module_id] * rows.shape[1] for module_id, rows in indices.items())
-        if flops > MOST_FLOPS:
+        with for_work(sum(STEP * weights[module_id] * rows.shape[1] for module_id, rows in indices.items())):
             yield
-            return
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
     def _weights_of(self, module_id: ModuleID) -> float:
         if module_id not in self._num_weights:
-            self._num_weights[module_id] = _num_weights(self._learner.module[module_id])
+            self._num_weights[module_id] = num_weights(self._learner.module[module_id])
         return self._num_weights[module_id]
-
-
-def _num_weights(module: object) -> float:
-    """How many weights a module has; infinitely many where a row uses them an unknown number of times."""
-    if not isinstance(module, torch.nn.Module):
-        return float("inf")
-    shapes = [each.shape for each in module.parameters()]
-    has_convolutions = any(len(shape) > 2 for shape in shapes)
-    return float("inf") if has_convolutions else float(sum(map(torch.Size.numel, shapes)))

@@ -8,7 +8,7 @@ import needs
 import numpy as np
 import pytest
 
-from plugrad import Learner
+from plugrad import Learner, RLModuleSpec
 from plugrad_bc import BCConfig
 
 CHOSEN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -87,4 +87,35 @@ def test_after_an_error_torch_has_its_own_again(torch: Any) -> None:
     with pytest.raises(RuntimeError, match="in the loss"):
         learner.update(batch_of(8, (3,)), minibatch_size=4)
     assert found == {1}
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("is_lazy", [False, True], ids=["", "lazy"])
+@pytest.mark.parametrize(("rows", "expected"), [(8, 1), (500_000, 3)])
+def test_a_model_of_a_user_acts_on_few_observations_with_one_thread(
+    torch: Any, rows: int, expected: int, is_lazy: bool
+) -> None:
+    found: set[int] = set()
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, action_space: gym.spaces.Discrete) -> None:
+            super().__init__()
+            width = int(action_space.n)
+            self.policy = torch.nn.LazyLinear(width) if is_lazy else torch.nn.Linear(3, width)
+            self.value = torch.nn.Linear(width, 1)
+
+        def forward(self, obs: Any) -> Any:
+            found.add(torch.get_num_threads())
+            logits = self.policy(obs)
+            return logits, self.value(logits)
+
+    spaces = {
+        "observation_space": gym.spaces.Box(-1, 1, (3,), np.float32),
+        "action_space": gym.spaces.Discrete(8),
+    }
+    config = BCConfig().environment(**spaces).framework("torch").debugging(seed=0)
+    learner = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Net)).build_learner()
+    found.clear()
+    learner.compute_actions(np.zeros((rows, 3), np.float32))
+    assert found == {expected}
     assert torch.get_num_threads() == 3
