@@ -27,6 +27,13 @@ MOST_PROGRAMS = 200
 _VARIABLE, _FOLDER = "TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory"
 _ON_CPU = "--tf_xla_persistent_cache_device_types=CPU"
 _HIDE_ERRORS = "3"
+_OF_DAMAGE = (
+    "Read less bytes than requested",
+    "Serialized cache key does not match",
+    "Serialized HLO does not match",
+    "serialized CpuAotCompilationResult",
+)
+"""In TensorFlow's errors of a kept program. Others name its file. A model's own operations raise the same classes."""
 
 
 @contextmanager
@@ -113,8 +120,7 @@ def forget(error: Exception) -> bool:
         Whether it is.
     """
     folder, said = _folder(), str(error)
-    is_read = isinstance(error, tf.errors.DataLossError | tf.errors.OutOfRangeError)
-    if folder is None or not (is_read or "erialized" in said or str(folder) in said):
+    if folder is None or not any(each in said for each in (str(folder), *_OF_DAMAGE)):
         return False
     log.warning("tf2: removed the compiled programs in %s, of which one could not be used: %s", folder, error)
     for each in folder.iterdir():

@@ -5,6 +5,7 @@ in every run and on every machine.
 """
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -23,9 +24,18 @@ FORWARD, STEP = 2, 6
 """Operations for each weight and row: a product and a sum forward, and twice as many backward."""
 
 
+class _OfThisThread(threading.local):
+    """Each thread of Python has its own: one may act while another trains."""
+
+    has_chosen = False
+
+
+_now = _OfThisThread()
+
+
 def are_chosen() -> bool:
-    """Whether the number of threads is the user's choice, or is one anyway."""
-    return torch.get_num_threads() == 1 or any(map(os.environ.get, CHOSEN))
+    """Whether the number of threads is the user's choice, was chosen for the step around this, or is one anyway."""
+    return torch.get_num_threads() == 1 or _now.has_chosen or any(map(os.environ.get, CHOSEN))
 
 
 @contextmanager
@@ -36,11 +46,13 @@ def for_work(flops: float) -> Iterator[None]:
         flops: how many operations of numbers it is.
     """
     before = torch.get_num_threads()
+    _now.has_chosen = True
     torch.set_num_threads(1 if flops <= MOST_FLOPS else before)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _now.has_chosen = False
 
 
 def num_weights(module: object) -> float:
@@ -81,8 +93,13 @@ class ThreadsForSteps:
         if self._learner.device != "cpu" or are_chosen():
             yield
             return
-        weights = {module_id: self._weights_of(module_id) for module_id in indices}
-        with for_work(sum(STEP * weights[module_id] * rows.shape[1] for module_id, rows in indices.items())):
+        # Columns of whole steps, such as noise, come under names of their own.
+        rows = {
+            module_id: each.shape[1]
+            for module_id, each in indices.items()
+            if module_id in self._learner.module
+        }
+        with for_work(sum(STEP * self._weights_of(module_id) * each for module_id, each in rows.items())):
             yield
 
     def _weights_of(self, module_id: ModuleID) -> float:

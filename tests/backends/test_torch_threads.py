@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import actor_critics
 import gymnasium as gym
 import needs
 import numpy as np
@@ -118,4 +119,44 @@ def test_a_model_of_a_user_acts_on_few_observations_with_one_thread(
     found.clear()
     learner.compute_actions(np.zeros((rows, 3), np.float32))
     assert found == {expected}
+    assert torch.get_num_threads() == 3
+
+
+def test_a_target_network_has_the_threads_of_the_step_around_it(torch: Any) -> None:
+    found: set[int] = set()
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.policy, self.value = torch.nn.Linear(3, 8), torch.nn.Linear(3, 1)
+
+        def forward(self, obs: Any) -> Any:
+            found.add(torch.get_num_threads())
+            return self.policy(obs), self.value(obs)
+
+    class Infers(BCConfig().get_default_learner_class()):  # type: ignore[misc]
+        def compute_loss_for_module(self, **arguments: Any) -> Any:
+            self.module[arguments["module_id"]].forward_inference(arguments["batch"])
+            return super().compute_loss_for_module(**arguments)
+
+    spaces = {
+        "observation_space": gym.spaces.Box(-1, 1, (3,), np.float32),
+        "action_space": gym.spaces.Discrete(8),
+    }
+    config = BCConfig().environment(**spaces).framework("torch", compile="none").debugging(seed=0)
+    config = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Net)).learners(learner_class=Infers)
+    learner = config.build_learner()
+    rows = 150_000  # 11 million operations forward, 32 million with the pass backward
+    found.clear()
+    learner.update(batch_of(rows, (3,)), minibatch_size=rows)
+    assert found == {3}
+
+
+@pytest.mark.parametrize("kind", ["sac", "td3"])
+def test_learners_whose_loss_draws_noise_train(torch: Any, kind: str) -> None:
+    learner = actor_critics.tiny(kind, "torch", compile="none").build_learner()
+    before = learner.get_weights()["default_policy"]
+    learner.update(actor_critics.transitions(kind))
+    after = learner.get_weights()["default_policy"]
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
     assert torch.get_num_threads() == 3
