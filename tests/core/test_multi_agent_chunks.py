@@ -12,9 +12,9 @@ from many_agents import AGENTS, Event, Scripted, act_by_step, joined, make_runne
 
 @st.composite
 def scripts(draw):
-    """A script of at most 12 steps, and how its episode ends."""
+    """A script of at most 12 steps, and how its episode ends; the last step is where no agent is left, if not later."""
     length, end = draw(st.integers(1, 12)), draw(st.sampled_from(["terminated", "truncated"]))
-    ended, seen = set(), set()
+    ended, seen, arrived = set(), set(), set()
     script = []
     for t in range(length + 1):
         events, is_last = {}, t == length
@@ -23,8 +23,11 @@ def scripts(draw):
                 continue
             events[agent] = event = _event(draw, t, is_last, end, agent in seen)
             seen |= {agent} if event.is_observed else set()
+            arrived |= {agent} if event.is_observed or event.reward else set()
             ended |= {agent} if event.end else set()
         script.append(events)
+        if arrived and arrived <= ended:
+            break
     return script, end
 
 

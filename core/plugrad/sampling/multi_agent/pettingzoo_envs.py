@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from gymnasium.spaces import Space
 
+from plugrad.sampling.contract import describe
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.sampling.multi_agent.contract import (
     ANSWER,
@@ -27,6 +28,15 @@ class PettingZooEnv(AgentEnv):
         """See `AgentEnv`."""
         return self.env.action_space(agent)  # type: ignore[no-any-return]
 
+    def _check_begins(self, acting: Mapping[AgentID, Any]) -> None:
+        """Refuse an episode in which no agent acts: it would have no step, and neither would the next one."""
+        if not acting:
+            raise_contract_error(
+                self.name,
+                f"after reset() no agent acts; its `agents` are {describe(list(self.env.agents))}",
+                "reset() fills `agents` with those that begin, and gives each of them an observation",
+            )
+
 
 class ParallelAgents(PettingZooEnv):
     """A `pettingzoo.ParallelEnv`: all agents act at once; the episode is over when no agent is left."""
@@ -36,6 +46,7 @@ class ParallelAgents(PettingZooEnv):
         observations, infos = unpacked(self.name, "reset()", self.env.reset(seed=seed), 2)
         check_dicts(self.name, "reset()", observations=observations, infos=infos)
         acting = {agent: observations[agent] for agent in self.env.agents if agent in observations}
+        self._check_begins(acting)
         return acting, infos
 
     def step(self, actions: Mapping[AgentID, Any]) -> Outcome:
@@ -83,6 +94,7 @@ class AECAgents(PettingZooEnv):
         """See `AgentEnv`."""
         self.env.reset(seed=seed)
         outcome = self._until_next_turn()
+        self._check_begins({} if outcome.is_terminated or outcome.is_truncated else outcome.observations)
         return outcome.observations, outcome.infos
 
     def step(self, actions: Mapping[AgentID, Any]) -> Outcome:

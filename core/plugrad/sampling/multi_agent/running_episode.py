@@ -19,6 +19,9 @@ from plugrad.types import AgentID, ModuleID
 ModuleOf = Callable[[AgentID, EpisodeStart], ModuleBatches]
 """The module that acts for an agent in an episode."""
 
+MAX_IDLE_STEPS = 1000
+"""So many steps in a row may pass in which no agent acts; an environment that never ends would be stepped for ever."""
+
 
 class RunningMultiAgentEpisode:
     """Steps one environment, and gives the observations of its agents to their modules.
@@ -43,7 +46,7 @@ class RunningMultiAgentEpisode:
         self._modules: dict[ModuleID, ModuleBatches] = {}
         self.tracks: dict[AgentID, AgentTrack] = {}
         self.progress = EnvProgress(env.name, index)
-        self.num_steps = 0
+        self.num_steps = self._idle_steps = 0
         self.terminated = self.truncated = False
 
     @property
@@ -75,8 +78,10 @@ class RunningMultiAgentEpisode:
     def step(self) -> None:
         """Take the actions that were chosen.
 
+        The episode also ends when all possible agents have ended, as in RLlib and PettingZoo.
+
         Raises:
-            EnvContractError: the environment breaks its contract.
+            EnvContractError: the environment breaks its contract, or no agent is left or acts.
         """
         chosen = self.progress.actions
         self.progress.actions = {}
@@ -90,6 +95,8 @@ class RunningMultiAgentEpisode:
             raise
         self.terminated, self.truncated = outcome.is_terminated, outcome.is_truncated
         self._add_rewards(outcome.rewards)
+        if not self.is_done:
+            self._end_if_no_agent_is_left(outcome)
         for agent, observation in outcome.observations.items():
             self._observe(agent, observation, outcome)
         for agent, track in self.tracks.items():
@@ -164,6 +171,45 @@ class RunningMultiAgentEpisode:
                     )
                 track = self._arrive(agent)
             track.add_reward(number)
+
+    def _end_if_no_agent_is_left(self, outcome: Outcome) -> None:
+        """End the episode whose agents have all ended, though the environment did not say so."""
+        terminated, truncated = outcome.terminated, outcome.truncated
+        if any(not (terminated.get(a) or truncated.get(a)) for a in outcome.observations):
+            self._idle_steps = 0
+            return
+        ended = [
+            a for a, track in self.tracks.items() if track.is_done or terminated.get(a) or truncated.get(a)
+        ]
+        absent = [agent for agent in self.env.possible_agents if agent not in self.tracks]
+        if self.tracks and len(ended) == len(self.tracks):
+            if absent:
+                gone, missing = (", ".join(map(repr, agents)) for agents in (ended, absent))
+                self._raise_nobody_acts(
+                    f"no observation though {gone} have ended, and {missing} of possible_agents never had one; "
+                    "the episode goes on",
+                    "terminateds['__all__'] or truncateds['__all__'] True when the episode is over; if another agent "
+                    "comes later, an observation of it in the step in which the last one ends",
+                )
+            self.terminated = any(terminated.get(a) or self.tracks[a].terminated for a in ended)
+            self.truncated = not self.terminated
+            return
+        self._idle_steps += 1
+        if self._idle_steps >= MAX_IDLE_STEPS:
+            going_on = ", ".join(repr(agent) for agent in self.tracks if agent not in ended) or "no agent"
+            self._raise_nobody_acts(
+                f"no observation of any agent that acts in {MAX_IDLE_STEPS} steps, while {going_on} goes on",
+                "an observation of each agent that is to act, and terminateds['__all__'] or truncateds['__all__'] True "
+                "when the episode is over",
+            )
+
+    def _raise_nobody_acts(self, found: str, expected: str) -> NoReturn:
+        raise EnvContractError(
+            f"{self.progress} gave {found}; expected: {expected}",
+            found=found,
+            expected=expected,
+            **self.progress.facts,
+        )
 
     def _number(self, agent: AgentID, reward: Any) -> float:
         found = np.asarray(reward)
