@@ -37,7 +37,8 @@ class SingleAgentEpisode:
         truncated: whether a limit ended the episode; the value of its last observation is bootstrapped.
         extra_model_outputs: further columns of the steps, `{column: [T, ...]}`, such as `action_logp`. A stateful
             module needs `state_in`, `{name: [T, ...]}`, the state in which each step was taken, or `state_out`, the
-            state after it. They are kept as columns `state_in/<name>`. Action masks are here too: `action_mask` and
+            state after it. A later chunk with `state_out` alone needs the chunk before it in the same update. They are
+            kept as columns `state_in/<name>`. Action masks are here too: `action_mask` and
             `new_action_mask`, bool [T, choices].
         id_: the same for all chunks of one episode.
         t_started: how many steps of the episode came before this chunk. Chunks that do not follow each other are not

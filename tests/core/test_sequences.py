@@ -1,5 +1,8 @@
 """Batches of sequences: masks, hidden steps, episodes cut into sequences, minibatches that cut none."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
@@ -270,6 +273,57 @@ def test_a_chunk_begins_with_the_state_that_it_recorded():
     )
     found = acting.compute_values_of_episodes([chunk])
     np.testing.assert_allclose(found, acting.compute_values_of_episodes([whole])[3:], atol=1e-6)
+
+
+def chunks_of(whole, id_="7", says_steps=True):
+    """An episode of 10 steps in three chunks."""
+    return [
+        SingleAgentEpisode(
+            observations=whole.observations[first : last + 1],
+            actions=whole.actions[first:last],
+            rewards=whole.rewards[first:last],
+            extra_model_outputs={name: each[first:last] for name, each in whole.extra_model_outputs.items()},
+            id_=id_,
+            t_started=first if says_steps else None,
+        )
+        for first, last in pairwise((0, 3, 7, 10))
+    ]
+
+
+@pytest.mark.parametrize(("order", "says_steps"), [([0, 1, 2], True), ([2, 0, 1], True), ([0, 1, 2], False)])
+def test_a_later_chunk_with_state_out_alone_begins_in_the_state_of_the_chunk_before_it(order, says_steps):
+    def columns_of(record):
+        acting = learner()
+        other = episode(acting, 10, 2, record)
+        chunks = chunks_of(episode(acting, 10, 1, record), says_steps=says_steps)
+        episodes = [chunks_of(other, "8", says_steps)[0], *(chunks[n] for n in order)]
+        return run_pipeline(acting.connectors, acting, {}, episodes)[P]
+
+    found, expected = columns_of(Columns.STATE_OUT), columns_of(Columns.STATE_IN)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    assert np.count_nonzero(found["state_in/pi_h"].any(1)) == 2  # of four sequences two begin an episode
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda chunks: chunks[1:2],  # the chunk before it is missing
+        lambda chunks: [chunks[0], chunks[2]],  # one between them is missing
+        lambda chunks: [replace(chunks[0], id_="8"), chunks[1]],
+        lambda chunks: [replace(each, id_=None) for each in chunks],
+        lambda chunks: [replace(chunks[0], observations=chunks[0].observations + 1), chunks[1]],
+    ],
+)
+def test_a_chunk_whose_first_state_cannot_be_known_is_refused_by_column(given):
+    acting = learner()
+    episodes = given(chunks_of(episode(acting, 10, 1, Columns.STATE_OUT)))
+    message = r"'state_in': expected 'pi_h' in 'state_in' of extra_model_outputs.*'state_out' alone and t_started=[37]"
+    with pytest.raises(BatchError, match=message):
+        acting.update(episodes=episodes)
+    with pytest.raises(BatchError, match=message):
+        acting.compute_values_of_episodes(episodes)
 
 
 def test_an_episode_without_states_is_refused_with_what_to_record():

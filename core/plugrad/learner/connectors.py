@@ -291,31 +291,80 @@ def _first_states(
 ) -> State:
     """The recorded state at the beginning of each sequence, `{name: [sequences, ...]}`."""
     states = [
-        state for episode in episodes for state in _states_at_starts(module_id, module, episode, longest)
+        state
+        for episode, before in zip(episodes, _chunks_before(episodes), strict=True)
+        for state in _states_at_starts(module_id, module, episode, before, longest)
     ]
     return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
 
 def _states_at_starts(
-    module_id: ModuleID, module: Any, episode: SingleAgentEpisode, longest: int
+    module_id: ModuleID,
+    module: Any,
+    episode: SingleAgentEpisode,
+    before: SingleAgentEpisode | None,
+    longest: int,
 ) -> Iterator[State]:
     initial = initial_state(module)
     for start in range(0, max(1, len(episode)), longest):
         yield {
-            name: _recorded(module_id, episode, name, start, first) if len(episode) else first
+            name: _recorded(module_id, episode, before, name, start, first) if len(episode) else first
             for name, first in initial.items()
         }
 
 
+def _chunks_before(episodes: Sequence[SingleAgentEpisode]) -> list[SingleAgentEpisode | None]:
+    """For each chunk the one among `episodes` that it goes on from; None: not there, or it begins its episode.
+
+    A chunk goes on from one with its `id_` that ends in the step and the observation with which it begins. Where nobody
+    said the steps (`t_started` None), the one before it in the list is meant.
+    """
+    by_end: dict[tuple[str, int | None], list[SingleAgentEpisode]] = {}
+    for each in episodes:
+        if each.id_ is not None and each.t_started is not None and len(each) and not each.is_done:
+            by_end.setdefault((each.id_, each.t_started + len(each)), []).append(each)
+    found = []
+    for each in episodes:
+        before = by_end.get((each.id_, each.t_started), []) if each.id_ is not None else []
+        first = each.observations[0]
+        found.append(next((b for b in before if np.array_equal(b.observations[-1], first)), None))
+        if each.id_ is not None and each.t_started is None and len(each) and not each.is_done:
+            by_end[each.id_, None] = [each]
+    return found
+
+
 def _recorded(
-    module_id: ModuleID, episode: SingleAgentEpisode, name: str, step: int, initial: Array
+    module_id: ModuleID,
+    episode: SingleAgentEpisode,
+    before: SingleAgentEpisode | None,
+    name: str,
+    step: int,
+    initial: Array,
 ) -> Array:
-    """The state in which a step was taken; without STATE_IN, STATE_OUT of the step before."""
+    """The state in which a step was taken; without STATE_IN, STATE_OUT of the step before it."""
     recorded = episode.extra_model_outputs
-    for column, n in ((Columns.STATE_IN, step), (Columns.STATE_OUT, step - 1)):
-        if f"{column}/{name}" in recorded:
-            state: Array = initial if n < 0 else recorded[f"{column}/{name}"][n]
+    state_in, state_out = f"{Columns.STATE_IN}/{name}", f"{Columns.STATE_OUT}/{name}"
+    state: Array
+    if state_in in recorded:
+        state = recorded[state_in][step]
+        return state
+    if state_out in recorded:
+        if step:
+            state = recorded[state_out][step - 1]
             return state
+        if before is not None and state_out in before.extra_model_outputs:
+            state = before.extra_model_outputs[state_out][-1]
+            return state
+        if not episode.t_started:
+            return initial
+        refuse(
+            module_id,
+            Columns.STATE_IN,
+            f"{name!r} in {Columns.STATE_IN!r} of extra_model_outputs, the state of each step, or in the same update "
+            "the chunk before this one, with the same id_",
+            f"an episode of id_ {episode.id_!r} with {Columns.STATE_OUT!r} alone and t_started={episode.t_started}: "
+            "the state in which its first step was taken is unknown",
+        )
     refuse(
         module_id,
         Columns.STATE_IN,
