@@ -20,6 +20,9 @@ import torch
 from plugrad import Learner
 from plugrad_ppo import PPOConfig
 
+WARM_UPS = 5
+"""Updates before those that count: "auto" records its steps after 200 gradient steps."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -163,10 +166,12 @@ def timed(update: Callable[[], Any]) -> float:
 def race(cell: Cell, rounds: int) -> None:
     """Run all contestants in turn, and print medians and medians of paired ratios."""
     contestants: dict[str, Callable[[], Any]] = {}
-    for mode in ("none", "complete_update"):
+    for mode in ("none", "auto", "complete_update"):
         update, learner = plugrad_update(cell, mode)
         first = timed(update)
         contestants[f"plugrad {mode}"] = update
+        for _ in range(WARM_UPS):
+            timed(update)
         print(f"{cell.name}: plugrad {mode}: first update {first / 1e3:.1f} s; {learner.update_mode}")
     contestants["hand-written eager"] = Twin(cell).eager
     contestants["hand-written CUDA graph"] = Twin(cell).graph()

@@ -47,7 +47,7 @@ class AutoUpdate(Program):
     """Eager steps, recorded ones, and a compiled update after `STEPS_BEFORE_CHANGING` gradient steps of the learner.
 
     Args:
-        learner: on the CPU, in no group.
+        learner: in no group. On a device other than the CPU its steps are recorded and not compiled.
         step: see `BackendSpec.compile_update`.
         variables: see there.
         eager: the eager program.
@@ -65,6 +65,12 @@ class AutoUpdate(Program):
         self._loops: dict[Any, CompiledLoop] = {}
         self._stage = EAGER
         self._why_eager = self._why_not_replayed = self._why_not_compiled = ""
+        self._recorded_reason = RecordedStep.reason
+        if learner.device != "cpu":
+            self._recorded_reason = RecordedStep.reason_on_cuda
+            self._why_not_compiled = (
+                f'"auto" compiles on the CPU only: compile="complete_update" compiles on {learner.device}'
+            )
         self._has_stepped = False
 
     @property
@@ -128,7 +134,7 @@ class AutoUpdate(Program):
             self.reason = f"{CompiledLoop.reason}, after {STEPS_BEFORE_CHANGING:,} gradient steps"
             return
         self.mode = self._eager.mode
-        now = RecordedStep.reason
+        now = self._recorded_reason
         if self._stage == EAGER or self._why_not_replayed:
             now = self._eager.reason
         if self._why_not_replayed:

@@ -47,13 +47,15 @@ def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs:
         raise no_gradient_error(loss_per_module)
     if flats is not None and leaves is not None:
         slopes = torch.autograd.grad(losses, leaves, materialize_grads=True)
-        return FlatGradients(ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)])
+        return FlatGradients(
+            learner.ops, [(flat.layout, slope) for flat, slope in zip(flats, slopes, strict=True)]
+        )
     if flats is not None:
-        return FlatGradients(ops, _backward(losses, flats))
+        return FlatGradients(learner.ops, _backward(losses, flats))
     flats = [cast("FlatParameters", each.parameters) for each in learner.registered_optimizers.values()]
     for flat in flats:
         flat.attach()
-    return FlatGradients(ops, [(layout, slope.clone()) for layout, slope in _backward(losses, flats)])
+    return FlatGradients(learner.ops, [(layout, slope.clone()) for layout, slope in _backward(losses, flats)])
 
 
 def _backward(losses: Sequence[Tensor], flats: Sequence[FlatParameters]) -> list[tuple[Layout, Tensor]]:

@@ -18,7 +18,8 @@ from plugrad.observations import is_structured, model_space, row_shape, row_spac
 from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array
-from plugrad_torch import ops, threads
+from plugrad_torch import threads
+from plugrad_torch.devices import ops_on
 from plugrad_torch.variables import places_in, to_numpy
 
 
@@ -26,13 +27,18 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
     """A `torch.nn.Module` that a learner trains: make layers in `setup`, compute columns in `_forward`."""
 
     framework: ClassVar[str] = "torch"
-    ops: ClassVar[Ops] = ops
+    _device = "cpu"
     _mode_is_set = False
     _num_weights: float | None = None
 
     def __init__(self, **spec: Any) -> None:
         torch.nn.Module.__init__(self)
         RLModule.__init__(self, **spec)
+
+    @property
+    def ops(self) -> Ops:  # type: ignore[override]
+        """Tensor functions that make tensors on the device of the module."""
+        return ops_on(self._device)
 
     def named_weights(self) -> dict[str, torch.nn.Parameter]:
         """`{name: parameter}` in canonical order: by name, since `named_parameters` depends on nesting."""
@@ -47,6 +53,11 @@ class TorchRLModule(torch.nn.Module, RLModule, has_modes=False):
             id(each._buffers[key]) for each in self.modules() for key in each._non_persistent_buffers_set
         }
         return {name: each for name, each in self.named_buffers() if id(each) not in hidden}
+
+    def _move_to(self, device: str) -> None:
+        """See `RLModule._move_to`: users make layers on the CPU. Parameters stay the same objects."""
+        self.to(device)
+        self.__dict__["_device"] = device
 
     def in_mode(self, training: bool, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """See `RLModule.in_mode`: `self.train(training)`, then each layer gets its own flag back.

@@ -64,11 +64,13 @@ def _why_eager(learner: LearnerProtocol) -> str:
 
 def _why_not_by_itself(learner: LearnerProtocol) -> str:
     """Why `"auto"` stays eager where `"complete_update"` compiles."""
-    if learner.config.num_learners or learner.collective is not None:
+    if _is_in_group(learner):
         return 'the learner is one of a group: compile="complete_update" compiles there'
-    if learner.device != "cpu":
-        return f'"auto" compiles on the CPU only: compile="complete_update" compiles on {learner.device}'
     return ""
+
+
+def _is_in_group(learner: LearnerProtocol) -> bool:
+    return bool(learner.config.num_learners) or learner.collective is not None
 
 
 class EagerUpdate(Program):
@@ -144,7 +146,7 @@ class CompiledUpdate(Program):
                 return CompiledLoop(traced, indices)
             except NotCompiled as error:
                 why = f", because {error}"
-        compiled = CompiledStep(traced)
+        compiled = CompiledStep(traced, captures=not _is_in_group(self._learner))
         self.reason = f"{CompiledStep.reason}{why}"
         return compiled
 

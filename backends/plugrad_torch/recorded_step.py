@@ -1,4 +1,6 @@
-"""The recorded operations of a step, run by torch's interpreter (TorchScript) once per minibatch.
+"""The recorded operations of a step, run once per minibatch.
+
+On the CPU torch's interpreter (TorchScript) runs them, on CUDA they are a CUDA graph.
 
 What is spared is Python and autograd between operations, which is more than half of a small step. It needs no compiler
 and no seconds of compilation.
@@ -16,6 +18,7 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch.cuda_graph import CapturedSteps
 from plugrad_torch.inductor import NotCompiled
 from plugrad_torch.kept_tensors import trace_beside
 from plugrad_torch.pure_step import PureStep
@@ -39,6 +42,7 @@ class RecordedStep(PureStep):
     """
 
     reason = "recorded operations of torch, one call per minibatch"
+    reason_on_cuda = "recorded operations of torch, replayed as a CUDA graph"
 
     def __init__(
         self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], minibatch: ModuleBatches
@@ -67,9 +71,16 @@ class RecordedStep(PureStep):
         Raises:
             NotCompiled: this version of torch has no such interpreter.
         """
-        # Fused or in another order, operations would give other last digits after some calls than before.
-        with torch.no_grad(), _jit.optimized_execution(False):
-            return self.step_through(self._function, columns, indices, num_steps)
+        with torch.no_grad():
+            if self.device == "cuda":
+                return self._captured.run(columns, indices, num_steps)
+            # Fused or in another order, operations would give other last digits after some calls than before.
+            with _jit.optimized_execution(False):
+                return self.step_through(self._function, columns, indices, num_steps)
+
+    @cached_property
+    def _captured(self) -> CapturedSteps:
+        return CapturedSteps(self, self._recording)
 
     @cached_property
     def _function(self) -> "_Interpreted":

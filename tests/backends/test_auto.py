@@ -44,7 +44,7 @@ def built(
     mode: str = "auto", cls: type[Learner] = Learner, plugins: tuple[Any, ...] = (), module: Any = None
 ) -> Learner:
     spaces = {"observation_space": gym.spaces.Box(-1.0, 1.0, (3,)), "action_space": gym.spaces.Discrete(2)}
-    config = BCConfig().environment(**spaces).framework("torch", compile=mode).debugging(seed=0)
+    config = BCConfig().environment(**spaces).framework("torch", compile=mode, device="cpu").debugging(seed=0)
     config = config.rl_module(model_config={"fcnet_hiddens": [4]}).training(minibatch_size=4, num_epochs=1)
     learner = cls(config=config, plugins=plugins, module=module)
     learner.build()
@@ -323,10 +323,17 @@ def test_recorded_steps_of_every_kind_give_the_bytes_of_eager_ones(
 
 def of_kind(kind: str, mode: str) -> Learner:
     if kind in ("sac", "td3"):
-        return actor_critics.tiny(kind, "torch", compile=mode).build_learner()
+        config = actor_critics.tiny(kind, "torch").framework("torch", compile=mode, device="cpu")
+        return config.build_learner()
     if kind == "dqn":
-        return value_config("torch", minibatch_size=8).framework("torch", compile=mode).build_learner()
-    config = ppo_config("torch", minibatch_size=8, num_epochs=2).framework("torch", compile=mode)
+        return (
+            value_config("torch", minibatch_size=8)
+            .framework("torch", compile=mode, device="cpu")
+            .build_learner()
+        )
+    config = ppo_config("torch", minibatch_size=8, num_epochs=2).framework(
+        "torch", compile=mode, device="cpu"
+    )
     if kind == "ppo on images":
         config = config.environment(observation_space=gym.spaces.Box(0, 255, (12, 12, 1), np.uint8))
         config = config.rl_module(model_config={"conv_filters": [[4, 4, 2]], "fcnet_hiddens": [4]})

@@ -16,14 +16,16 @@ from plugrad.distributions import (
 )
 from plugrad.errors import BatchError
 from plugrad.ops import Ops
-from plugrad.testing.tiny_learners import tiny_learner
+from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_config
 from plugrad.types import Array
 
 
 @pytest.fixture(scope="session")
 def ops(backend: str) -> Ops:
-    """Of a wider scope than the suites': hypothesis wants that."""
-    return tiny_learner(backend).ops
+    """Of a wider scope than the suites': hypothesis wants that. On the CPU, where numpy reads its tensors."""
+    learner = ActorCriticLearner(config=tiny_config(backend).framework(backend, device="cpu"))
+    learner.build()
+    return learner.ops
 
 
 SPACES: dict[str, gym.Space[Any]] = {

@@ -14,14 +14,16 @@ from plugrad.action_rows import action_parts
 from plugrad.distributions import MultiDistribution, distribution_class, squashed_gaussian_class
 from plugrad.errors import BatchError, ConfigError
 from plugrad.ops import Ops
-from plugrad.testing.tiny_learners import tiny_learner
+from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_config
 from plugrad.types import Array
 
 
 @pytest.fixture(scope="session")
 def ops(backend: str) -> Ops:
-    """Of a wider scope than the suites': hypothesis wants that."""
-    return tiny_learner(backend).ops
+    """Of a wider scope than the suites': hypothesis wants that. On the CPU, where numpy reads its tensors."""
+    learner = ActorCriticLearner(config=tiny_config(backend).framework(backend, device="cpu"))
+    learner.build()
+    return learner.ops
 
 
 MIXED = Dict(

@@ -61,14 +61,15 @@ def test_a_recurrent_layer_is_that_of_the_framework(backend, kind):
 
 
 def test_a_layer_norm_is_that_of_the_framework(backend):
-    ops, rng = ppo_config(backend).build_learner().ops, np.random.default_rng(0)
+    learner, rng = ppo_config(backend).build_learner(), np.random.default_rng(0)
+    ops = learner.ops
     x = rng.normal(2.0, 3.0, (7, 9)).astype(np.float32)
     weights = {
         "m.weight": rng.normal(size=9).astype(np.float32),
         "m.bias": rng.normal(size=9).astype(np.float32),
     }
     tensors = {name: ops.asarray(each) for name, each in weights.items()}
-    found = np.asarray(layer_norm(ops, tensors, "m", ops.asarray(x)))
+    found = learner._convert_to_numpy(layer_norm(ops, tensors, "m", ops.asarray(x)))
     np.testing.assert_allclose(found, layers_of(backend).layer_norm(*weights.values(), x), rtol=0, atol=1e-6)
 
 

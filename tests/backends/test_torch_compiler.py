@@ -28,7 +28,7 @@ from plugrad_bc import BCConfig
 
 def mode_after_an_update(compile):
     spaces = {"default_policy": (gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Discrete(2))}
-    config = BCConfig().framework("torch", compile=compile).training(minibatch_size=4, num_epochs=2)
+    config = BCConfig().framework("torch", compile=compile, device="cpu").training(minibatch_size=4, num_epochs=2)
     learner = config.rl_module(model_config={"fcnet_hiddens": [4]}).debugging(seed=0).build_learner(spaces=spaces)
     before = learner.get_weights()
     learner.update({"obs": np.ones((8, 3), np.float32), "actions": np.zeros(8, np.int64)})
@@ -155,7 +155,7 @@ def test_a_part_that_torch_compiles_is_not_compiled_with_what_looks_at_the_first
 
     observation_space, action_space = SPACES["default_policy"]
     config = BCConfig().environment(observation_space=observation_space, action_space=action_space)
-    config = config.framework("torch", compile="none").training(minibatch_size=4)
+    config = config.framework("torch", compile="none", device="cpu").training(minibatch_size=4)
     learner = Learner(config=config, module=Net())
     learner.build()
     learner.update(BATCH)
@@ -189,7 +189,7 @@ def test_learners_that_begin_in_two_threads_leave_torch_compile_as_it_was() -> N
 
     torch.compile(torch.sin, backend=compiler)(torch.ones(2))
     assert len(graphs) == 1
-    config = BCConfig().framework("torch", compile="none").training(minibatch_size=8)
+    config = BCConfig().framework("torch", compile="none", device="cpu").training(minibatch_size=8)
     first, second = (
         config.learners(learner_class=each).build_learner(spaces=SPACES) for each in (First, Second)
     )
@@ -209,7 +209,7 @@ def test_modules_are_compiled_however_many_of_their_class_were_before() -> None:
     import torch
     from torch._dynamo.utils import counters
 
-    config = BCConfig().framework("torch", compile="forward_train").training(minibatch_size=8)
+    config = BCConfig().framework("torch", compile="forward_train", device="cpu").training(minibatch_size=8)
     without_inductor = torch.compiler.set_stance("default", force_backend="eager")  # it takes 20 s
     with torch._dynamo.config.patch(recompile_limit=1), without_inductor:
         for width in (2, 3):

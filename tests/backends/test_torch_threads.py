@@ -42,7 +42,7 @@ def learner_of(torch: Any, mode: str, shape: tuple[int, ...], loss: Any = None) 
         "observation_space": gym.spaces.Box(-1, 1, shape, np.float32),
         "action_space": gym.spaces.Discrete(2),
     }
-    config = BCConfig().environment(**spaces).framework("torch", compile=mode).debugging(seed=0)
+    config = BCConfig().environment(**spaces).framework("torch", compile=mode, device="cpu").debugging(seed=0)
     model: dict[str, Any] = {"fcnet_hiddens": [8]}
     if len(shape) > 1:
         model["conv_filters"] = [[4, 3, 2]]
@@ -114,7 +114,7 @@ def test_a_model_of_a_user_acts_on_few_observations_with_one_thread(
         "observation_space": gym.spaces.Box(-1, 1, (3,), np.float32),
         "action_space": gym.spaces.Discrete(8),
     }
-    config = BCConfig().environment(**spaces).framework("torch").debugging(seed=0)
+    config = BCConfig().environment(**spaces).framework("torch", device="cpu").debugging(seed=0)
     learner = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Net)).build_learner()
     found.clear()
     learner.compute_actions(np.zeros((rows, 3), np.float32))
@@ -143,7 +143,9 @@ def test_a_target_network_has_the_threads_of_the_step_around_it(torch: Any) -> N
         "observation_space": gym.spaces.Box(-1, 1, (3,), np.float32),
         "action_space": gym.spaces.Discrete(8),
     }
-    config = BCConfig().environment(**spaces).framework("torch", compile="none").debugging(seed=0)
+    config = (
+        BCConfig().environment(**spaces).framework("torch", compile="none", device="cpu").debugging(seed=0)
+    )
     config = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Net)).learners(learner_class=Infers)
     learner = config.build_learner()
     rows = 150_000  # 11 million operations forward, 32 million with the pass backward

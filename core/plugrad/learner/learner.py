@@ -202,6 +202,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             return
         self._load_plugins()
         self.module = self._make_module()
+        for module in self.module.values():
+            module._move_to(self.device)
         warn_of_unknown_modules(self.config, self.module)
         self._configure(self.config)
         self._is_built = True

@@ -53,6 +53,7 @@ def add_module(
         config = learner.config.get_config_for_module(module_id)
         spec = replace(fill_spec(learner, module_id, spec), inference_only=False)
         module = build_module(learner, module_id, deepcopy(spec))
+        module._move_to(learner.device)
         learner.module = type(learner.module)({**learner.module, module_id: module}).of_learner()
         learner.coefficients[module_id] = Coefficients(config, learner._get_tensor_variable)
         if module_id in learner.trainable_module_ids:

@@ -88,6 +88,15 @@ class RLModule(SavesWeights, Adaptable):
     def setup(self) -> None:
         """Make the layers. Called at the end of `__init__`, when the spaces and `model_config` are set."""
 
+    def _move_to(self, device: str) -> None:
+        """Put the weights on a device.
+
+        A learner calls it with its own device when it gets the module, before it reads weights.
+
+        Args:
+            device: the backend's name of it.
+        """
+
     def forward_inference(self, batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Compute the columns for acting greedily, in inference mode. Override `_forward_inference`.
 
