@@ -1,5 +1,6 @@
 """What an Algorithm does with its policies: sample, evaluate, record."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import closing
 from functools import cached_property
@@ -26,11 +27,13 @@ from plugrad.sampling.environments import (
     is_multi_agent,
 )
 from plugrad.sampling.evaluation import evaluate
-from plugrad.sampling.named_envs import reward_threshold
+from plugrad.sampling.named_envs import env_name, is_registered_without_limit, reward_threshold
 from plugrad.sampling.settings import evaluation_settings
 from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.sampling.whole_episodes import sample_episodes
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
+
+_log = logging.getLogger("plugrad")
 
 
 class ActingAlgorithm:
@@ -45,6 +48,7 @@ class ActingAlgorithm:
     env_runner: AnyEnvRunner | RemoteEnvRunners | None
     _acting: ActingLearner
     _evaluator: AnyEnvRunner | None
+    _has_warned = False
 
     @property
     def _learner(self) -> Learner:
@@ -148,7 +152,8 @@ class ActingAlgorithm:
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Play whole episodes with the policy, without exploration.
 
-        Evaluation has its own random stream, so these are not episodes that training plays.
+        Evaluation has its own random stream, so these are not episodes that training plays. An episode that does not
+        end is cut at `config.evaluation_max_episode_steps`, with a line in the log.
 
         Args:
             num_episodes: episodes; None: `config.evaluation_num_episodes`.
@@ -164,6 +169,7 @@ class ActingAlgorithm:
             ConfigError: the config names no environment.
         """
         if self._evaluator is None:
+            self._warn_of_no_time_limit()
             self._evaluator = self._make_env_runner(
                 self._evaluation_policies, **evaluation_settings(self.config)
             )
@@ -176,7 +182,8 @@ class ActingAlgorithm:
         number = num_episodes or self.config.evaluation_num_episodes
         env_seed = self._env_seed("evaluation", seed)
         self._evaluation_policies.reseed(env_seed)
-        found = evaluate(self._evaluator, num_episodes=number, seed=env_seed)
+        limit = self.config.evaluation_max_episode_steps
+        found = evaluate(self._evaluator, num_episodes=number, seed=env_seed, max_steps=limit)
         return {
             "episode_return_mean": sum(found.returns) / number,
             "episode_return_min": min(found.returns),
@@ -185,6 +192,20 @@ class ActingAlgorithm:
             "num_episodes": number,
             **{name: sum(each) / len(each) for name, each in found.returns_by_name.items()},
         }
+
+    def _warn_of_no_time_limit(self) -> None:
+        """Say once that episodes of an evaluation may have no end."""
+        if self._has_warned or not is_registered_without_limit(self.config):
+            return
+        self._has_warned = True
+        limit = self.config.evaluation_max_episode_steps
+        end = "never ends" if limit is None else f"is cut at evaluation_max_episode_steps={limit}"
+        _log.warning(
+            "%s is registered without a limit of steps: if it counts none itself, an episode in which a policy without "
+            "exploration goes on for ever %s; env_runners(time_limit=...) sets a limit for training too",
+            env_name(self.config.env),
+            end,
+        )
 
     def record(
         self,
@@ -256,7 +277,8 @@ class ActingAlgorithm:
         )
         changes = {**evaluation_settings(self.config), "normalize_observations": False}
         with closing(self._make_env_runner(policies, **changes)) as runner:
-            return runner, list(sample_episodes(runner, num_episodes=num_episodes, seed=env_seed))
+            limit = self.config.evaluation_max_episode_steps
+            return runner, sample_episodes(runner, num_episodes=num_episodes, seed=env_seed, max_steps=limit)
 
     def _env_seed(self, purpose: str, seed: int | None) -> int:
         """The seed of the environments for one purpose, derived from the given seed or the config's."""

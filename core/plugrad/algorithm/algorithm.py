@@ -78,6 +78,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def _begin(self, training: type[Training]) -> None:
         for module_id in () if self.config.is_offline else self._acting_module_ids:
             warn_of_far_bounds(self._learner.module[module_id])
+        if self.config.evaluation_interval is not None and self.config.env is not None:
+            self._warn_of_no_time_limit()
         if self.config.output is not None:
             self.record_training(self.config.output)
         self._training = training(self)

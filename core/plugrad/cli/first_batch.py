@@ -64,7 +64,8 @@ def _recorded(config: AlgorithmConfig, folder: str) -> str:
     played = config.env_runners(**evaluation_settings(config))
     runner = make_env_runner(config=played, act=learner.compute_actions, seed=config.seed)
     try:
-        episodes = sample_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed)
+        limit = config.evaluation_max_episode_steps
+        episodes = sample_episodes(runner, num_episodes=NUM_EPISODES, seed=config.seed, max_steps=limit)
     finally:
         runner.close()
     return save_episodes(

@@ -157,6 +157,7 @@ class SamplingSettings(FluentConfig):
 
     evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
     evaluation_num_episodes: int = field(20, section="evaluation", minimum=1)
+    evaluation_max_episode_steps: int | None = field(100_000, section="evaluation", minimum=1)
 
     def evaluation(self, **settings: Any) -> Self:
         """Set when the policy is evaluated, without exploration.
@@ -164,6 +165,9 @@ class SamplingSettings(FluentConfig):
         Args:
             evaluation_interval (int): iterations from one evaluation to the next. None: no evaluation. Default: `None`.
             evaluation_num_episodes (int): episodes per evaluation. Default: `20`.
+            evaluation_max_episode_steps (int): steps after which an episode of an evaluation or recording is cut, if
+                the environment has not ended it: a policy that does not explore may run for ever. None: never.
+                Default: `100000`.
             **settings: all of these.
 
         Returns:

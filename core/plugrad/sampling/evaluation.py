@@ -22,7 +22,13 @@ class Evaluation(NamedTuple):
     returns_by_name: dict[str, list[float]]
 
 
-def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | None = None) -> Evaluation:
+def evaluate(
+    runner: SamplesEpisodes[Any],
+    *,
+    num_episodes: int,
+    seed: int | None = None,
+    max_steps: int | None = None,
+) -> Evaluation:
     """Run a number of new episodes to their ends.
 
     Args:
@@ -30,6 +36,8 @@ def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | Non
             Its normalisers, if any, should be frozen (`ObservationNormalizer.frozen_copy`).
         num_episodes: how many, >= 1.
         seed: for the environments: the same seed and policy give the same returns.
+
+        max_steps: of an episode, which is cut there. None: no limit.
 
     Returns:
         Returns and lengths of the first `num_episodes` that begin.
@@ -39,7 +47,8 @@ def evaluate(runner: SamplesEpisodes[Any], *, num_episodes: int, seed: int | Non
     """
     returns, lengths = [0.0] * num_episodes, [0] * num_episodes
     by_name: list[dict[str, float]] = [{} for _ in range(num_episodes)]
-    for number, chunk in sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed):
+    chunks = sample_episode_chunks(runner, num_episodes=num_episodes, seed=seed, max_steps=max_steps)
+    for number, chunk in chunks:
         returns[number] += chunk.get_return()
         lengths[number] += len(chunk)
         if isinstance(chunk, MultiAgentEpisode):
