@@ -30,7 +30,8 @@ class CheckedVectorEnv(VectorWrapper):
         self._shapes = {"observations": (env.num_envs, *(env.single_observation_space.shape or ()))}
         self._shapes |= dict.fromkeys(("rewards", "terminated", "truncated"), (env.num_envs,))
         mode = AutoresetMode(env.metadata["autoreset_mode"])
-        self._check_ends = self._check_final if mode == AutoresetMode.SAME_STEP else self._check_reset
+        self._resets_in_same_step = mode == AutoresetMode.SAME_STEP
+        self._check_ends = self._check_final if self._resets_in_same_step else self._check_reset
         self._resets_next = np.zeros(env.num_envs, np.bool_)
         self._dtype = env.single_observation_space.dtype
 
@@ -46,8 +47,9 @@ class CheckedVectorEnv(VectorWrapper):
         observations = self._observations(observations)
         rewards = self._numbers("rewards", rewards)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
-        self._check_ends(terminated | truncated, infos)
-        return observations, rewards, terminated, truncated, infos
+        ended = terminated | truncated
+        self._check_ends(ended, infos)
+        return observations, rewards, terminated, truncated, self._with_own_ends(ended, infos)
 
     def _numbers(self, column: str, values: Any) -> Array:
         found = np.asarray(values)
@@ -84,6 +86,27 @@ class CheckedVectorEnv(VectorWrapper):
                 found=found,
             )
         return found.astype(np.bool_, copy=False)
+
+    def _with_own_ends(self, ended: Array, infos: Mapping[str, Any]) -> dict[str, Any]:
+        """The infos with final observations only where an episode ended; array programs have them in every step."""
+        if "final_obs" not in infos:
+            return dict(infos)
+        others = {name: value for name, value in infos.items() if name not in ("final_obs", "_final_obs")}
+        if not self._resets_in_same_step or not np.count_nonzero(ended):
+            return others
+        rows = np.flatnonzero(ended)
+        final = np.empty(len(ended), object)
+        for row in rows:
+            given = np.asarray(infos["final_obs"][row])
+            found = cast_exactly(given, self._dtype) if given.dtype.kind in "biuf" else None
+            if found is None or found.shape != self._shapes["observations"][1:]:
+                self._raise(
+                    np.arange(len(ended)) == row,
+                    f"gave infos['final_obs'] {describe(infos['final_obs'][row])}",
+                    f"an observation of shape {self._shapes['observations'][1:]} and dtype {self._dtype}",
+                )
+            final[row] = found
+        return {**others, "final_obs": final, "_final_obs": ended}
 
     def _check_final(self, ended: Array, infos: Mapping[str, Any]) -> None:
         """Where an episode ended there is its last observation, since `observations` begin the next one."""

@@ -87,7 +87,7 @@ def sample_episode_chunks(
                 continue
             running[number] = running.get(number, 0) + len(chunk)
             if not chunk.is_done and running[number] == max_steps:
-                chunk = _cut(chunk)
+                chunk = _truncated(chunk)
                 left.add(number)
                 num_cut += 1
             if chunk.is_done:
@@ -118,7 +118,7 @@ def sample_episode_chunks(
         )
 
 
-def _cut(chunk: Any) -> Any:
+def _truncated(chunk: Any) -> Any:
     """The chunk as the last one of a truncated episode; with many agents, of all that have not ended."""
     if isinstance(chunk, MultiAgentEpisode):
         parts = {
