@@ -29,8 +29,10 @@ class TwoOptimizers(ValueLearner):
 
 
 class Shared(ValueLearner):
-    """One optimizer for the modules `a` and `b`; the others have their own."""
+    """One optimizer for the modules `a` and `b`; the others are frozen."""
 
     def configure_optimizers(self):
         params = [param for module_id in "ab" for param in self.get_parameters(self.module[module_id])]
         self.register_optimizer(optimizer=SGD(), params=params, lr_or_lr_schedule=self.config.lr)
+        for module_id in set(self.module) - set("ab"):
+            self.freeze_parameters(module_id, ["pi", "vf"])

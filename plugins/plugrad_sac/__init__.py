@@ -11,7 +11,7 @@ algorithms that build on twin critics, such as CQL and IQL.
 from plugrad_sac import sac, td3
 from plugrad_sac.critic_loss import twin_critic_loss, twin_td_errors
 from plugrad_sac.networks import POLICY, POLICY_ACTIONS, QF_PREDS, BoxPolicyAndCritics
-from plugrad_sac.optimizers import register_optimizers
+from plugrad_sac.optimizers import register_optimizers, target_names
 from plugrad_sac.sac_config import SACConfig
 from plugrad_sac.sac_loss import NEXT_NOISE, NOISE, policy_and_temperature_loss
 from plugrad_sac.sac_networks import LOG_ALPHA, SquashedGaussianNetwork
@@ -33,6 +33,7 @@ __all__ = [
     "policy_and_temperature_loss",
     "register_optimizers",
     "sac",
+    "target_names",
     "td3",
     "twin_critic_loss",
     "twin_td_errors",

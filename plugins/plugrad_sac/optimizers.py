@@ -1,6 +1,6 @@
 """One optimizer for each network of a module: policy, critics, temperature."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad import LearnerProtocol
@@ -11,18 +11,23 @@ from plugrad.types import ModuleID
 
 
 def register_optimizers(
-    learner: LearnerProtocol, module_id: ModuleID, config: Config, networks: Mapping[str, Mapping[str, Any]]
+    learner: LearnerProtocol,
+    module_id: ModuleID,
+    config: Config,
+    networks: Mapping[str, Mapping[str, Any]],
+    constants: Collection[str] = (),
 ) -> None:
-    """Register an optimizer for each network of a module: the parameters whose names begin with a prefix.
+    """Register an optimizer for each network of a module: those whose names begin with its word.
 
     Args:
         learner: whose modules are built.
         module_id: the module.
         config: the module's: optimizer, lr.
-        networks: `{prefix: arguments of `register_optimizer`}`; a learning rate of None is `config.lr`.
+        networks: `{word: arguments of `register_optimizer`}`; a learning rate of None is `config.lr`.
+        constants: words of parameters that keep their values, if the module has them.
 
     Raises:
-        ConfigError: no parameter has the prefix, as may happen with a user's own module.
+        ConfigError: no parameter has the word, as may happen with a user's own module.
     """
     prefix = f"{module_id}/"
     params = {
@@ -30,11 +35,12 @@ def register_optimizers(
         for param in learner.get_parameters(learner.module[module_id])
     }
     for network, settings in networks.items():
-        own = [param for name, param in params.items() if name.startswith(network)]
+        own = [param for name, param in params.items() if is_of(name, network)]
         if not own:
             raise ConfigError(
-                f"module {module_id!r} has no parameters whose names begin with {network!r}; there are "
-                f"{', '.join(params)}"
+                f"module {module_id!r} has no parameters whose names begin with the word {network!r}; there are "
+                f"{', '.join(params)}",
+                module_id=module_id,
             )
         lr = settings["lr_or_lr_schedule"]
         learner.register_optimizer(
@@ -43,3 +49,32 @@ def register_optimizers(
             params=own,
             **{**settings, "lr_or_lr_schedule": config.lr if lr is None else lr},
         )
+    if frozen := [name for name in params if any(is_of(name, each) for each in constants)]:
+        learner.freeze_parameters(module_id, frozen)
+
+
+def target_names(learner: LearnerProtocol, module_id: ModuleID, word: str) -> list[str]:
+    """The names of a module's parameters that begin with a word, for `get_target_parameters`.
+
+    Args:
+        learner: whose modules are built.
+        module_id: the module.
+        word: such as "qf".
+
+    Returns:
+        Names in `module.get_state()`.
+    """
+    return [name for name in learner.module[module_id].get_state() if is_of(name, word)]
+
+
+def is_of(parameter: str, word: str) -> bool:
+    """Whether a parameter's name begins with a word: `pi.0.weight` and `pi_encoder.weight` with "pi", `pixels.0` not.
+
+    Args:
+        parameter: its name in `module.get_state()`.
+        word: such as "pi", "qf" or "log_alpha".
+
+    Returns:
+        True if it does.
+    """
+    return parameter.startswith(word) and not parameter[len(word) : len(word) + 1].isalpha()

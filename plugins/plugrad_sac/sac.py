@@ -11,7 +11,7 @@ from plugrad.training import OffPolicyTraining
 from plugrad.types import ModuleID, Tensor
 from plugrad_sac import sac_discrete_loss, sac_loss
 from plugrad_sac.networks import POLICY, PolicyAndCritics
-from plugrad_sac.optimizers import register_optimizers
+from plugrad_sac.optimizers import register_optimizers, target_names
 from plugrad_sac.sac_config import SACConfig
 from plugrad_sac.sac_networks import LOG_ALPHA, sac_network
 from plugrad_sac.twin_critics import CRITICS
@@ -55,15 +55,16 @@ def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleI
         POLICY: {"optimizer_name": "actor", "lr_or_lr_schedule": config.actor_lr},
         CRITICS: {"optimizer_name": "critic", "lr_or_lr_schedule": config.critic_lr},
     }
-    if config.target_entropy is not None:
+    constants = (LOG_ALPHA,) if config.target_entropy is None else ()
+    if not constants:
         networks[LOG_ALPHA] = {"optimizer_name": "alpha", "lr_or_lr_schedule": config.alpha_lr}
-    register_optimizers(learner, module_id, config, networks)
+    register_optimizers(learner, module_id, config, networks, constants)
 
 
 @hookimpl
 def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
     """Those of the critics. See `AlgorithmSpec.get_target_parameters`."""
-    return [name for name in learner.module[module_id].get_state() if name.startswith(CRITICS)]
+    return target_names(learner, module_id, CRITICS)
 
 
 @hookimpl

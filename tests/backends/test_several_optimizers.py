@@ -73,6 +73,7 @@ class LastLayer(ValueLearner):
         params = self.get_parameters(self.module[module_id])
         own = [param for param in params if "vf.out" in self.get_param_ref(param)]
         self.register_optimizer(module_id=module_id, optimizer=SGD(), params=own, lr_or_lr_schedule=0.1)
+        self.freeze_parameters(module_id, ["pi", "vf.0"])
 
 
 LOADS = {

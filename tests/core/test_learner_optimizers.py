@@ -214,12 +214,13 @@ def test_a_shared_optimizer_survives_a_round_trip_of_state():
     assert digest(one.get_state()) == digest(other.get_state())
 
 
-def test_parameters_without_an_optimizer_stay():
+def test_frozen_parameters_without_an_optimizer_stay():
     class OnlyValues(ValueLearner):
         def configure_optimizers_for_module(self, module_id, config=None):
             params = self.get_parameters(self.module[module_id])
             own = [param for param in params if "/vf" in self.get_param_ref(param)]
             self.register_optimizer(module_id=module_id, optimizer=Adam(), params=own, lr_or_lr_schedule=0.1)
+            self.freeze_parameters(module_id, ["pi"])
 
         def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
             loss = super().compute_loss_for_module(

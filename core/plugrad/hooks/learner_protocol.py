@@ -163,6 +163,9 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
     def is_guarded(self) -> bool:
         """Whether the current step must change nothing if it is not finite."""
 
+    def freeze_parameters(self, module_id: ModuleID, names: Collection[str]) -> None:
+        """Name parameters or layers that no optimizer has to step; see `plugrad.Learner.freeze_parameters`."""
+
     # --- losses and metrics ---------------------------------------------------------------------------------
 
     def guard(self, new: Tensor, old: Tensor) -> Tensor:

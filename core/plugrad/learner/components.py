@@ -112,7 +112,7 @@ class _Modules(Component):
     """Parameters and buffers of modules. Parameters are variables of the optimizers."""
 
     name = COMPONENT_RL_MODULE
-    attributes = ("module", "buffers", "num_parameters")
+    attributes = ("module", "buffers", "num_parameters", "frozen_parameters")
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
         return {module_id: learner.module[module_id].get_state() for module_id in parts}
@@ -134,6 +134,7 @@ class _Modules(Component):
         learner.module = type(learner.module)(others).of_learner()
         learner.buffers.pop(module_id, None)
         learner.num_parameters.pop(module_id, None)
+        learner.frozen_parameters.pop(module_id, None)
 
 
 def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:

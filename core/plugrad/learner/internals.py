@@ -40,6 +40,8 @@ class LearnerInternals(LearnerProtocol, Protocol):
     buffers: dict[ModuleID, dict[str, Variable]]
     num_parameters: dict[ModuleID, int]
     """The number of trained parameters of each module when it was built."""
+    frozen_parameters: dict[ModuleID, frozenset[str]]
+    """Names of the parameters that no optimizer has to step."""
     noise_columns: dict[ModuleID, Mapping[str, tuple[int, ...]]]
     coefficients: dict[ModuleID, Coefficients]
     counters: dict[str, int]

@@ -50,7 +50,11 @@ from plugrad.learner.checkpointing import (
 )
 from plugrad.learner.connectors import values_of_episodes
 from plugrad.learner.internals import LossCheck
-from plugrad.learner.late_parameters import count_parameters
+from plugrad.learner.late_parameters import (
+    check_all_have_optimizers,
+    count_parameters,
+    freeze_parameters,
+)
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.program_batch import ProgramBatch
@@ -128,6 +132,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         targets: `{module_id: TargetNetwork}` for modules for which `get_target_parameters` names parameters.
         noise_columns: `{module_id: {column: shape per row}}` for modules for which `get_noise_columns` names columns.
         buffers: `{module_id: {name: variable}}`: what modules keep besides trained parameters.
+        frozen_parameters: `{module_id: names}` of what `freeze_parameters` named.
         coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
         streams: random generators by name; `stream(...)` makes them.
         counters: lifetime counters, `{"<name>/<module id>": number}`.
@@ -171,6 +176,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.noise_columns: dict[ModuleID, Shapes] = {}
         self.buffers: Buffers = {}
         self.num_parameters: dict[ModuleID, int] = {}
+        self.frozen_parameters: dict[ModuleID, frozenset[str]] = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
         self.streams: dict[str, np.random.Generator] = {}
         self.counters: dict[str, int] = {}
@@ -227,10 +233,12 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.coefficients = {}
         self.targets = {}
         self.noise_columns = {}
+        self.frozen_parameters = {}
         for module_id in (*self.module, ALL_MODULES):
             own = self.config if module_id == ALL_MODULES else self.config.get_config_for_module(module_id)
             self.coefficients[module_id] = Coefficients(own, self._get_tensor_variable)
         self.configure_optimizers()
+        check_all_have_optimizers(self)
         self.buffers = find_buffers(self)
         self.num_parameters = count_parameters(self)
         for module_id in self.trainable_module_ids:
@@ -241,6 +249,23 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
                 self.noise_columns[module_id] = noise
         self.connectors = make_connectors(self)
         self.forget_programs()
+
+    def freeze_parameters(self, module_id: ModuleID, names: Collection[str]) -> None:
+        """Keep trainable parameters at their present values, by intent: no optimizer has to step them.
+
+        A parameter that no optimizer steps is an error when the learner is built, unless it is named here. Call it in
+        `configure_optimizers_for_module`. Layers may also be frozen where the model is made: `requires_grad_(False)`,
+        `trainable = False`, in flax an `nnx.Variable` that is no `nnx.Param`.
+
+        Args:
+            module_id: the module.
+            names: of parameters in `get_weights()[module_id]`, or of layers: "trunk" stands for "trunk.0.weight" too.
+
+        Raises:
+            ConfigError: the module has no such trainable parameter or layer.
+            UnknownModuleError: there is no such module.
+        """
+        freeze_parameters(self, module_id, names)
 
     def _plugins(self) -> list[Plugin]:
         algorithm = algorithm_of(type(self.config))

@@ -16,7 +16,7 @@ from plugrad.learner.build import build_module, fill_spec
 from plugrad.learner.components import COMPONENTS
 from plugrad.learner.default_hooks import TIMESTEP, apply_schedules
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.late_parameters import count_parameters
+from plugrad.learner.late_parameters import check_all_have_optimizers, count_parameters
 from plugrad.learner.noise import find_noise_columns
 from plugrad.learner.optimizer_registry import has_parameters
 from plugrad.learner.snapshot import restore_on_error
@@ -67,6 +67,7 @@ def add_module(
                 learner.noise_columns[module_id] = noise
         apply_schedules(learner, learner.counters.get(TIMESTEP, 0), module_id)
         _write_config(learner, trained)
+        check_all_have_optimizers(learner)
         learner.notify("module_added", module_id=module_id)
 
 
@@ -90,6 +91,7 @@ def remove_module(
         kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
         _change_config(learner, overrides=kept)
         _write_config(learner, trained)
+        check_all_have_optimizers(learner)
         learner.notify("module_removed", module_id=module_id)
 
 

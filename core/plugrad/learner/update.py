@@ -24,7 +24,7 @@ from plugrad.learner.data_parallel import (
 )
 from plugrad.learner.default_hooks import TIMESTEP
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.late_parameters import check_no_late_parameters
+from plugrad.learner.late_parameters import check_all_have_optimizers, check_no_late_parameters
 from plugrad.learner.minibatch_columns import add_step_columns
 from plugrad.learner.minibatches import (
     MinibatchSpec,
@@ -191,6 +191,8 @@ class UpdateRun:
         prepared = self._programs.of(columns)
         prepared.program.begin_update()
         is_first = not prepared.reads
+        if is_first:
+            check_all_have_optimizers(learner, updated=sample_counts)
         columns, order = add_step_columns(learner, columns, order)
         finite = self._drop_nonfinite(
             columns, order, partial(self._train_minibatches, prepared, spec), prepared.reads, snapshot

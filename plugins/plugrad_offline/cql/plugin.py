@@ -11,7 +11,7 @@ from plugrad_offline.cql.config import CQLConfig
 from plugrad_offline.cql.loss import SAMPLES_NOISE, cql_loss
 from plugrad_offline.cql.network import LOG_ALPHA_PRIME, CQLNetwork
 from plugrad_offline.training import MinibatchTraining, Transitions
-from plugrad_sac import CRITICS, LOG_ALPHA, NEXT_NOISE, NOISE, POLICY, register_optimizers
+from plugrad_sac import CRITICS, LOG_ALPHA, NEXT_NOISE, NOISE, POLICY, register_optimizers, target_names
 
 
 @hookimpl
@@ -50,15 +50,16 @@ def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleI
     }
     if config.lagrangian:
         networks[LOG_ALPHA_PRIME] = {"optimizer_name": "alpha_prime", "lr_or_lr_schedule": config.critic_lr}
-    if config.target_entropy is not None:
+    constants = (LOG_ALPHA,) if config.target_entropy is None else ()
+    if not constants:
         networks[LOG_ALPHA] = {"optimizer_name": "alpha", "lr_or_lr_schedule": config.alpha_lr}
-    register_optimizers(learner, module_id, config, networks)
+    register_optimizers(learner, module_id, config, networks, constants)
 
 
 @hookimpl
 def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
     """Those of the critics. See `AlgorithmSpec.get_target_parameters`."""
-    return [name for name in learner.module[module_id].get_state() if name.startswith(CRITICS)]
+    return target_names(learner, module_id, CRITICS)
 
 
 @hookimpl

@@ -11,7 +11,7 @@ from plugrad_offline.iql.config import IQLConfig
 from plugrad_offline.iql.loss import iql_loss
 from plugrad_offline.iql.network import VALUE, IQLNetwork
 from plugrad_offline.training import MinibatchTraining, Transitions
-from plugrad_sac import CRITICS, POLICY, register_optimizers
+from plugrad_sac import CRITICS, POLICY, register_optimizers, target_names
 
 
 @hookimpl
@@ -52,7 +52,7 @@ def configure_optimizers_for_module(learner: LearnerProtocol, module_id: ModuleI
 @hookimpl
 def get_target_parameters(learner: LearnerProtocol, module_id: ModuleID) -> Collection[str]:
     """Those of the critics. See `AlgorithmSpec.get_target_parameters`."""
-    return [name for name in learner.module[module_id].get_state() if name.startswith(CRITICS)]
+    return target_names(learner, module_id, CRITICS)
 
 
 @hookimpl

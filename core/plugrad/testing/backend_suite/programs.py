@@ -246,6 +246,7 @@ class PolicyOnly(ActorCriticLearner):
         params = self.get_parameters(self.module[module_id])
         own = [each for each in params if self.get_param_ref(each).startswith(f"{module_id}/pi.")]
         self.register_optimizer(module_id=module_id, optimizer=SGD(), params=own, lr_or_lr_schedule=0.1)
+        self.freeze_parameters(module_id, ["vf"])
 
 
 def test_weights_without_an_optimizer_reach_a_program_that_was_made_before(backend: str) -> None:
