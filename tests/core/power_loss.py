@@ -152,11 +152,12 @@ def recorded(root: Path) -> Iterator[Recorder]:
         for name in ("open", "write", "fsync", "mkdir", "rename", "link", "unlink", "rmdir")
     }
 
-    def open_(path: Any, flags: int, *rest: Any, **kw: Any) -> int:
-        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
-        fd: int = real["open"](path, flags, *rest, **kw)
+    def open_(path: Any, flags: int, *rest: Any, dir_fd: int | None = None) -> int:
+        whole = Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").resolve() / path
+        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(whole)
+        fd: int = real["open"](path, flags, *rest, dir_fd=dir_fd)
         if is_new:
-            recorder.log.append(_link(Path(path)))
+            recorder.log.append(_link(whole))
         return fd
 
     def write(fd: int, data: Any) -> int:

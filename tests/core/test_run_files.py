@@ -1,7 +1,6 @@
 """Malformed files in a run directory: one error that names the file and the line, or the file is not read at all."""
 
 import json
-import os
 import shutil
 from math import inf
 from pathlib import Path
@@ -147,10 +146,10 @@ def test_a_torn_last_line_is_left_out(run: Path) -> None:
 
 
 def test_a_place_where_nothing_can_be_written_is_named(run: Path) -> None:
-    os.mkdir(run / "metrics.jsonl.new")
+    malicious_runs.directory(run / "metrics.csv")
     done = resume(run)
     assert done.exit_code == 1
-    assert done.stderr.startswith(f"plugrad: error: cannot write {run}/metrics.jsonl: Is a directory")
+    assert done.stderr.startswith(f"plugrad: error: {run}/metrics.csv is a directory, not a regular file")
 
 
 def test_a_file_where_the_checkpoints_should_be_is_named(run: Path) -> None:

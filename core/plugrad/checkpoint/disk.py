@@ -1,14 +1,33 @@
-"""Durable writing: what these functions wrote is on the disk when they return."""
+"""The one way to write a file: durable, all at once, and never through a link.
 
+What these functions wrote is on the disk when they return. A folder may come from a stranger, who put links, hard
+links, FIFOs or devices at the names that plugrad writes. So a file is written under a new name that nobody can guess
+and then renamed; what is written in place must be a regular file with one name; and below `within`, the directory that
+the user named, every directory is opened without following links.
+"""
+
+import errno
 import os
+import secrets
 import shutil
+import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from plugrad.checkpoint.layout import StrPath
-from plugrad.errors import CheckpointError, PlugradError
+from plugrad.errors import CheckpointError, CheckpointUnsafeError, PlugradError
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 @contextmanager
@@ -32,14 +51,19 @@ def disk_errors(action: str, path: StrPath) -> Iterator[None]:
         raise CheckpointError(message, path=os.fspath(path), errno=error.errno) from error
 
 
-def write_file(path: Path, data: bytes | bytearray) -> None:
+def write_file(
+    path: StrPath, data: bytes | bytearray, *, mode: int = 0o666, dir_fd: int | None = None
+) -> None:
     """Create a file and wait until its bytes are on the disk. Its name is durable after `sync_directory`.
 
     Args:
         path: the file, which must not exist.
         data: its content.
+        mode: its permissions, less those that the umask takes.
+        dir_fd: the open directory that `path` is relative to; None: the current one.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, mode, dir_fd=dir_fd)
     try:
         rest = memoryview(data)
         while rest:
@@ -49,24 +73,156 @@ def write_file(path: Path, data: bytes | bytearray) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, data: bytes | bytearray) -> None:
-    """Write a file in place of the one of this name, all at once; a missing directory is made.
+def replace_file(
+    path: Path, data: bytes | bytearray, *, within: Path | None = None, mode: int = 0o666
+) -> None:
+    """Write a file in place of the regular file of this name, all at once; a missing directory is made.
 
     Args:
         path: the file.
         data: its content.
+        within: the directory that the user named, in which `path` is: below it no link is followed. None: that of
+            `path`.
+        mode: permissions of the new file, less those that the umask takes.
+
+    Raises:
+        CheckpointUnsafeError: this name, or a directory below `within`, is a link; or the name is no regular file.
+        OSError: the disk refused; the file of this name is as it was.
     """
-    target = path.absolute()
-    staging = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    make_directory(target.parent)
-    staging.unlink(missing_ok=True)  # of a process of this number that died
+    with open_directory(path.parent, within) as directory:
+        _look_at(path, directory)
+        staging = f".plugrad-{secrets.token_hex(8)}.tmp"  # nobody can have put something at this name
+        try:
+            write_file(staging, data, mode=mode, dir_fd=directory)
+            os.replace(staging, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(staging, dir_fd=directory)
+            raise
+        os.fsync(directory)
+
+
+def open_in_place(path: Path, flags: int, *, within: Path | None = None) -> int:
+    """Open a file whose content is changed in place, such as one that is appended to; it is made if it is missing.
+
+        with os.fdopen(open_in_place(path, os.O_WRONLY | os.O_APPEND, within=run), "ab") as file: ...
+
+    Args:
+        path: the file.
+        flags: how it is opened, for `os.open`.
+        within: see `replace_file`.
+
+    Returns:
+        Its descriptor, which the caller closes.
+
+    Raises:
+        CheckpointUnsafeError: as in `replace_file`, or the file has a second name (a hard link), which may be anywhere.
+        OSError: it cannot be opened.
+    """
+    with open_directory(path.parent, within) as directory:
+        _look_at(path, directory)
+        # O_NONBLOCK: a FIFO that takes the file's place just now must not wait for a reader.
+        flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(path.name, flags, 0o666, dir_fd=directory)
     try:
-        write_file(staging, data)
-        os.replace(staging, target)
+        found = os.fstat(fd)
+        _refuse_other_than_file(path, found)
+        if found.st_nlink > 1:
+            raise _unsafe(
+                path, f"has {found.st_nlink} names (hard links)", "remove it, or copy it to this name"
+            )
     except BaseException:
-        staging.unlink(missing_ok=True)
+        os.close(fd)
         raise
-    sync_directory(target.parent)
+    return fd
+
+
+@contextmanager
+def open_directory(path: Path, within: Path | None = None) -> Iterator[int]:
+    """A block with a directory's descriptor; what is missing of it is made.
+
+    Args:
+        path: the directory.
+        within: the directory that the user named, `path` itself or above it: below it no link is followed. None:
+            `path`.
+
+    Raises:
+        CheckpointUnsafeError: a directory below `within` is a link, or no directory.
+        OSError: it cannot be made or opened.
+    """
+    path = path.absolute()
+    place = path if within is None else within.absolute()
+    below = path.relative_to(place).parts
+    make_directory(place)
+    fd = os.open(place, _DIRECTORY)
+    try:
+        for name in below:
+            place /= name
+            inner = _open_inner(fd, place)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open_inner(outer: int, path: Path) -> int:
+    """The descriptor of a directory in another one, which is made if it is missing and never a link."""
+    if path.name == "..":
+        raise _unsafe(path, "leads out of its directory", "name the directory itself")
+    try:
+        os.mkdir(path.name, dir_fd=outer)
+        os.fsync(outer)
+    except FileExistsError:
+        pass
+    try:
+        return os.open(path.name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        found = os.stat(path.name, dir_fd=outer, follow_symlinks=False)
+        raise _unsafe(path, f"is {_kind(found)}, not a directory", "remove it") from None
+
+
+def refuse_links(path: Path, within: Path) -> None:
+    """Refuse a path that would be written, or made a directory, if it leads out of the directory that the user named.
+
+    Args:
+        path: a file or a directory, or a name that is free.
+        within: the directory that the user named, above `path`.
+
+    Raises:
+        CheckpointUnsafeError: the path, or a directory between the two, is a link or neither file nor directory.
+    """
+    place = within
+    for name in path.relative_to(within).parts:
+        place /= name
+        try:
+            found = os.lstat(place)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            _refuse_other_than_file(place, found)
+
+
+def _look_at(path: Path, directory: int) -> None:
+    """Refuse a name that is taken by something else than a regular file, before it is opened."""
+    with suppress(FileNotFoundError):
+        _refuse_other_than_file(path, os.stat(path.name, dir_fd=directory, follow_symlinks=False))
+
+
+def _refuse_other_than_file(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _unsafe(path, f"is {_kind(found)}, not a regular file", "remove it, or name another file")
+
+
+def _kind(found: os.stat_result) -> str:
+    return next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
+
+
+def _unsafe(path: Path, why: str, what_to_do: str) -> CheckpointUnsafeError:
+    message = f"{path} {why}: nothing is written there; {what_to_do}"
+    return CheckpointUnsafeError(message, path=str(path))
 
 
 def sync_directory(path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plugrad.checkpoint import strict_json
-from plugrad.checkpoint.disk import disk_errors, make_directory
+from plugrad.checkpoint.disk import disk_errors, open_in_place
 from plugrad.checkpoint.layout import StrPath
 from plugrad.errors import CheckpointLockedError
 
@@ -52,6 +52,7 @@ def writer_lock(path: StrPath, refusal: str = WRITTEN) -> Iterator[threading.Loc
     Raises:
         CheckpointLockedError: another process is in such a block; names its pid, its host and when it began.
         CheckpointError: the lock's file cannot be made.
+        CheckpointUnsafeError: there is a link, a FIFO, or a file with a second name in its place.
     """
     name = os.path.realpath(path) + ".lock"
     with disk_errors("lock", name):
@@ -81,8 +82,7 @@ def _leave(name: str, holding: _Holding) -> None:
 
 
 def _acquire(name: str, refusal: str) -> int:
-    make_directory(Path(name).parent)
-    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    fd = open_in_place(Path(name), os.O_RDWR)  # its content is replaced: it must be no other name of a file
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_holder(fd)

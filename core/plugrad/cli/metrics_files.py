@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plugrad.checkpoint.disk import disk_errors
+from plugrad.checkpoint.disk import disk_errors, open_in_place, replace_file
 from plugrad.cli.progress import ITERATION, TIMESTEPS
 from plugrad.cli.run_files import read_lines
 from plugrad.errors import ConfigError
@@ -48,11 +48,11 @@ class MetricsFiles:
             CheckpointError: the disk refused; names the file. The row is in `rows`, so `write_all` writes it later.
         """
         self.rows.append(dict(row))
-        with disk_errors("write", self.jsonl), self.jsonl.open("a", encoding="utf-8") as file:
-            file.write(_line(row))
+        _append(self.jsonl, _line(row))
         if set(row) <= set(self._columns):
-            with disk_errors("write", self.csv), self.csv.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, self._columns, restval="").writerow(row)
+            line = io.StringIO(newline="")
+            csv.DictWriter(line, self._columns, restval="").writerow(row)
+            _append(self.csv, line.getvalue())
         else:
             self._write_table()
 
@@ -134,9 +134,11 @@ def _columns(rows: Iterable[Mapping[str, float]]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
+def _append(path: Path, text: str) -> None:
+    with disk_errors("write", path), os.fdopen(open_in_place(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
 def _replace(path: Path, lines: Iterable[str]) -> None:
-    temporary = path.with_name(path.name + ".new")
     with disk_errors("write", path):
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(lines)
-        os.replace(temporary, path)
+        replace_file(path, "".join(lines).encode("utf-8", "backslashreplace"))
