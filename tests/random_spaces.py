@@ -76,6 +76,7 @@ def _box(rng: np.random.Generator, axes: int) -> Box:
 Maker = Callable[[np.random.Generator], Space[Any]]
 OBSERVATIONS: dict[str, Maker] = {
     "Box": _vector,
+    "Box of one number": lambda rng: Box(-1.0, 2.0, (), rng.choice([np.float32, np.float64])),
     "image HWC": lambda rng: _image(rng, channels_first=False),
     "image CHW": lambda rng: _image(rng, channels_first=True),
     "Dict": lambda rng: Dict(

@@ -131,6 +131,16 @@ def test_a_buffer_holds_the_last_rows(capacity, counts):
         assert set(places) <= set(range(len(buffer)))
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+def test_an_empty_buffer_refuses_to_draw_and_its_stream_stays(kind):
+    buffer, other = buffers(4)[kind], buffers(4)[kind]
+    with pytest.raises(ValueError, match="the replay buffer is empty: add rows first"):
+        buffer.sample(3)
+    for each in (buffer, other):
+        each.add(numbered(0, 4))
+    np.testing.assert_array_equal(buffer.sample(9)[1], other.sample(9)[1])
+
+
 def test_uniform_draws_find_every_row_alike():
     buffer = buffers(100)[0]
     buffer.add(numbered(0, 100))

@@ -8,14 +8,18 @@ from typing import Any
 
 import gymnasium as gym
 
-from plugrad.config.module_specs import spaces_of
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.group.acting import ActingLearner
 from plugrad.learner import Learner
 from plugrad.learner.acting import make_policy, only_module_id, reads_environment
-from plugrad.learner.module_policies import AnyEnvRunner, ModulePolicies, acting_module_ids
+from plugrad.learner.module_policies import (
+    AnyEnvRunner,
+    ModulePolicies,
+    acting_module_ids,
+    observation_normalizers,
+)
 from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
@@ -107,13 +111,7 @@ class ActingAlgorithm:
         return policies.make_env_runner(config, seed=seed, normalizers=self._make_normalizers(config))
 
     def _make_normalizers(self, config: Any) -> dict[ModuleID, ObservationNormalizer]:
-        if not config.normalize_observations:
-            return {}
-        # The module's own space: a module of an older checkpoint reads rows that are normalised as a whole.
-        return {
-            module_id: ObservationNormalizer.of_space(spaces_of(config, module_id)[0])
-            for module_id in self._acting_module_ids
-        }
+        return observation_normalizers(config, self._acting_module_ids, ObservationNormalizer)
 
     def get_policy(self, module_id: ModuleID = DEFAULT_MODULE_ID) -> Policy:
         """The policy of a module: it maps observations of the environment to actions for `env.step`.

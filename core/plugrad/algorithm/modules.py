@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad.algorithm.acting import ActingAlgorithm
-from plugrad.config.module_specs import spaces_of, specs_of
+from plugrad.config.module_specs import specs_of
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
+from plugrad.learner.module_policies import observation_normalizers
 from plugrad.learner.modules import spec_of
 from plugrad.module_spec import RLModuleSpec
 from plugrad.policy.normalization import ObservationNormalizer
@@ -140,7 +141,7 @@ class ChangingAlgorithm(ActingAlgorithm):
     def _add_statistics(self, module_id: ModuleID, source: ModuleID | None) -> None:
         if not self._is_multi_agent or self.env_runner is None or not self.config.normalize_observations:
             return
-        new = ObservationNormalizer.of_space(spaces_of(self.config, module_id)[0])
+        new = observation_normalizers(self.config, [module_id], ObservationNormalizer)[module_id]
         copied = None if source is None else self._normalizers.get(source)
         if copied is not None:
             new.set_state(copied.get_state())

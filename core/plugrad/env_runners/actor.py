@@ -6,11 +6,10 @@ from dataclasses import replace
 from threading import Condition
 from typing import Any, NamedTuple
 
-from plugrad.config.module_specs import spaces_of
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.learner import build_learner
 from plugrad.learner.components import owner_of
-from plugrad.learner.module_policies import ModulePolicies, acting_module_ids
+from plugrad.learner.module_policies import ModulePolicies, acting_module_ids, observation_normalizers
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner
@@ -91,12 +90,8 @@ class EnvRunnerActor:
         self._series = series
 
     def _make_normalizers(self, config: Any) -> "dict[ModuleID, _SharedNormalizer]":
-        if not config.normalize_observations:
-            return {}
-        return {
-            module_id: _SharedNormalizer.of_space(spaces_of(config, module_id)[0])
-            for module_id in acting_module_ids(config, self._learner.module)
-        }
+        module_ids = acting_module_ids(config, self._learner.module)
+        return observation_normalizers(config, module_ids, _SharedNormalizer)
 
     def set_config(self, pickled_config: bytes) -> None:
         """Add and remove modules of environments with many agents as the config says; the others go on as they are."""

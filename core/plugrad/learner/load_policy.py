@@ -20,7 +20,7 @@ from plugrad.learner.learner import Learner
 from plugrad.learner.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.learner.refused_code import refuse_own_modules
 from plugrad.module_spec import MultiRLModuleSpec
-from plugrad.observations import model_space, row_parts, row_shape
+from plugrad.observations import is_structured, model_space, row_parts, row_shape
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.policy_file import read_policy_file
@@ -88,7 +88,7 @@ def load_policy(
             module_id,
             env_observation_space=space,
             rows=rows,
-            normalizer=_normalizer(whole, learner.config, module_id, rows),
+            normalizer=_normalizer(whole, learner.config, module_id, rows if is_structured(space) else space),
         )
 
 
@@ -190,7 +190,7 @@ def _reads_environment(
 
 
 def _normalizer(
-    whole: Checkpoint, config: Any, module_id: ModuleID, rows: Any
+    whole: Checkpoint, config: Any, module_id: ModuleID, space: Any
 ) -> ObservationNormalizer | None:
     if not config.normalize_observations:
         return None
@@ -200,7 +200,7 @@ def _normalizer(
         return None
     if "normalizers" in runner and module_id not in runner["normalizers"]:
         return None  # it has not acted yet
-    normalizer = ObservationNormalizer.of_space(rows, frozen=True)
+    normalizer = ObservationNormalizer.of_space(space, frozen=True)
     normalizer.set_state(
         runner["normalizers"][module_id] if "normalizers" in runner else runner["normalizer"]
     )

@@ -1,9 +1,12 @@
 """`ModulePolicies`: a learner's modules as the policies of an env runner, for one agent or many."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+
+from plugrad.config.module_specs import spaces_of
 from plugrad.learner.acting import env_module_id
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.learner import Learner
@@ -12,12 +15,14 @@ from plugrad.rl_module import MultiRLModule
 from plugrad.rng_streams import stream
 from plugrad.sampling import make_env_runner
 from plugrad.sampling.env_runner import EnvRunner
-from plugrad.sampling.environments import is_multi_agent
+from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
 from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
+from plugrad.sampling.vectorization import get_env_spaces
 from plugrad.types import Array, ModuleID
 
 AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
 Normalizers: TypeAlias = Mapping[ModuleID, ObservationNormalizer]
+NormalizerT = TypeVar("NormalizerT", bound=ObservationNormalizer)
 
 
 def acting_module_ids(config: Any, modules: MultiRLModule) -> list[ModuleID]:
@@ -34,6 +39,43 @@ def acting_module_ids(config: Any, modules: MultiRLModule) -> list[ModuleID]:
         ConfigError: there is one agent, and there are several modules, none with the default id.
     """
     return list(modules) if is_multi_agent(config) else [env_module_id(modules)]
+
+
+def observation_normalizers(
+    config: Any, module_ids: Iterable[ModuleID], kind: type[NormalizerT]
+) -> dict[ModuleID, NormalizerT]:
+    """New statistics of the observations that modules read in the environment of a config.
+
+    Args:
+        config: an `AlgorithmConfig` with an environment and spaces.
+        module_ids: of `acting_module_ids`.
+        kind: the class of the statistics.
+
+    Returns:
+        `{module_id: statistics}`; empty without `normalize_observations`.
+    """
+    if not config.normalize_observations:
+        return {}
+    # The module's own space: a module of an older checkpoint reads rows that are normalised as a whole.
+    spaces = {module_id: spaces_of(config, module_id)[0] for module_id in module_ids}
+    if any(_may_be_one_hot(space) for space in spaces.values()):  # only the environment knows
+        spaces |= {
+            module_id: space
+            for module_id, space in _env_observation_spaces(config, spaces).items()
+            if isinstance(space, Discrete | MultiDiscrete | MultiBinary) and module_id in spaces
+        }
+    return {module_id: kind.of_space(space) for module_id, space in spaces.items()}
+
+
+def _may_be_one_hot(space: Any) -> bool:
+    """Whether rows of a space may be those of a discrete one."""
+    return isinstance(space, Box) and bool((space.low == 0).all() and (space.high == 1).all())
+
+
+def _env_observation_spaces(config: Any, module_ids: Iterable[ModuleID]) -> Mapping[ModuleID, Any]:
+    if is_multi_agent(config):
+        return get_env_observation_spaces(config)
+    return dict.fromkeys(module_ids, get_env_spaces(config).observations)
 
 
 class ModulePolicies:

@@ -109,9 +109,10 @@ def model_space(space: Space[Any], *, normalized: bool = False) -> Space[Any]:
         return with_leaves(
             space, iter([stored_space(p.space, normalized=True) if p.has_scale else p.space for p in parts])
         )
-    row_parts(space)
+    (whole,) = row_parts(space)
     return stored_space(
-        spaces.flatten_space(space) if not isinstance(space, Box) else space, normalized=normalized
+        spaces.flatten_space(space) if not isinstance(space, Box) else space,
+        normalized=normalized and whole.has_scale,
     )
 
 

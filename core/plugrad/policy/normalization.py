@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 
 from plugrad.errors import BatchError
-from plugrad.observations import is_structured, row_parts, row_shape
+from plugrad.observations import row_parts
 from plugrad.observations.rows import is_finite
 from plugrad.policy.running_moments import RunningMoments
 from plugrad.types import Array, Tensor
@@ -49,15 +49,15 @@ class ObservationNormalizer(RunningMoments):
         """The normaliser of the observations of a module's space.
 
         Args:
-            space: a Box, which is all normalised; or a Dict or Tuple, whose Boxes are normalised except images.
+            space: of one observation; its Boxes are normalised except images, alone or in a Dict or Tuple.
             frozen: see the class.
 
         Returns:
             A normaliser without statistics.
         """
-        if not is_structured(space):
-            return cls(row_shape(space), frozen=frozen)
         only = np.concatenate([np.full(each.stop - each.start, each.has_scale) for each in row_parts(space)])
+        if isinstance(space, Box):
+            only = only.reshape(space.shape)
         return cls(only.shape, frozen=frozen, only=None if only.all() else only)
 
     def normalize(self, observations: Array) -> Array:
@@ -67,10 +67,13 @@ class ObservationNormalizer(RunningMoments):
             observations: rows [N, ...], any real dtype.
 
         Returns:
-            float32 [N, ...], a new array; numbers that are not normalised are as they were.
+            float32 [N, ...], a new array; numbers that are not normalised are as they were. Bytes of which none is
+            normalised stay uint8.
         """
         if self._only is None:
             return self._normalize(observations)
+        if not self._mean.size:
+            return np.array(observations, np.uint8 if observations.dtype == np.uint8 else np.float32)
         rows = observations.astype(np.float32)
         rows[:, self._only] = self._normalize(observations[:, self._only])
         return rows

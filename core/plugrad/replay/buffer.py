@@ -43,9 +43,17 @@ class ReplayBuffer:
 
         Returns:
             `({column: [number, ...]}, places)`, places int64 [number].
+
+        Raises:
+            ValueError: the buffer is empty.
         """
+        self._refuse_empty()
         places = self._rng.integers(len(self), size=number)
         return self._storage.rows(places), places
+
+    def _refuse_empty(self) -> None:
+        if not len(self):
+            raise ValueError("the replay buffer is empty: add rows first")
 
     def row_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of one row of each column, `{column: shape}`; empty before rows were added."""

@@ -44,6 +44,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def sample(self, number: int) -> tuple[Rows, Array]:
         """As `ReplayBuffer.sample`, with the column `Columns.WEIGHTS`, float32 [number]."""
+        self._refuse_empty()
         total = self._tree.total
         places = self._tree.find(self._rng.random(number) * total)
         weights = (len(self) * self._tree[places] / total) ** -self._beta

@@ -67,10 +67,11 @@ class EnvRunner:
     ) -> None:
         self.config = config
         self._envs = envs = make_vector_envs(config)
-        space = model_space(envs.observation_space)
         if normalizer is None and config.normalize_observations:
-            normalizer = ObservationNormalizer.of_space(space)
-        self.observation_space: Space[Any] = model_space(space, normalized=normalizer is not None)
+            normalizer = ObservationNormalizer.of_space(envs.observation_space)
+        self.observation_space: Space[Any] = model_space(
+            envs.observation_space, normalized=normalizer is not None
+        )
         rows = stored_space(envs.row_space)
         encoder = ObservationEncoder(rows, rows, normalizer)
         seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)

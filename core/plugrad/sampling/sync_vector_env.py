@@ -59,7 +59,7 @@ class LeanSyncVectorEnv(SyncVectorEnv):
             raise ValueError(
                 f"an observation of shape {np.shape(row)} in an array {self._observations.shape}"
             )
-        np.copyto(self._observations[n], row, casting="same_kind")
+        np.copyto(self._observations[n, ...], row, casting="same_kind")
 
     def _add_info(
         self, vector_infos: dict[str, Any], env_info: Mapping[str, Any], env_num: int

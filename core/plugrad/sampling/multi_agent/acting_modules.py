@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any
 
 from plugrad.errors import RestoreMismatchError
-from plugrad.observations import model_space
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.learner_rewards import reward_clip
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.module_batches import ModuleBatches
 from plugrad.sampling.multi_agent.module_mapping import EpisodeStart, ModuleMapping, module_ids_of
-from plugrad.sampling.multi_agent.module_spaces import agent_spaces, check_same_spaces, spaces_of_modules
+from plugrad.sampling.multi_agent.module_spaces import agent_spaces, agents_of_modules, check_same_spaces
 from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig
 from plugrad.types import AgentID, Array, ModuleID
 
@@ -114,7 +113,7 @@ class ActingModules:
         observation_space, action_space = agent_spaces(self._env, agent)
         normalizer = self._normalizers.get(module_id)
         if normalizer is None and self._config.normalize_observations:
-            normalizer = ObservationNormalizer.of_space(model_space(observation_space))
+            normalizer = ObservationNormalizer.of_space(observation_space)
             self._normalizers[module_id] = normalizer
         return ModuleBatches(
             module_id,
@@ -141,8 +140,10 @@ class ActingModules:
     def _make_normalizers(self) -> dict[ModuleID, ObservationNormalizer]:
         if not self._config.normalize_observations:
             return {}
-        spaces = spaces_of_modules(self._env, self._config)
-        return {module_id: ObservationNormalizer.of_space(space) for module_id, (space, _) in spaces.items()}
+        return {
+            module_id: ObservationNormalizer.of_space(agent_spaces(self._env, agent)[0])
+            for module_id, agent in agents_of_modules(self._env, self._config).items()
+        }
 
     def set_statistics(self, states: Mapping[ModuleID, Mapping[str, Any]]) -> None:
         """Set the statistics of all modules, or none of them.
