@@ -163,8 +163,8 @@ def timed(update: Callable[[], Any]) -> float:
     return 1e3 * (perf_counter() - start)
 
 
-def race(cell: Cell, rounds: int) -> None:
-    """Run all contestants in turn, and print medians and medians of paired ratios."""
+def race(cell: Cell, rounds: int) -> dict[str, float]:
+    """Run all contestants in turn, print medians and medians of paired ratios, and return the median milliseconds."""
     contestants: dict[str, Callable[[], Any]] = {}
     for mode in ("none", "auto", "complete_update"):
         update, learner = plugrad_update(cell, mode)
@@ -187,6 +187,7 @@ def race(cell: Cell, rounds: int) -> None:
             ratio = median(a / b for a, b in zip(own, times[twin], strict=True))
             line += f"   {ratio:5.2f} of {twin}"
         print(line)
+    return {name: median(own) for name, own in times.items()}
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from plugrad import LearnerProtocol
 from plugrad.every_nth import DelayedOptimizer, Guard
 from plugrad.gradients import Gradients, flat_of, layouts_in
 from plugrad.optimizers import Adam, Optimizer
-from plugrad_torch import ops
 from plugrad_torch.step_recorder import is_recording
 from plugrad_torch.variables import FlatParameters
 
@@ -28,7 +27,7 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
                 if not optimizer.steps.count_on_host():
                     continue
                 optimizer = optimizer.optimizer
-            gradient = flat_of(ops, gradients_dict, each.layout)
+            gradient = flat_of(learner.ops, gradients_dict, each.layout)
             if in_place and type(optimizer) is Adam:
                 fused_adam(optimizer, gradient)
             elif (
@@ -38,10 +37,10 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
             ):
                 keep: Guard = learner.guard
                 if isinstance(optimizer, DelayedOptimizer):
-                    keep = optimizer.steps.count(ops, keep)
+                    keep = optimizer.steps.count(learner.ops, keep)
                 _fused_adam_on_copies(adam, gradient, keep)
             else:
-                optimizer.step(ops, gradient, learner.guard)
+                optimizer.step(learner.ops, gradient, learner.guard)
 
 
 def _steps_in_place(optimizer: Optimizer, learner: LearnerProtocol) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
-from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters
 
 _LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
@@ -25,9 +24,9 @@ def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradient
     if learner.collective is None:
         return gradients
     if not _is_traced(learner):
-        return exchanged(ops, gradients, lambda flat: _sum(learner, flat))
+        return exchanged(learner.ops, gradients, lambda flat: _sum(learner, flat))
     _LEARNERS[id(learner)] = learner
-    return exchanged(ops, gradients, lambda flat: _all_reduce(flat, id(learner)))
+    return exchanged(learner.ops, gradients, lambda flat: _all_reduce(flat, id(learner)))
 
 
 def _is_traced(learner: LearnerProtocol) -> bool:

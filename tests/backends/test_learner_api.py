@@ -140,7 +140,7 @@ def use_config(learner):
 
 @use
 def use_device(learner):
-    assert learner.device == "cpu"
+    assert learner.device == learner.backend_info.devices[0]
 
 
 @use

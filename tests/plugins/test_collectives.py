@@ -173,11 +173,11 @@ def test_nccl_says_what_it_needs(start):
     assert 'collective="gloo"' in nccl.why_not(PLACE)
 
 
-def sum_on_gpu(pipe, rank):
+def sum_on_gpu(pipe, rank, size):
     import torch
 
     torch.cuda.set_device(rank)
-    end = load_collective("nccl")(Membership(rank, 2, 1, "0f" * 16, 60.0))
+    end = load_collective("nccl")(Membership(rank, size, 1, "0f" * 16, 60.0))
     pipe.send(end.contact())
     end.enter(pipe.recv())
     tensor = end.all_reduce(torch.arange(5.0, device="cuda"))
@@ -185,12 +185,20 @@ def sum_on_gpu(pipe, rank):
     end.close()
 
 
+def test_nccl_with_one_rank_gives_what_it_gets():
+    needs.gpus(1)
+    pipe, other = get_context("spawn").Pipe()
+    get_context("spawn").Process(target=sum_on_gpu, args=(other, 0, 1), daemon=True).start()
+    pipe.send([pipe.recv()])
+    assert pipe.recv() == ("cuda", [0.0, 1.0, 2.0, 3.0, 4.0], [0, 1, 2])
+
+
 def test_nccl_sums_on_two_gpus():
     needs.gpus(2)
     context = get_context("spawn")
     pipes = [context.Pipe() for _ in range(2)]
     for rank, (_, other) in enumerate(pipes):
-        context.Process(target=sum_on_gpu, args=(other, rank), daemon=True).start()
+        context.Process(target=sum_on_gpu, args=(other, rank, 2), daemon=True).start()
     contacts = [pipe.recv() for pipe, _ in pipes]
     for pipe, _ in pipes:
         pipe.send(contacts)
