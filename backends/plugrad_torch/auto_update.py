@@ -4,12 +4,13 @@ When to compile is a ski-rental problem. To train uncompiled until that has lost
 and to compile then, loses at most twice as much as the best choice, however long training goes on. All thresholds
 count gradient steps, which are saved with the learner, so what an update runs follows from the settings alone.
 
-Numbers that are no variables are constants of what is recorded or compiled. So a step is recorded again now and then. A
-learner whose recordings differ is eager from then on.
+Numbers that are no variables are constants of what is recorded or compiled. Those that the step's functions read are
+compared before each update, and if one has changed, the step is recorded again. Other changes, such as of large arrays
+or of what a function returns, are found by an eager step now and then, whose bits a recorded step must have.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.ops import Variable
 from plugrad.types import GRADIENT_STEPS, ModuleBatches, ModuleID
 from plugrad_torch.compilation_ahead import CompilationAhead
@@ -38,8 +40,10 @@ STEPS_BEFORE_COMPILING = 10_000
 and a compilation some 12 s."""
 STEPS_BEFORE_CHANGING = 20_000
 """Gradient steps after which updates run compiled; some 10_000 small ones pass while the other process compiles."""
-MOST_STEPS_UNCHECKED = 10_000
-"""A step is recorded again when the gradient steps have doubled, and at the latest after as many as these."""
+MOST_STEPS_UNCHECKED = 100
+"""After as many gradient steps one is taken eagerly too, and compared."""
+STEPS_OF_A_RECORDING = 200
+"""A recording that lasts for fewer gradient steps costs more than it spares."""
 EAGER, RECORDED, COMPILED_BESIDE, COMPILED = range(4)
 
 
@@ -59,8 +63,12 @@ class AutoUpdate(Program):
         super().__init__(eager.mode, eager.reason)
         self._learner, self._step, self._variables, self._eager = learner, step, variables, eager
         self._threads = ThreadsForSteps(learner)
+        self._numbers = ReadNumbers(learner)
         self._recorded: dict[Any, RecordedStep] = {}
-        self._checked_at: dict[Any, int] = {}
+        self._recorded_at = 0
+        self._agreed_at: int | None = None
+        self._num_unchecked = MOST_STEPS_UNCHECKED
+        self._equals_another: set[Any] = set()
         self._ahead: dict[Any, CompilationAhead] = {}
         self._loops: dict[Any, CompiledLoop] = {}
         self._stage = EAGER
@@ -95,7 +103,9 @@ class AutoUpdate(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Any]:
         key = signature(columns, indices)
-        if self._stage > EAGER and self._is_recorded(key, columns, indices):
+        if self._stage > EAGER and self._recorded and (changes := self._numbers.changes()):
+            self._record_changes(changes, key, columns, indices)
+        if self._stage > EAGER and self._is_recorded(key, columns, indices, num_steps):
             if self._stage == COMPILED and (loop := self._loop(key, columns, indices)) is not None:
                 return loop.run(columns, indices, num_steps)
             if self._stage == COMPILED_BESIDE:
@@ -144,40 +154,87 @@ class AutoUpdate(Program):
         later = f"compiled after {STEPS_BEFORE_CHANGING:,} gradient steps{beside}"
         self.reason = f"{now}; {f'not compiled, because {why}' if why else later}"
 
-    def _is_recorded(self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> bool:
-        """Whether a recording of such minibatches stands for the step, which is recorded again if that is due."""
-        becomes_compiled = self._stage == COMPILED and key not in self._loops
-        if not becomes_compiled and not self._is_due(key):
-            return True
-        first = self._recorded.get(key) or self._record(key, columns, indices)
-        again = first and self._trace(RecordedStep, columns, indices)
-        if first is None or again is None:
-            return False
-        if not first.equals(again):
-            self._stay_eager("two recordings of a step differ: its loss computes with values that change")
-            if key in self._checked_at:
-                log.warning(
-                    "the loss of %s computes with values that are no variables and have changed since gradient step "
-                    '%d: updates since then may have used old ones. Set compile="none", or make them coefficients.',
-                    type(self._learner).__name__,
-                    self._checked_at[key],
-                )
-            return False
-        self._checked_at[key] = self._num_steps
-        return True
+    def _record_changes(
+        self,
+        changes: Mapping[Hashable, str],
+        key: Any,
+        columns: ModuleBatches,
+        indices: Mapping[ModuleID, Tensor],
+    ) -> None:
+        """Record the step with numbers that have changed, unless they change too often for that."""
+        former = self._recorded.get(key)
+        again = self._record(key, columns, indices)
+        if again is None:
+            return
+        if former is not None and former.equals(again):
+            self._recorded[key] = former
+            self._numbers.ignore(changes)
+            return
+        self._recorded = {key: again}
+        self._equals_another.clear()
+        self._loops.clear()
+        lasted, self._recorded_at = self._num_steps - self._recorded_at, self._num_steps
+        what = "; ".join([*changes.values()][:3])
+        if 0 <= lasted < STEPS_OF_A_RECORDING:
+            self._stay_eager(
+                f"two recordings of a step differ: its loss computes with values that change: {what}"
+            )
+        elif self._stage == COMPILED:
+            self._stay_uncompiled(f"its loss computes with numbers that change: {what}")
+        else:
+            log.info("the step is recorded again: %s", what)
 
-    def _is_due(self, key: Any) -> bool:
-        """Whether another recording should be compared; a learner may have been set back."""
-        checked = self._checked_at.get(key)
-        return checked is None or not checked <= self._num_steps < checked + min(
-            checked, MOST_STEPS_UNCHECKED
-        )
+    def _is_recorded(
+        self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> bool:
+        """Whether a recording of such minibatches stands for the step."""
+        becomes_compiled = self._stage == COMPILED and key not in self._loops
+        if becomes_compiled or key not in self._equals_another:
+            first = self._recorded.get(key) or self._record(key, columns, indices)
+            again = first and self._trace(RecordedStep, columns, indices)
+            if first is None or again is None:
+                return False
+            if not first.equals(again):
+                self._stay_eager("two recordings of a step differ: its loss computes with values that change")
+                return False
+            self._equals_another.add(key)
+        return bool(self._why_not_replayed) or self._agrees(key, columns, indices, num_steps)
+
+    def _agrees(
+        self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
+    ) -> bool:
+        """Whether an eager step still gives what a recorded one does; found out if that is due."""
+        if self._num_unchecked + num_steps > MOST_STEPS_UNCHECKED:
+            try:
+                agrees = self._recorded[key].agrees(columns, indices)
+            except NotCompiled as error:
+                self._why_not_replayed = str(error)
+                self._say_why()
+                return True
+            if not agrees:
+                self._stay_eager(
+                    "an eager step gives other numbers: its loss computes with values that change"
+                )
+                if self._agreed_at is not None:
+                    log.warning(
+                        "the loss of %s computes with values that are no variables and have changed since gradient "
+                        'step %d: updates since then may have used old ones. Set compile="none", or make them '
+                        "coefficients.",
+                        type(self._learner).__name__,
+                        self._agreed_at,
+                    )
+                return False
+            self._num_unchecked, self._agreed_at = 0, self._num_steps
+        self._num_unchecked += num_steps
+        return True
 
     def _record(
         self, key: Any, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]
     ) -> RecordedStep | None:
         recorded = self._trace(RecordedStep, columns, indices)
         if recorded is not None:
+            if not self._recorded:
+                self._recorded_at = self._num_steps
             self._recorded[key] = recorded
         return recorded
 
@@ -221,7 +278,8 @@ class AutoUpdate(Program):
             if not self._has_stepped:  # the first step is checked, which leaves operations in a trace
                 kind(self._learner, self._step, self._variables, minibatch)
                 self._has_stepped = True
-            return kind(self._learner, self._step, self._variables, minibatch)
+            with self._numbers.noted():
+                return kind(self._learner, self._step, self._variables, minibatch)
         except PlugradError:
             raise
         except Exception as error:

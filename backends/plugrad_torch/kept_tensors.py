@@ -1,7 +1,7 @@
 """Tensors that a learner and its modules keep beside their state: tracing puts them back; no program changes them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -130,6 +130,21 @@ def trace_beside(learner: LearnerProtocol, minibatch: ModuleBatches, trace: Call
                 "there"
             )
     return graph
+
+
+@contextmanager
+def put_back(learner: LearnerProtocol) -> Iterator[None]:
+    """Afterwards a learner's tensors beside its state are what they were before.
+
+    Args:
+        learner: see `trace_beside`.
+    """
+    keepers = _keepers_of(learner)
+    try:
+        yield
+    finally:
+        for keeper in keepers:
+            keeper.put_back()
 
 
 def _keepers_of(learner: LearnerProtocol) -> list[_Keeper]:

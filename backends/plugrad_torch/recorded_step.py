@@ -20,9 +20,10 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.cuda_graph import CapturedSteps
 from plugrad_torch.inductor import NotCompiled
-from plugrad_torch.kept_tensors import trace_beside
+from plugrad_torch.kept_tensors import put_back, trace_beside
+from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.pure_step import PureStep
-from plugrad_torch.step_recorder import Recording, record
+from plugrad_torch.step_recorder import Recording, as_recorded, record
 
 _jit: Any = torch.jit
 
@@ -48,6 +49,7 @@ class RecordedStep(PureStep):
         self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], minibatch: ModuleBatches
     ) -> None:
         super().__init__(step, variables, minibatch)
+        self._learner = learner
         with torch.no_grad():
             self._recording = trace_beside(learner, minibatch, lambda: record(self, self.inputs))
         self.use_only(self._recording.drop_unused())
@@ -81,6 +83,36 @@ class RecordedStep(PureStep):
     @cached_property
     def _captured(self) -> CapturedSteps:
         return CapturedSteps(self, self._recording)
+
+    def agrees(self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor]) -> bool:
+        """Whether Python, if it takes the first step of an update, still computes what the recording does.
+
+        Args:
+            columns: see `run`.
+            indices: see `run`.
+
+        Returns:
+            False if a result differs by a bit, or if the step raises. Nothing is changed.
+        """
+        minibatch = next(minibatches(columns, {m: rows[:1] for m, rows in indices.items()}))
+        state = [each.clone() for each in self.state()]
+        places = dict.fromkeys(self._places)
+        taken = {(m, column): minibatch[m][column].detach() for m, column in places}
+        with torch.no_grad(), _jit.optimized_execution(False):
+            used = [*(state[n] for n in self.used_state), *(taken[each] for each in self.used_places)]
+            found = self._function(*used)
+            changed, names = self.changed, self.names
+            try:
+                with as_recorded(), put_back(self._learner):
+                    expected = self(*state, *taken.values())
+            except Exception:
+                return False
+            finally:
+                is_alike = (changed, names) == (self.changed, self.names)
+                self.changed, self.names = changed, names
+        return is_alike and all(
+            torch.equal(_bytes(one), _bytes(two)) for one, two in zip(found, expected, strict=True)
+        )
 
     @cached_property
     def _function(self) -> "_Interpreted":

@@ -5,6 +5,8 @@ that compiles nothing needs neither.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -148,9 +150,22 @@ def record(function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor]) 
     return recorder.finish(outputs)
 
 
+_repeats: ContextVar[bool] = ContextVar("whether a step is taken as it was recorded", default=False)
+
+
 def is_recording(tensor: Tensor) -> bool:
-    """Whether a tensor stands for another while operations are recorded."""
-    return isinstance(tensor, _Recorded)
+    """Whether a tensor stands for another while operations are recorded, or the same operations are wanted again."""
+    return isinstance(tensor, _Recorded) or _repeats.get()
+
+
+@contextmanager
+def as_recorded() -> Iterator[None]:
+    """While it lasts, a step that Python takes has the operations that it would have if it were recorded."""
+    token = _repeats.set(True)
+    try:
+        yield
+    finally:
+        _repeats.reset(token)
 
 
 class _Recorded(Tensor):

@@ -1,6 +1,8 @@
 """`compile="auto"` on torch: eager, then recorded, then compiled, at updates that settings alone decide."""
 
 import functools
+import os
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -437,16 +439,142 @@ def test_a_number_that_changes_with_updates_is_found_before_it_is_wrong(
     assert weights(learner).tobytes() == weights(eager).tobytes()
 
 
-def test_a_number_that_changes_later_is_found_when_the_steps_have_doubled(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+class Scales(Learner):
+    """Its loss multiplies by a number that lies where the test says."""
+
+    coeff = 1.0
+    in_class = types.SimpleNamespace(coeff=1.0)
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        return self.scale(module_id) * self.ops.mean(self.ops.square(fwd_out["action_dist_inputs"]))
+
+    def scale(self, module_id: str) -> Any:
+        return self.coeff
+
+
+GLOBAL = 1.0
+
+
+def scaling(where: str) -> tuple[type[Learner], Any]:
+    """A learner class, and what sets the number of a learner of this class."""
+    around = 1.0
+
+    class Slots:
+        __slots__ = ("coeff",)
+
+        def __init__(self) -> None:
+            self.coeff = 1.0
+
+    def set_class(learner: Any, to: float) -> None:
+        type(learner).coeff = to
+
+    def set_global(learner: Any, to: float) -> None:
+        global GLOBAL
+        GLOBAL = to
+
+    def set_around(learner: Any, to: float) -> None:
+        nonlocal around
+        around = to
+
+    kept: dict[str, Any] = {
+        "dict": {"default_policy": 1.0},
+        "list": [1.0],
+        "array": np.ones(2),
+        "object": types.SimpleNamespace(coeff=1.0),
+        "slots": Slots(),
+        "class": None,
+        "global": None,
+        "closure": None,
+        "attribute": None,
+    }
+    readers: dict[str, Any] = {
+        "dict": lambda self, module_id: kept["dict"][module_id],
+        "list": lambda self, module_id: kept["list"][0],
+        "array": lambda self, module_id: float(kept["array"][0]),
+        "object": lambda self, module_id: self.own.coeff,
+        "slots": lambda self, module_id: self.own.coeff,
+        "class": lambda self, module_id: self.coeff,
+        "global": lambda self, module_id: GLOBAL,
+        "closure": lambda self, module_id: around,
+        "attribute": lambda self, module_id: self.coeff,
+    }
+    setters: dict[str, Any] = {
+        "dict": lambda learner, to: kept["dict"].update(default_policy=to),
+        "list": lambda learner, to: kept["list"].__setitem__(0, to),
+        "array": lambda learner, to: kept["array"].fill(to),
+        "object": lambda learner, to: setattr(learner, "own", types.SimpleNamespace(coeff=to)),
+        "slots": lambda learner, to: setattr(learner.own, "coeff", to),
+        "class": set_class,
+        "global": set_global,
+        "closure": set_around,
+        "attribute": lambda learner, to: setattr(learner, "coeff", to),
+    }
+    own = kept[where] if where in ("object", "slots") else None
+    return type("Scaling", (Scales,), {"scale": readers[where], "own": own}), setters[where]
+
+
+@pytest.mark.parametrize(
+    "where", ["attribute", "class", "object", "slots", "dict", "list", "array", "global", "closure"]
+)
+def test_a_python_number_that_changes_is_used_in_the_next_recorded_step(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    recorded_only(monkeypatch)
+    monkeypatch.setattr("plugrad_torch.auto_update.STEPS_OF_A_RECORDING", 2)
+    trained = []
+    for mode in ("auto", "none"):
+        cls, change = scaling(where)
+        learner = built(mode, cls)
+        change(learner, 1.0)
+        modes = train(learner, range(3))
+        change(learner, 0.25)
+        modes += train(learner, range(3, 5))
+        change(learner, 1.0)
+        trained.append((modes, weights(learner).tobytes()))
+    (modes, found), (_, expected) = trained
+    assert all(each.startswith(RECORDED) for each in modes), modes
+    assert found == expected
+
+
+def test_a_number_that_changes_with_every_update_leaves_steps_eager_and_the_mode_names_it(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorded_only(monkeypatch)
     monkeypatch.setattr(ChangesWithUpdates, "changes_after", 5)
-    learner = built(cls=ChangesWithUpdates)
+    learner, eager = built(cls=ChangesWithUpdates), built("none", ChangesWithUpdates)
     modes = train(learner, range(9))
+    train(eager, range(9))
     assert modes[5].startswith(RECORDED)
     assert modes[-1].startswith("none: eager torch")
-    assert "the loss of ChangesWithUpdates computes with values that are no variables" in caplog.text
+    assert "factor of ChangesWithUpdates was 1.0 and is 0.5" in modes[-1]
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
+class ReadsTheEnvironment(Learner):
+    """Its loss has a number that no name of its code leads to."""
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Mapping[str, Any], fwd_out: Mapping[str, Any]
+    ) -> Any:
+        return float(os.environ["COEFF"]) * self.ops.mean(self.ops.square(fwd_out["action_dist_inputs"]))
+
+
+def test_another_change_is_found_within_100_gradient_steps_and_the_log_warns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorded_only(monkeypatch)
+    monkeypatch.setenv("COEFF", "1.0")
+    learner = built(cls=ReadsTheEnvironment)
+    modes = train(learner, range(7))
+    assert modes[-1].startswith(RECORDED)
+    assert "no variables" not in caplog.text
+    monkeypatch.setenv("COEFF", "0.5")
+    modes = train(learner, range(100 // STEPS_OF_AN_UPDATE + 1))
+    assert modes[-1].startswith("none: eager torch")
+    assert "an eager step gives other numbers" in modes[-1]
+    assert "the loss of ReadsTheEnvironment computes with values that are no variables" in caplog.text
 
 
 class ReadsValues(Learner):
