@@ -137,3 +137,22 @@ def test_a_users_own_module_lends_itself(backend, mode):
     assert results["target_mean"] == pytest.approx(later.mean(), abs=1e-6)
     assert results["total_loss"] == pytest.approx(loss, rel=1e-5)
     assert digest(learner.get_weights()) != before
+
+
+@pytest.mark.parametrize("door", ["learner", "module"])
+def test_the_target_follows_weights_that_are_loaded_alone(backend, door):
+    """Those of another backend: a target of random weights would belong to nothing."""
+    other = bootstrapping("numpy")
+    other.update(batch(seed=3))
+    weights = other.get_weights()
+    learner = bootstrapping(backend)
+    learner.update(batch())
+    if door == "learner":
+        learner.set_weights(weights)
+    else:
+        learner.module[P].set_state(weights[P])
+    found = learner.get_state("targets")["targets"][P]
+    assert largest_difference(found, {name: weights[P][name] for name in found}) == 0
+    other.set_weights(weights)
+    means = [each.update(batch(seed=1))[P]["target_mean"] for each in (learner, other)]
+    assert means[0] == pytest.approx(means[1], abs=1e-5)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from contextlib import closing
+from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ import gymnasium as gym
 
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group.acting import ActingLearner
 from plugrad.learner import Learner
 from plugrad.learner.acting import make_policy, only_module_id, reads_environment
@@ -24,6 +25,7 @@ from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
 from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.running_moments import RunningMoments
 from plugrad.rng_streams import stream
 from plugrad.sampling.env_runner import EnvRunner
 from plugrad.sampling.environments import (
@@ -103,6 +105,58 @@ class ActingAlgorithm:
     @property
     def _normalizers(self) -> Mapping[ModuleID, ObservationNormalizer]:
         return {} if self.env_runner is None else self.env_runner.normalizers
+
+    def get_statistics(self) -> dict[str, Any]:
+        """The statistics by which env runners scale what modules see: weights alone act otherwise without them.
+
+        Returns:
+            `{"observations": {module_id: state}, "rewards": state}`, for `set_statistics`: those of
+            `normalize_observations` by module, empty without it, and of `normalize_rewards`, None without it. A state
+            is `{"count": int, "mean": float64 [...], "m2": float64 [...]}`.
+        """
+        rewards = getattr(self.env_runner, "reward_normalizer", None)
+        return {
+            "observations": {module_id: each.get_state() for module_id, each in self._normalizers.items()},
+            "rewards": None if rewards is None else rewards.get_state(),
+        }
+
+    def set_statistics(self, statistics: Mapping[str, Any]) -> None:
+        """Replace the statistics of `normalize_observations` and `normalize_rewards`, beside `set_weights`.
+
+            other.learner_group.set_weights(algorithm.learner_group.get_weights())
+            other.set_statistics(algorithm.get_statistics())
+
+        Args:
+            statistics: of `get_statistics`, or a part of it: modules that are missing keep theirs.
+
+        Raises:
+            RestoreMismatchError: this algorithm does not normalise what there are statistics of, or they do not fit.
+                Nothing was changed.
+        """
+        for state, normalizer in self._check_statistics(statistics):
+            normalizer.set_state(state)
+
+    def _check_statistics(self, statistics: Mapping[str, Any]) -> list[tuple[Any, RunningMoments]]:
+        """The states with what they are of; an error if one does not fit."""
+        rewards = getattr(self.env_runner, "reward_normalizer", None)
+        pairs: list[tuple[Any, RunningMoments | None, str, str]] = [
+            (each, self._normalizers.get(name), "normalize_observations", f"observations/{name}")
+            for name, each in statistics.get("observations", {}).items()
+        ]
+        if statistics.get("rewards") is not None:
+            pairs.append((statistics["rewards"], rewards, "normalize_rewards", "rewards"))
+        checked: list[tuple[Any, RunningMoments]] = []
+        for state, normalizer, setting, name in pairs:
+            if normalizer is None:
+                known = ", ".join(self._normalizers) or "no module"
+                raise RestoreMismatchError(
+                    f"there are statistics of {name}, and nothing here that has them: {setting}="
+                    f"{getattr(self.config, setting)}, observations of {known} are normalised. Nothing was changed",
+                    unexpected=[name],
+                )
+            deepcopy(normalizer).set_state(state)
+            checked.append((state, normalizer))
+        return checked
 
     def _make_env_runner(
         self, policies: ModulePolicies, *, seed: int | None = None, **changes: Any

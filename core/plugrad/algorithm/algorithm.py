@@ -3,7 +3,7 @@
 A `plugrad.training.Training` decides what one iteration does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from operator import index
 from time import perf_counter
@@ -11,8 +11,9 @@ from typing import Any, Literal, overload
 
 from plugrad.algorithm.modules import ChangingAlgorithm
 from plugrad.algorithm.sample_requests import RequestingAlgorithm
-from plugrad.checkpoint import Checkpoint
+from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.config.serialize import encode
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
 from plugrad.learner import checkpointing
@@ -26,7 +27,7 @@ from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
 from plugrad.training import ModuleResults, Training
-from plugrad.types import COMPONENT_LEARNER
+from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 NUM_ENV_STEPS = "num_env_steps_sampled_lifetime"
 PARTS = {"learner", "acting", "env_runner", "recorder", "training", "training_iteration"}
@@ -268,12 +269,19 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         return metadata
 
     def restore_from_path(
-        self, path: checkpointing.StrPath, *, hyperparameters: Hyperparameters = "checkpoint"
+        self,
+        path: checkpointing.StrPath,
+        *,
+        component: str | None = None,
+        hyperparameters: Hyperparameters = "checkpoint",
     ) -> None:
-        """Restore a checkpoint of an Algorithm. If that fails, nothing changes.
+        """Restore a checkpoint of an Algorithm, or a part of its learner. If that fails, nothing changes.
 
         Args:
             path: a checkpoint directory, whose newest save is read, or one of its saves.
+            component: a component of the learner's state, as in `Learner.restore_from_path`, to start from another
+                run's weights: "rl_module" also takes the statistics of `normalize_observations` of the modules, and
+                their target networks become equal to the weights. None: all.
             hyperparameters: which `.training(...)` settings to use from now on: those of the "checkpoint", or those of
                 this algorithm's "config".
 
@@ -281,6 +289,9 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             CheckpointError: there is no checkpoint, or it is damaged.
             RestoreMismatchError: it does not fit this algorithm; lists all differences.
         """
+        if component is not None:
+            self._restore_component(path, component)
+            return
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
         _check_parts(checkpoint)
@@ -296,9 +307,36 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
                 self._recorder = self._recorder.resumed(state["recorder"])
             if self.env_runner is not None:
                 self.env_runner.set_state(state["env_runner"])
-            self.learner_group.restore_from_path(checkpoint.path, hyperparameters=hyperparameters)
+            self.learner_group._restore(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.reset(acted)
         self.iteration = iteration
+
+    def _restore_component(self, path: checkpointing.StrPath, component: str) -> None:
+        """Restore a part of the learners, with the statistics of the modules whose weights it has."""
+        whole = load_checkpoint(path)
+        checkpoint = checkpointing.part_of(whole, kind="learner")
+        name, _, module_id = component.partition("/")
+        if name == COMPONENT_RL_MODULE and self.env_runner is not None:
+            loaded = [module_id] if module_id else checkpoint.state.get(name, ())
+            modules = [each for each in self._acting_module_ids if each in loaded]
+            runner = whole.state.get("env_runner")
+            saved = runner if isinstance(runner, Mapping) else {}
+            several = saved.get("normalizers")
+            one = {} if saved.get("normalizer") is None else dict.fromkeys(modules, saved["normalizer"])
+            states = {each: state for each, state in (several or one).items() if each in modules}
+            if missing := [each for each in modules if each in self._normalizers and each not in states]:
+                _refuse_other_normalization(checkpoint, self.config)
+                warn_at_users_line(
+                    f"{checkpoint.path} has no statistics of normalize_observations of {', '.join(missing)}: the "
+                    "weights are loaded and the statistics stay as they are, so these modules see other numbers than "
+                    "in training. Load the checkpoint of an Algorithm, or call set_statistics"
+                )
+            with checkpointing.as_checkpoint_error(checkpoint):
+                self._check_statistics({"observations": states})
+        else:
+            states = {}
+        self.learner_group._restore(checkpoint.path, component=component)
+        self.set_statistics({"observations": states})
 
     def _use_config(self, config: Any) -> None:
         self.config = config
@@ -378,6 +416,16 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             parts.callback(self._learner.notify, "algorithm_stopped", algorithm=self)
             if self._recorder is not None:
                 parts.callback(self._recorder.flush)
+
+
+def _refuse_other_normalization(checkpoint: Checkpoint, config: Any) -> None:
+    """Refuse weights of a run without `normalize_observations`, where this run has it."""
+    if not checkpoint.metadata["config"].get("normalize_observations", False):
+        raise RestoreMismatchError(
+            f"{checkpoint.path} is of a run without normalize_observations, and this one is with it: its weights would "
+            f"see other numbers than in training; set normalize_observations=False. Nothing was changed",
+            missing=["normalizer"],
+        )
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

@@ -124,7 +124,7 @@ class ChangingAlgorithm(ActingAlgorithm):
         parts = [f"{COMPONENT_RL_MODULE}/{source}", f"coefficients/{source}"]
         state = self.learner_group.get_state(parts)[COMPONENT_LEARNER]
         copied = {component: {target: each[source]} for component, each in state.items()}
-        self.learner_group.set_state({COMPONENT_LEARNER: copied})
+        self.learner_group._change("set_state", copied)
 
     def _use_modules(self, agent_to_module: Any) -> None:
         """Make env runners and policies use the modules that the learners now have."""

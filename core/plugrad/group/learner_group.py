@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
 from plugrad.group.futures import Dropped, Results, UpdateFuture, first_done
@@ -323,6 +324,8 @@ class LearnerGroup(Adaptable):
                 f"a group's state is under {COMPONENT_LEARNER!r}, as get_state() gives it; found: {list(state)}. "
                 "Nothing was changed."
             )
+        if COMPONENT_RL_MODULE in state[COMPONENT_LEARNER]:
+            self._warn_of_statistics()
         self._change("set_state", state[COMPONENT_LEARNER])
 
     def get_weights(self, module_ids: Collection[ModuleID] | None = None) -> dict[ModuleID, dict[str, Array]]:
@@ -352,7 +355,17 @@ class LearnerGroup(Adaptable):
             UnknownModuleError: there is no such module.
             RestoreMismatchError: they do not fit the modules.
         """
+        self._warn_of_statistics()
         self._change("set_weights", weights)
+
+    def _warn_of_statistics(self) -> None:
+        if self.config.normalize_observations:
+            warn_at_users_line(
+                "normalize_observations=True: weights are loaded, and the statistics of observations stay as they are: "
+                "env runners have them, so the modules may see other numbers than in training. Algorithm."
+                'restore_from_path(path, component="rl_module") loads both; or call algorithm.set_statistics('
+                "other.get_statistics()) too"
+            )
 
     # --- disk ---------------------------------------------------------------------------------------------------
 
@@ -392,7 +405,13 @@ class LearnerGroup(Adaptable):
             ConfigError: it has no such component.
             RestoreMismatchError: it does not fit.
         """
-        self._change("restore_from_path", abspath(path), component=component, hyperparameters=hyperparameters)
+        if component is None or component.startswith(COMPONENT_RL_MODULE):
+            self._warn_of_statistics()
+        self._restore(path, component=component, hyperparameters=hyperparameters)
+
+    def _restore(self, path: checkpointing.StrPath, **settings: Any) -> None:
+        """`restore_from_path` for a caller that takes care of the statistics of observations."""
+        self._change("restore_from_path", abspath(path), **settings)
 
     @classmethod
     def from_checkpoint(
@@ -418,7 +437,7 @@ class LearnerGroup(Adaptable):
             config = config if num_learners is None else config.learners(num_learners=num_learners)
             group = cls(config=config)
         try:
-            group.restore_from_path(path)
+            group._restore(path)
         except BaseException:
             group.shutdown()
             raise

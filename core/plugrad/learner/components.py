@@ -211,7 +211,7 @@ class _Optimizers(Component):
 
 
 class _Targets(Component):
-    """Target networks."""
+    """Target networks. Before they are read, they follow weights that were loaded into their modules alone."""
 
     name = "targets"
     attributes = ("targets",)
@@ -231,8 +231,15 @@ class _Targets(Component):
         }
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
+        for target in learner.targets.values():
+            target.follow_loads()
         # By name: equal learners may have added their modules in a different order.
         return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
+
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """The variables are restored already, also where an undone load had changed the modules."""
+        for target in learner.targets.values():
+            target.keep()
 
 
 class _Coefficients(Component):

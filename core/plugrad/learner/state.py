@@ -129,7 +129,8 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     """Load a state exactly. If it does not fit, nothing changes.
 
     A state with all components must be complete. A state with some components restores only these, and within them
-    only the modules and optimizers that it has.
+    only the modules and optimizers that it has. Where it has a module's weights and not its target network, the target
+    network becomes equal to them.
 
     Args:
         learner: a built learner.
@@ -141,11 +142,12 @@ def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
     if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
         state = {**state, COMPONENT_RL_MODULE: fill_missing_buffers(learner, state[COMPONENT_RL_MODULE])}
     _check(learner, state)
-    for name, component in reversed(
-        COMPONENTS.items()
-    ):  # streams first: they may still raise, and nothing is changed yet
+    # Streams first: they may still raise, and nothing is changed yet. Target networks last: they follow the weights
+    # that are loaded, unless they are loaded too.
+    order = [name for name in reversed(COMPONENTS) if name != "targets"]
+    for name in (*order, "targets"):
         if name in state:
-            component.set(learner, state[name])
+            COMPONENTS[name].set(learner, state[name])
 
 
 def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:

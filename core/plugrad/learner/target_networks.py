@@ -4,6 +4,7 @@ Their values are one variable of the backend, so a traced loss reads the current
 state, and a failed update restores them.
 """
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -20,9 +21,14 @@ from plugrad.types import Array, ModuleID, ParamRef, Tensor
 LAST_TARGET_UPDATE_TS = "last_target_update_ts"
 NUM_TARGET_UPDATES = "num_target_updates_lifetime"
 
+_log = logging.getLogger("plugrad")
+
 
 class TargetNetwork:
     """A frozen copy of some or all parameters of one module, initially equal to them.
+
+    When weights are loaded into the module and none into the target network, it becomes equal to them again: it would
+    belong to the weights that were replaced.
 
     Args:
         learner: the learner, with modules and optimizers.
@@ -46,12 +52,32 @@ class TargetNetwork:
         self._layout = Layout(refs, tuple(tuple(learner.ops.shape(present[ref])) for ref in refs))
         self.variable: Variable = learner._get_tensor_variable(np.zeros(self._layout.size, np.float32))
         self.variable.assign(self._present())
+        self._num_loads = self._module_loads
         self._steps = None if every is None else EveryNth(every, learner._get_tensor_variable)
 
     @property
     def variables(self) -> list[Variable]:
         """The copy, and the count of gradient steps if one is needed."""
         return [self.variable, *(self._steps.variables if self._steps else ())]
+
+    @property
+    def _module_loads(self) -> int:
+        return self._learner.module[self._module_id]._num_loads
+
+    def follow_loads(self) -> None:
+        """Become equal to weights that were loaded into the module since the last call, in whatever way."""
+        if self._num_loads != self._module_loads:
+            self.keep()
+            present, former = self._present(), self.variable.numpy()
+            self.variable.assign(present)
+            if not np.array_equal(self.variable.numpy(), former):
+                _log.info(
+                    "module %r: its target network follows the weights that were loaded", self._module_id
+                )
+
+    def keep(self) -> None:
+        """Do not follow the weights that were loaded: this copy has been set too."""
+        self._num_loads = self._module_loads
 
     def _check(self, names: Collection[str]) -> None:
         known = self._learner.module[self._module_id].get_state()
@@ -130,6 +156,7 @@ class TargetNetwork:
 
     def get_state(self) -> dict[str, Array]:
         """`{parameter name: float32 copy}`, and the count of gradient steps if it is updated in every n-th."""
+        self.follow_loads()
         parts = np.split(self.variable.numpy(), np.cumsum(self._layout.sizes)[:-1])
         weights = {
             self._name(ref): part.reshape(shape).copy()
@@ -140,6 +167,7 @@ class TargetNetwork:
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Load arrays from `get_state`, which `plugrad.learner.state` has checked."""
         self.variable.assign(np.concatenate([np.ravel(state[self._name(ref)]) for ref in self._layout.refs]))
+        self.keep()
         if self._steps is not None:
             self._steps.set_state(state)
 
