@@ -65,6 +65,16 @@ class RowStorage:
         self.added += number
         return places
 
+    @classmethod
+    def full_bytes(cls, capacity: int, rows: Mapping[str, Array]) -> int:
+        """The bytes of a full storage, before anything is allocated.
+
+        Args:
+            capacity: rows.
+            rows: one row or more, `{column: [N, ...]}`.
+        """
+        return capacity * sum(values[0].nbytes for values in rows.values())
+
     def places(self) -> Array:
         """The places of all rows in the order of their numbers, int64."""
         return np.arange(self.first, self.added) % self.capacity

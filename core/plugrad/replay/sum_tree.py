@@ -19,6 +19,11 @@ class SumTree:
         self._leaves = 1 << (capacity - 1).bit_length()
         self._nodes = np.zeros(2 * self._leaves)
 
+    @staticmethod
+    def bytes_of(capacity: int) -> int:
+        """The memory of a tree."""
+        return 2 * 8 << (capacity - 1).bit_length()
+
     @property
     def total(self) -> float:
         """The sum of all values."""

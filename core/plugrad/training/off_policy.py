@@ -2,20 +2,22 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plugrad.columns import Columns
-from plugrad.config.module_specs import names_modules, specs_of
+from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.episodes import MultiAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
 from plugrad.replay.settings import make_buffer
+from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
-from plugrad.training.replay_columns import check_columns, with_masks_of
+from plugrad.training.replay_columns import check_columns, example_row, with_masks_of
 from plugrad.training.replay_rewards import rewards_to_keep, with_seen_rewards
 from plugrad.training.training import ModuleResults, Training
 from plugrad.types import Array, ModuleID, Tensor
@@ -54,6 +56,7 @@ class OffPolicyTraining(Training):
         self._filled_since = 0
         self._rows_owed = 0.0
         self._check_priorities()
+        warn_of_size(self._buffer_sizes())
 
     def _check_priorities(self) -> None:
         for module_id in (None, *self.config.algorithm_config_overrides_per_module):
@@ -64,6 +67,17 @@ class OffPolicyTraining(Training):
                     "prioritize by; use type='uniform'",
                     field="replay_buffer_config",
                 )
+
+    def _buffer_sizes(self) -> dict[ModuleID, BufferSize]:
+        """What the full buffers of the modules that are trained will take."""
+        sizes = {}
+        for module_id in specs_of(self.config):
+            config = self.config.get_config_for_module(module_id)
+            with suppress(ConfigError):  # a space of the user's own, of which the first rows tell
+                if self._is_trained(module_id) and None not in spaces_of(self.config, module_id):
+                    row = example_row(self.config, module_id)
+                    sizes[module_id] = buffer_size(config.replay_buffer_config, row)
+        return sizes
 
     def training_step(self) -> ModuleResults:
         """See `Training`."""

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from plugrad.action_rows import action_shape
+import numpy as np
+
+from plugrad.action_rows import action_dtype, action_shape
 from plugrad.columns import Columns
 from plugrad.config.module_specs import spaces_of
 from plugrad.episodes import MASKS
 from plugrad.errors import RestoreMismatchError
-from plugrad.observations import row_shape
+from plugrad.observations import model_space, row_shape, row_space
 from plugrad.types import Array, ModuleID
 
 _log = logging.getLogger("plugrad")
@@ -69,6 +71,32 @@ def _say_without_masks(module_id: ModuleID) -> None:
         "targets are not. A run that begins anew has masks in both",
         module_id,
     )
+
+
+def example_row(config: Any, module_id: ModuleID) -> dict[str, Array]:
+    """A row of a module's replay buffer, of zeros and without action masks.
+
+    Args:
+        config: the config with the spaces.
+        module_id: the buffer's module.
+
+    Returns:
+        `{column: [1, ...]}`.
+
+    Raises:
+        ConfigError: observations of the module's space are no arrays of numbers.
+    """
+    observation_space, action_space = spaces_of(config, module_id)
+    dtypes = {
+        Columns.OBS: row_space(model_space(observation_space)).dtype,
+        Columns.ACTIONS: action_dtype(action_space),
+        Columns.TERMINATEDS: np.bool_,
+    }
+    dtypes[Columns.NEXT_OBS] = dtypes[Columns.OBS]
+    return {
+        column: np.zeros((1, *shape), dtypes.get(column, np.float32))
+        for column, shape in _row_shapes(config, module_id).items()
+    }
 
 
 def _row_shapes(config: Any, module_id: ModuleID) -> Shapes:
