@@ -23,8 +23,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_jax import compilation_cache, conversion
-from plugrad_jax import ops as jax_ops
+from plugrad_jax import compilation_cache, conversion, devices
 from plugrad_jax.batched_program import batch_program
 from plugrad_jax.differentiation import compute_gradients, differentiate
 from plugrad_jax.framework_optimizer import (
@@ -54,7 +53,7 @@ __all__ = [
 
 @hookimpl
 def backend_info() -> BackendInfo:
-    """JAX on the CPU; users' models and optimizers need the extra `flax`."""
+    """JAX, the devices of its default kind first; users' models and optimizers need the extra `flax`."""
     capabilities = {
         Capability.BATCHED_LEARNERS: True,
         Capability.COMPLETE_UPDATE: True,
@@ -64,27 +63,37 @@ def backend_info() -> BackendInfo:
         Capability.XLA: True,
     }
     return BackendInfo(
-        "jax", jax.__version__, ("cpu",), capabilities, packages=("flax", "optax"), contract_version=2
+        "jax",
+        jax.__version__,
+        tuple(devices.find()),
+        capabilities,
+        packages=("flax", "optax"),
+        contract_version=2,
     )
 
 
 @hookimpl
-def ops() -> Ops:
-    """`plugrad_jax.ops`. Called once, when a learner is built; it also sets the folder for compiled programs."""
+def ops(learner: LearnerProtocol) -> Ops:
+    """`plugrad_jax.ops`, making new tensors on the learner's device.
+
+    Called once, when a learner is built; it also sets the folder for compiled programs.
+    """
     compilation_cache.use_folder()
-    return jax_ops
+    return devices.ops_on(learner.device)
 
 
 @hookimpl
-def get_tensor_variable(value: Any, dtype: str | None) -> Variable:
-    """See `BackendSpec.get_tensor_variable`: a variable that holds an array."""
-    return TensorVariable(value, dtype)
+def get_tensor_variable(learner: LearnerProtocol, value: Any, dtype: str | None) -> Variable:
+    """See `BackendSpec.get_tensor_variable`: a variable that holds an array on the learner's device."""
+    return TensorVariable(value, dtype, learner.device)
 
 
 @hookimpl
-def build_module(module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> RLModule:
+def build_module(
+    learner: LearnerProtocol, module_spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]
+) -> RLModule:
     """See `BackendSpec.build_module`: the neutral network as a module."""
-    return JaxNetwork(module_spec, network, weights)
+    return JaxNetwork(module_spec, network, weights, learner.device)
 
 
 @hookimpl
@@ -118,14 +127,16 @@ def is_module_compatible_with_learner(module: RLModule) -> bool:
 
 
 @hookimpl
-def get_parameters(module: JaxRLModule) -> list[Weight]:
-    """All weights, in canonical order."""
+def get_parameters(learner: LearnerProtocol, module: JaxRLModule) -> list[Weight]:
+    """All weights, in canonical order, on the learner's device."""
+    module.move_to(learner.device)
     return list(module.named_weights().values())
 
 
 @hookimpl
-def get_buffers(module: JaxRLModule) -> dict[str, Variable]:
+def get_buffers(learner: LearnerProtocol, module: JaxRLModule) -> dict[str, Variable]:
     """All but `nnx.Param`s: statistics, random keys and their counts, frozen parameters."""
+    module.move_to(learner.device)
     return {name: each for name, each in module.named_state().items() if not isinstance(each, Weight)}
 
 
@@ -144,9 +155,9 @@ def flatten_parameters(learner: LearnerProtocol, params: Sequence[Weight]) -> Fl
 
 
 @hookimpl
-def convert_batch_type(batch: Mapping[str, Any]) -> dict[str, Any]:
+def convert_batch_type(learner: LearnerProtocol, batch: Mapping[str, Any]) -> dict[str, Any]:
     """See `BackendSpec.convert_batch_type` and `plugrad_jax.conversion`."""
-    return conversion.as_tensors(batch)
+    return conversion.as_tensors(batch, learner.device)
 
 
 @hookimpl

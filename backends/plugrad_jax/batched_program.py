@@ -10,6 +10,7 @@ from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import BatchedProgram, Program, ProgramCall
 from plugrad.hooks.markers import hookimpl
 from plugrad_jax.conversion import portable_arrays
+from plugrad_jax.devices import compiled
 from plugrad_jax.program import WholeUpdate
 
 
@@ -29,7 +30,8 @@ class BatchedUpdate(BatchedProgram):
     def __init__(self, program: WholeUpdate) -> None:
         self.reason = "many learners as one XLA program"
         self._program = program
-        self._loop = jax.jit(jax.vmap(program.run_steps, in_axes=(0, 0, 0, None)))
+        self._device = program.device
+        self._loop = compiled(jax.vmap(program.run_steps, in_axes=(0, 0, 0, None)), self._device)
         self._is_refused = False
 
     def run(self, calls: Sequence[ProgramCall], num_steps: int) -> Sequence[Mapping[str, Any]]:
@@ -41,8 +43,8 @@ class BatchedUpdate(BatchedProgram):
             with self._program.while_tracing:
                 changed, means = self._loop(
                     _stacked([each.values() for each in steps]),
-                    _stacked([portable_arrays(each.columns) for each in calls]),
-                    _stacked([portable_arrays(each.indices) for each in calls]),
+                    _stacked([portable_arrays(each.columns, self._device) for each in calls]),
+                    _stacked([portable_arrays(each.indices, self._device) for each in calls]),
                     num_steps,
                 )
         except (jax.errors.JAXTypeError, NotImplementedError) as error:

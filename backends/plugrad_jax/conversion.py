@@ -1,4 +1,4 @@
-"""Batches of arrays as batches of tensors, and as what a call of a compiled program takes."""
+"""Batches of arrays as batches of tensors on a device, and as what a call of a compiled program takes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,25 +6,32 @@ from typing import Any
 import jax
 
 from plugrad.batch import portable
+from plugrad_jax.devices import put
 
 
-def as_tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """A (nested) dict of arrays as one of tensors. `asarray` is faster than `device_put` for a small array."""
+def as_tensors(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """A (nested) dict of arrays as one of tensors on a device."""
     return {
-        key: as_tensors(value) if isinstance(value, Mapping) else jax.numpy.asarray(_portable(value))
+        key: as_tensors(value, device) if isinstance(value, Mapping) else _tensor(value, device)
         for key, value in batch.items()
     }
 
 
-def portable_arrays(batch: Mapping[str, Any]) -> dict[str, Any]:
+def _tensor(value: Any, device: str) -> Any:
+    """`asarray` is faster than `device_put` for a small array."""
+    return jax.numpy.asarray(put(_portable(value, device), device))
+
+
+def portable_arrays(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
     """A (nested) dict of arrays with the dtypes of tensors; a call of a compiled program makes tensors of them."""
     return {
-        key: portable_arrays(value) if isinstance(value, Mapping) else _portable(value)
+        key: portable_arrays(value, device) if isinstance(value, Mapping) else _portable(value, device)
         for key, value in batch.items()
     }
 
 
-def _portable(value: Any) -> Any:
+def _portable(value: Any, device: str) -> Any:
     if not isinstance(value, jax.Array):
         return portable(value)
-    return value.astype("float32") if value.dtype.kind == "f" else value
+    there = put(value, device)
+    return there.astype("float32") if there.dtype.kind == "f" else there

@@ -13,6 +13,7 @@ from plugrad.hooks.backend_helpers import no_gradient_error
 from plugrad.hooks.markers import hookimpl
 from plugrad.types import ModuleID
 from plugrad_jax import ops
+from plugrad_jax.devices import computing_on
 from plugrad_jax.variables import FlatParameters
 
 Losses = dict[ModuleID, Any]
@@ -50,15 +51,16 @@ def differentiate(
         names[:] = losses
         return list(losses.values()), (aux, registered, after)
 
-    values, pullback, left = jax.vjp(losses_of, [flat.read() for flat in variables], has_aux=True)
-    aux, registered, after = left
-    for buffer, value in zip(buffers, after, strict=True):
-        buffer.assign(value)
-    losses = dict(zip(names, values, strict=True))
-    with learner.metrics.step() as metrics:
-        metrics.update(registered)
-    layouts = [flat.layout for flat in variables]
-    return losses, aux, learner.compute_gradients(losses, of=losses, pullback=pullback, layouts=layouts)
+    with computing_on(learner.device):
+        values, pullback, left = jax.vjp(losses_of, [flat.read() for flat in variables], has_aux=True)
+        aux, registered, after = left
+        for buffer, value in zip(buffers, after, strict=True):
+            buffer.assign(value)
+        losses = dict(zip(names, values, strict=True))
+        with learner.metrics.step() as metrics:
+            metrics.update(registered)
+        layouts = [flat.layout for flat in variables]
+        return losses, aux, learner.compute_gradients(losses, of=losses, pullback=pullback, layouts=layouts)
 
 
 @hookimpl

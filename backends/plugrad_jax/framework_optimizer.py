@@ -46,7 +46,9 @@ class FrameworkOptimizer(Optimizer):
         state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
         self._first = state
         self._state = {
-            path: (LearningRate if path[-1] == RATE else TensorVariable)(leaf, leaf.dtype.name)
+            path: (LearningRate if path[-1] == RATE else TensorVariable)(
+                leaf, leaf.dtype.name, parameters.device
+            )
             for path, leaf in _by_path(jax.tree.map(without_keys, state)).items()
         }
 

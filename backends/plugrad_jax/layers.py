@@ -14,6 +14,7 @@ from flax import nnx
 from plugrad.errors import ConfigError
 from plugrad.types import Tensor
 from plugrad_jax import ops
+from plugrad_jax.devices import put
 from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 Layers = dict[str, Any]
@@ -31,9 +32,16 @@ def layers_of(module: Any) -> Layers:
     }
 
 
-def named_state(layers: Layers) -> dict[str, Any]:
-    """`{name: variable}`, by name: a `LayerWeight` of each `nnx.Param`, a `LayerVariable` of all else."""
+def named_state(layers: Layers, device: str | None) -> dict[str, Any]:
+    """`{name: variable}`, by name: a `LayerWeight` of each `nnx.Param`, a `LayerVariable` of all else.
+
+    Args:
+        layers: of a module.
+        device: where all are put; None: where they are.
+    """
     found = {name: _KNOWN.get(id(each)) or _made(each) for name, each in _variables(layers).items()}
+    for each in found.values():
+        each.move_to(device)
     return dict(sorted(found.items()))
 
 
@@ -117,9 +125,17 @@ def _put(variable: Any, value: Tensor) -> None:
 class LayerVariable(TensorVariable):
     """The value of an `nnx.Variable`."""
 
+    device = None
+
     def __init__(self, variable: Any) -> None:
         self.variable = variable
         self.shape, self.dtype = self.value.shape, self.value.dtype
+
+    def move_to(self, device: str | None) -> None:
+        """Put the array on a learner's device, if it is not there."""
+        if device != self.device:
+            self.device = device
+            self.value = self.value
 
     @property
     def value(self) -> Any:
@@ -128,7 +144,7 @@ class LayerVariable(TensorVariable):
 
     @value.setter
     def value(self, value: Any) -> None:
-        _put(self.variable, ops.asarray(value))
+        _put(self.variable, ops.asarray(put(value, self.device)))
 
 
 class LayerWeight(LayerVariable, Weight):

@@ -12,6 +12,7 @@ from plugrad.ops import Ops
 from plugrad.rl_module import NetworkModule, RLModule, WeightsOnDemand, columns_of_outputs
 from plugrad.types import Array, Tensor
 from plugrad_jax import ops
+from plugrad_jax.devices import computing_on, ops_on
 from plugrad_jax.variables import TensorVariable, Weight
 
 
@@ -23,16 +24,22 @@ class JaxRLModule(RLModule, has_modes=False):
 
     framework: ClassVar[str] = "jax"
     ops: ClassVar[Ops] = ops
+    _device: str | None = None
     _mode_is_set = False
     _replaced: Mapping[str, Tensor] = MappingProxyType({})
     _layers: dict[str, Any] | None = None
     """The module's own layers, while copies stand in their places."""
 
+    def move_to(self, device: str) -> None:
+        """Put weights and buffers on a learner's device; from now on the module computes there."""
+        vars(self).update(_device=device, ops=ops_on(device))
+        self.named_state()
+
     def named_state(self) -> dict[str, TensorVariable]:
         """`{name: variable}` of weights and buffers, by name."""
         from plugrad_jax import layers
 
-        self._state = layers.named_state(self._layers or layers.layers_of(self))
+        self._state = layers.named_state(self._layers or layers.layers_of(self), self._device)
         return self._state  # kept, so that another module with this layer finds the same variables
 
     def named_weights(self) -> dict[str, Weight]:
@@ -45,7 +52,7 @@ class JaxRLModule(RLModule, has_modes=False):
             return forward(*args, **kwargs)
         self._mode_is_set = True
         try:
-            with self._copied_layers(training):
+            with computing_on(self._device), self._copied_layers(training):
                 return forward(*args, **kwargs)
         finally:
             self._mode_is_set = False
@@ -66,7 +73,7 @@ class JaxRLModule(RLModule, has_modes=False):
         from plugrad_jax import layers
 
         former, own = self._layers, self._layers or layers.layers_of(self)
-        self._state = state = layers.named_state(own)
+        self._state = state = layers.named_state(own, self._device)
         values = {**{name: each.read() for name, each in state.items()}, **self._replaced}
         copies = layers.Copies(own, values, training)
         places = {name: vars(self)[name] for name in copies.layers}
@@ -112,12 +119,16 @@ class JaxNetwork(NetworkModule, JaxRLModule, has_modes=False):
         spec: its spaces and settings.
         network: what it computes.
         weights: `{name: float32 array}` in canonical order.
+        device: where it computes.
     """
 
-    def __init__(self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array]) -> None:
+    def __init__(
+        self, spec: RLModuleSpec, network: Network, weights: Mapping[str, Array], device: str
+    ) -> None:
         super().__init__(**spec.arguments())
         self.network = network
-        self._weights = {name: Weight(array) for name, array in weights.items()}
+        self._weights = {name: Weight(array, device=device) for name, array in weights.items()}
+        self.move_to(device)
 
     def named_state(self) -> dict[str, TensorVariable]:
         """Weights, in the network's order."""

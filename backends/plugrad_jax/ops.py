@@ -105,8 +105,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return matmul(x, weight) + (bias if weight.ndim == 2 else bias[:, None])
 
 
-def conv2d(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    if isinstance(weight, jax.core.Tracer) and jax.default_backend() == "cpu":
+def conv2d(x: Tensor, weight: Tensor, stride: int, platform: str | None = None) -> Tensor:
+    if isinstance(weight, jax.core.Tracer) and (platform or jax.default_backend()) == "cpu":
         return _product_of_patches(x, weight, stride)
     layout = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(x, weight, (stride, stride), "VALID", dimension_numbers=layout)

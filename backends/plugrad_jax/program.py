@@ -20,6 +20,7 @@ from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_jax import compilation_cache, ops
 from plugrad_jax.conversion import as_tensors, portable_arrays
+from plugrad_jax.devices import compiled, platform_of
 
 Indices = Mapping[ModuleID, Any]
 log = logging.getLogger("plugrad")
@@ -52,6 +53,7 @@ class Compiled(Program):
 
     Attributes:
         step: the step as a function.
+        device: the learner's.
         while_tracing: contexts that are left when a traced program has been compiled.
     """
 
@@ -63,14 +65,14 @@ class Compiled(Program):
         super().__init__(mode, reason, static_shapes=True)
         self.step = PureStep(step, variables)
         self.while_tracing = ExitStack()
-        self._learner = learner
+        self.device, self._learner = learner.device, learner
         self._eager: EagerLoop | None = None
-        self._one_step = jax.jit(self._traced_step)
+        self._one_step = compiled(self._traced_step, learner.device)
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self._eager is not None:
-            return self._eager.run(as_tensors(columns), as_tensors(indices), num_steps)
+            return self._eager.run(*self._tensors(columns, indices), num_steps)
         try:
             means = self._run(columns, indices, num_steps)
         except jax.errors.JAXTypeError as error:
@@ -83,7 +85,8 @@ class Compiled(Program):
 
     def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
         """The means of the metrics: here of steps that are called in turn."""
-        metrics, columns, indices = [], as_tensors(columns), as_tensors(indices)
+        columns, indices = self._tensors(columns, indices)
+        metrics = []
         for n in range(num_steps):
             rows = {module_id: each[n] for module_id, each in indices.items()}
             with self.while_tracing:
@@ -91,6 +94,9 @@ class Compiled(Program):
             self.step.assign(changed)
             metrics.append(each)
         return np.mean(jax.device_get(metrics), 0)
+
+    def _tensors(self, columns: ModuleBatches, indices: Indices) -> tuple[ModuleBatches, Indices]:
+        return as_tensors(columns, self.device), as_tensors(indices, self.device)
 
     def _traced_step(self, *arguments: Any) -> tuple[list[Any], Any]:
         self.note_tracing()
@@ -120,7 +126,8 @@ class WholeUpdate(Compiled):
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__(learner, step, variables, "complete_update", "the whole update as one XLA program")
         self._has_convolutions = False
-        self._loop = jax.jit(partial(self.run_steps, refuses_convolutions=jax.default_backend() == "cpu"))
+        on_cpu = platform_of(learner.device) == "cpu"
+        self._loop = compiled(partial(self.run_steps, refuses_convolutions=on_cpu), learner.device)
 
     def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
         if self._has_convolutions:
@@ -128,7 +135,10 @@ class WholeUpdate(Compiled):
         try:
             with self.while_tracing:
                 changed, means = self._loop(
-                    self.step.values(), portable_arrays(columns), portable_arrays(indices), num_steps
+                    self.step.values(),
+                    portable_arrays(columns, self.device),
+                    portable_arrays(indices, self.device),
+                    num_steps,
                 )
         except _HasConvolutionsError:
             self._has_convolutions = True

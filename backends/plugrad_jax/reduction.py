@@ -10,6 +10,7 @@ from plugrad.errors import PlugradError
 from plugrad.gradients import Gradients, exchanged
 from plugrad.hooks.markers import hookimpl
 from plugrad_jax import ops
+from plugrad_jax.devices import put
 
 
 @hookimpl
@@ -19,7 +20,7 @@ def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradient
         return gradients
 
     def exchange(flat: Any) -> Any:
-        return io_callback(all_reduce, flat, flat, ordered=True)
+        return put(io_callback(all_reduce, flat, flat, ordered=True), learner.device)
 
     def all_reduce(flat: Any) -> Any:
         collective: Any = learner.collective  # the present one: a fault makes a new one

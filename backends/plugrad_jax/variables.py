@@ -16,6 +16,7 @@ from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef, Tensor
 from plugrad_jax import ops
+from plugrad_jax.devices import put
 
 
 def without_keys(value: Any) -> Any:
@@ -38,6 +39,7 @@ class TensorVariable:
     Args:
         value: number, array or tensor.
         dtype: such as "float32"; None: floats are float32, ints int32.
+        device: where the array is; None: on JAX's default device.
 
     Attributes:
         value: the array.
@@ -45,15 +47,17 @@ class TensorVariable:
     """
 
     value: Any
+    device: str | None
     tracer: Any = None
 
-    def __init__(self, value: Any, dtype: str | None = None) -> None:
+    def __init__(self, value: Any, dtype: str | None = None, device: str | None = None) -> None:
+        self.device = device
         self.dtype, self.shape = np.dtype(dtype or default_dtype(value)), np.shape(value)
         self.assign(value)
 
     def read(self) -> Tensor:
         """The present value as a tensor."""
-        return ops.asarray(self.snapshot())
+        return ops.asarray(put(self.snapshot(), self.device))
 
     def assign(self, value: Any) -> None:
         """Replace the value, or what stands for it."""
@@ -65,7 +69,7 @@ class TensorVariable:
         if self.tracer is not None or isinstance(value, jax.core.Tracer):
             self.tracer = value
         else:
-            self.value = value
+            self.value = put(value, self.device)
 
     def snapshot(self) -> Any:
         """The present value, which nothing changes."""
@@ -96,7 +100,7 @@ class FlatParameters(TensorVariable):
         self, refs: Sequence[ParamRef], weights: Sequence[Weight], functional_call: FunctionalCall
     ) -> None:
         self.layout = Layout(tuple(refs), tuple(weight.shape for weight in weights))
-        self.shape = (self.layout.size,)
+        self.shape, self.device = (self.layout.size,), weights[0].device
         self._weights, self._functional_call = weights, functional_call
         self._joined: tuple[list[Any], Any] = ([None] * len(weights), None)
 
@@ -105,7 +109,7 @@ class FlatParameters(TensorVariable):
         """The present vector."""
         parts, vector = [weight.value for weight in self._weights], self._joined[1]
         if any(new is not old for new, old in zip(parts, self._joined[0], strict=True)):
-            vector = np.concatenate([np.asarray(part).ravel() for part in parts])
+            vector = put(np.concatenate([np.asarray(part).ravel() for part in parts]), self.device)
             self._joined = (parts, vector)
         return vector
 

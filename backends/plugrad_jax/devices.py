@@ -1,0 +1,108 @@
+"""Where a learner computes: the names of JAX's devices, and arrays, programs and eager code on one of them.
+
+An array on the learner's device is *committed* to it, so that JAX computes there with all that it meets. Where the
+process has one device only, nothing needs to be placed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from types import ModuleType
+from typing import Any, cast
+
+import jax
+
+from plugrad.ops import Ops
+from plugrad_jax import ops
+
+_config: Any = jax.config
+
+
+@cache
+def find() -> dict[str, Any]:
+    """The devices of this process by name, its default device's kind first, such as "cuda:0", "cuda:1", "cpu"."""
+    found = list(jax.local_devices())
+    with suppress(RuntimeError):  # JAX_PLATFORMS=cuda: a process without a CPU device
+        found += [each for each in jax.local_devices(backend="cpu") if each not in found]
+    return {_name(each): each for each in found}
+
+
+def _name(device: Any) -> str:
+    """As JAX prints it, such as "cuda:0"; the first CPU is "cpu"."""
+    if device.platform == "cpu":
+        return f"cpu:{device.id}" if device.id else "cpu"
+    platform = str(device).partition(":")[0] if device.platform == "gpu" else device.platform
+    return f"{platform}:{device.id}"
+
+
+def among_others(name: str | None) -> Any:
+    """The device; None where the process has no other one, or for None."""
+    found = find()
+    return None if name is None or len(found) == 1 else found[name]
+
+
+def platform_of(name: str | None) -> str:
+    """Such as "cpu" or "gpu"; that of the process if `name` is None."""
+    platform: str = jax.default_backend() if name is None else find()[name].platform
+    return platform
+
+
+def put(x: Any, name: str | None) -> Any:
+    """An array on a device; it stays as it is while a program is traced, or where there is only one device.
+
+    Args:
+        x: numpy array, or tensor.
+        name: of the device.
+    """
+    device = among_others(name)
+    if device is None or isinstance(x, jax.core.Tracer):
+        return x
+    is_there = isinstance(x, jax.Array) and x.committed and x.devices() == {device}
+    return x if is_there else jax.device_put(x, device)
+
+
+def compiled(function: Callable[..., Any], name: str) -> Any:
+    """`jax.jit` of a function whose arguments and results are on a device."""
+    device = among_others(name)
+    if device is None:
+        return jax.jit(function)
+    place = jax.sharding.SingleDeviceSharding(device)
+    return jax.jit(function, in_shardings=place, out_shardings=place)
+
+
+@contextmanager
+def computing_on(name: str | None) -> Iterator[None]:
+    """While it lasts, JAX makes new arrays on a device, and multiplies float32 matrices in float32.
+
+    JAX's default on a GPU is TF32, which keeps 10 of 23 bits. A user's `jax_default_matmul_precision` stays.
+    """
+    device = among_others(name)
+    if platform_of(name) != "cpu" and _config.jax_default_matmul_precision is None:
+        with jax.default_device(device), jax.default_matmul_precision("highest"):
+            yield
+    elif device is not None:
+        with jax.default_device(device):
+            yield
+    else:
+        yield
+
+
+@cache
+def ops_on(name: str | None) -> Ops:
+    """`plugrad_jax.ops` with `zeros`, `ones` and `asarray` on a device, and convolutions as it computes them fast."""
+    if among_others(name) is None:
+        return ops
+    bound = ModuleType(f"{ops.__name__} on {name}")
+    vars(bound).update({key: value for key, value in vars(ops).items() if not key.startswith("__")})
+    for key in ("zeros", "ones", "asarray"):
+        setattr(bound, key, _placed(getattr(ops, key), name))
+    bound.conv2d = partial(ops.conv2d, platform=platform_of(name))  # type: ignore[attr-defined]
+    return cast(Ops, bound)
+
+
+def _placed(function: Any, name: str | None) -> Any:
+    def on_device(*args: Any, **kwargs: Any) -> Any:
+        with computing_on(name):
+            return put(function(*args, **kwargs), name)
+
+    return on_device
