@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from learning import ppo_config
 
 from plugrad import Columns, RLModuleSpec
 from plugrad import numpy_ops as ops
@@ -12,6 +13,7 @@ from plugrad.model_config import MODEL_CONFIG
 from plugrad.networks import ActorCritic
 from plugrad_dqn.network import QNetwork
 from plugrad_offline.iql.network import IQLNetwork
+from plugrad_ppo import PPOLearner
 from plugrad_sac.td3_networks import DeterministicNetwork
 from plugrad_sac.twin_critics import TwinCritics
 
@@ -107,3 +109,26 @@ def test_each_of_twin_critics_has_layer_norms_of_its_own():
             x = np.maximum(normed(x, weights, f"qf.{n}.norm", critic), 0.0)
         expected = x @ weights["qf.2.weight"][critic] + weights["qf.2.bias"][critic]
         np.testing.assert_allclose(found[critic], expected, rtol=1e-6)
+
+
+def test_a_build_that_raised_and_is_called_again_draws_the_same_weights():
+    class Failing(PPOLearner):
+        fails = True
+
+        def configure_optimizers_for_module(self, module_id, config=None):
+            if self.fails:
+                raise RuntimeError("a file is not there yet")
+            super().configure_optimizers_for_module(module_id, config)
+
+    fresh, again = (Failing(config=ppo_config()) for _ in range(2))
+    for learner in (fresh, again):
+        drawn = learner.stream("own").random()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not there yet"):
+            again.build()
+    assert again.stream("own").random() == fresh.stream("own").random() != drawn, "its own draws stay"
+    Failing.fails = False
+    fresh.build()
+    again.build()
+    for name, weight in fresh.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(again.get_weights()["default_policy"][name], weight)

@@ -7,7 +7,7 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
-from learning import digest, ppo_batch, ppo_config
+from learning import digest, ppo_batch, ppo_config, with_modules
 
 from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, hookimpl
 from plugrad.algorithm import Algorithm
@@ -219,3 +219,58 @@ def test_a_checkpoint_without_a_warning_to_give_says_nothing_in_the_log(source, 
     with caplog.at_level(logging.DEBUG):
         Learner.from_checkpoint(tmp_path / "c")
     assert not caplog.records
+
+
+# --- what training adapted ---
+
+ADAPTED = {**OWN, "lr": 0.01, "clip_param": 0.3, "use_kl_loss": True, "kl_target": 1e-6}
+
+
+def adapted(tmp_path, *module_ids, **settings):
+    """The checkpoint of a learner whose KL coefficient has grown, and the coefficients."""
+    learner = with_modules(ppo_config(hiddens=(2,), **ADAPTED), *module_ids, **settings).build_learner()
+    for seed in range(3):
+        learner.update({module_id: ppo_batch(seed=seed) for module_id in module_ids})
+    found = {module_id: learner.coefficients[module_id]["kl_coeff"].numpy() for module_id in module_ids}
+    assert all(value > 0.5 for value in found.values())
+    return learner.save_to_path(tmp_path / "c"), found
+
+
+@pytest.mark.parametrize("changes", [{}, {"lr": 0.5}, {"clip_param": 0.1}])
+def test_what_training_adapted_stays_where_the_configs_have_the_same_setting(changes, tmp_path):
+    path, found = adapted(tmp_path, "a", "b")
+    other = with_modules(ppo_config(hiddens=(2,), **{**ADAPTED, **changes}), "a", "b").build_learner()
+    other.restore_from_path(path, hyperparameters="config")
+    for module_id, value in found.items():
+        assert other.coefficients[module_id]["kl_coeff"].numpy() == value
+        expected = np.float32({**ADAPTED, **changes}["clip_param"])
+        assert other.coefficients[module_id]["clip_param"].numpy() == expected
+    assert other._get_optimizer_lr(other.get_optimizer("a")) == np.float32({**ADAPTED, **changes}["lr"])
+
+
+def test_what_training_adapted_begins_anew_where_the_setting_is_another_one_and_the_log_says_so(
+    tmp_path, caplog
+):
+    path, found = adapted(tmp_path, "a", "b")
+    config = with_modules(ppo_config(hiddens=(2,), **ADAPTED), "a", "b")
+    for changes, expected in (
+        (config.training(kl_coeff=0.3), {"a": 0.3, "b": 0.3}),
+        (config.rl_module(algorithm_config_overrides_per_module={"a": {"kl_coeff": 0.4}}), {"a": 0.4}),
+    ):
+        caplog.clear()
+        other = changes.build_learner()
+        other.restore_from_path(path, hyperparameters="config")
+        for module_id, value in {**found, **expected}.items():
+            assert other.coefficients[module_id]["kl_coeff"].numpy() == np.float32(value)
+        assert "kl_coeff" in caplog.text
+
+
+def test_a_schedule_of_the_config_moves_a_coefficient_whatever_was_adapted(tmp_path):
+    path, _ = adapted(tmp_path, "a")
+    scheduled = with_modules(
+        ppo_config(hiddens=(2,), **{**ADAPTED, "clip_param": [[0, 0.3], [10, 0.1]]}), "a"
+    )
+    other = scheduled.build_learner()
+    other.restore_from_path(path, hyperparameters="config")
+    other.update({"a": ppo_batch()}, timesteps={TIMESTEP: 10})
+    assert other.coefficients["a"]["clip_param"].numpy() == np.float32(0.1)

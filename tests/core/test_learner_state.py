@@ -246,12 +246,53 @@ def test_a_checkpoint_brings_everything_back(tmp_path):
 def test_counters_of_ones_own_may_be_any_real_numbers(tmp_path):
     learner = trained(1)
     learner.counters |= {"seconds/p": 1.5, "rows/p": np.int64(3), "share/p": np.float32(0.25)}
+    learner.counters |= {"best": -np.inf, "least": np.float64(np.inf), "many": 2**80}
     other = trained(0)
     other.set_state(learner.get_state())
     restored = Learner.from_checkpoint(learner.save_to_path(tmp_path / "saves"))
     for each in (other, restored):
         assert each.counters == learner.counters
         assert {type(number) for number in each.counters.values()} == {int, float}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, np.bool_(True), np.arange(3.0), "x", float("nan"), None, 1j],
+    ids=lambda value: repr(value),
+)
+def test_a_counter_that_could_not_be_loaded_is_refused_when_it_is_saved(value, tmp_path):
+    learner = trained(1)
+    learner.save_to_path(tmp_path)
+    learner.counters["best"] = value
+    for save in (learner.get_state, lambda: learner.save_to_path(tmp_path)):
+        with pytest.raises(CheckpointError, match=r"learner\.counters\['best'\] is"):
+            save()
+    train(learner, 1)
+    assert "best" not in Learner.from_checkpoint(tmp_path).counters, "the former save is whole"
+    learner.counters["best"] = 1.0
+    assert Learner.from_checkpoint(learner.save_to_path(tmp_path)).counters["best"] == 1.0
+
+
+def test_a_stream_or_seed_that_could_not_be_loaded_is_refused_when_it_is_saved():
+    for stranger in (np.random.Generator(np.random.Philox(1)), np.random.RandomState(1)):
+        learner = trained(1)
+        learner.streams["own"] = stranger
+        with pytest.raises(CheckpointError, match=r"learner\.stream\('own'\) makes one"):
+            learner.get_state()
+    learner = trained(1)
+    learner.seed = np.int64(4)
+    trained(0).set_state(learner.get_state())
+    for seed in ("x", 1.5, True):
+        learner.seed = seed
+        with pytest.raises(CheckpointError, match="expected an int"):
+            learner.get_state()
+
+
+def test_a_counter_of_plugrads_own_is_finite():
+    learner = trained(1)
+    learner.counters["weights_seq_no"] = float("inf")
+    with pytest.raises(CheckpointError, match="weights_seq_no"):
+        learner.get_state()
 
 
 def test_a_learner_without_a_seed_comes_back_with_its_own(tmp_path):

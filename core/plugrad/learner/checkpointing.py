@@ -29,6 +29,7 @@ from plugrad.learner.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.refused_code import refuse_code, refuse_own_modules
 from plugrad.learner.state import check_whole
+from plugrad.types import ALL_MODULES
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -378,6 +379,36 @@ def log_hyperparameters(config: Any, whose: Hyperparameters, saved: Mapping[str,
     ]
     if changes:
         _log.warning("%s: going on with the hyperparameters of the %s; %s", path, whose, "; ".join(changes))
+
+
+def kept_coefficients(
+    config: Any, saved: Mapping[str, Any], states: Any, own: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The coefficients after a restore that keeps the hyperparameters of the config.
+
+    Args:
+        config: the config of the learner that restores.
+        saved: the config of the checkpoint as data.
+        states: `{module_id: {name: value}}` of the checkpoint, not checked yet.
+        own: those of the learner's config.
+
+    Returns:
+        The checkpoint's, which training may have adapted, where both configs have the same setting; else `own`.
+    """
+    theirs = _with_hyperparameters_of(config, saved)
+    kept: dict[str, dict[str, Any]] = {}
+    for module_id, values in own.items():
+        pair = [
+            each if module_id == ALL_MODULES else each.get_config_for_module(module_id)
+            for each in (config, theirs)
+        ]
+        found = states.get(module_id) if isinstance(states, Mapping) else None
+        found = found if isinstance(found, Mapping) else {}
+        kept[module_id] = {
+            name: found[name] if name in found and getattr(pair[0], name) == getattr(pair[1], name) else value
+            for name, value in values.items()
+        }
+    return kept
 
 
 def _names(config: Any) -> list[str]:

@@ -7,12 +7,12 @@ list. A new component is a subclass of `Component` with an entry there.
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from math import isfinite
+from math import isfinite, isinf
 from typing import Any
 
 import numpy as np
 
-from plugrad.errors import RestoreMismatchError
+from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.every_nth import with_count_as_in, without_count
 from plugrad.learner.buffers import buffer_variables
 from plugrad.learner.internals import LearnerInternals
@@ -272,7 +272,8 @@ class _Coefficients(Component):
 class _Counters(Component):
     """Lifetime counters, `{"<name>/<module id>": number}`. Which ones exist changes during training.
 
-    A counter of the user's own may be any finite real number; a state has numpy's as Python numbers.
+    A counter of the user's own may be any real number, also infinite, such as a best return so far. Nothing else can
+    be loaded, so nothing else is in a state. A state has numpy's numbers as Python numbers.
     """
 
     name = "counters"
@@ -280,6 +281,19 @@ class _Counters(Component):
     has_parts = False
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        counters = {name: _plain(number) for name, number in learner.counters.items()}
+        for name, number in counters.items():
+            if not isinstance(name, str) or not _is_counter(name, number):
+                found = f"{type(learner.counters[name]).__name__} {str(learner.counters[name])[:60]}"
+                raise CheckpointError(
+                    f"learner.counters[{name!r}] is {found}: a counter has a text as its name and is a real number, an "
+                    "int or a float that is not NaN (1 for True), or no checkpoint could be opened; plugrad's own are "
+                    "finite. Keep arrays and texts elsewhere, such as in your listener",
+                    counter=name,
+                )
+        return counters
+
+    def values(self, learner: LearnerInternals) -> State:
         return {name: _plain(number) for name, number in learner.counters.items()}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
@@ -288,7 +302,7 @@ class _Counters(Component):
     def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
         given = state if isinstance(state, Mapping) else learner.counters
         return {
-            name: number if _is_finite(_plain(number)) else 0
+            name: number if _is_counter(name, _plain(number)) else 0
             for name, number in given.items()
             if isinstance(name, str)
         }
@@ -309,8 +323,15 @@ def _plain(number: Any) -> Any:
     return number.item() if is_numpy else number
 
 
-def _is_finite(number: Any) -> bool:
+def _is_counter(name: str, number: Any) -> bool:
+    """Whether a counter may have this value; those that plugrad counts are finite."""
+    if type(number) is float and isinf(number):
+        own = name.split("/")[0]
+        return not own.endswith("_lifetime") and own not in _FINITE
     return type(number) is int or (type(number) is float and isfinite(number))
+
+
+_FINITE = ("weights_seq_no", "last_target_update_ts", "num_skipped_updates_in_a_row")
 
 
 class _Streams(Component):
@@ -321,8 +342,19 @@ class _Streams(Component):
     has_parts = False
 
     def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        for name, rng in learner.streams.items():
+            if not isinstance(getattr(rng, "bit_generator", None), np.random.PCG64):
+                raise CheckpointError(
+                    f"learner.streams[{name!r}] is a {type(rng).__name__}: expected a numpy Generator of a PCG64, or "
+                    f"no checkpoint could be opened; learner.stream({name!r}) makes one",
+                    stream=name,
+                )
+        if not isinstance(learner.seed, int | np.integer) or isinstance(learner.seed, bool):
+            raise CheckpointError(
+                f"learner.seed is {learner.seed!r}: expected an int, or no checkpoint could be opened"
+            )
         generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
-        return {"seed": learner.seed, "generators": generators}
+        return {"seed": int(learner.seed), "generators": generators}
 
     def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
         learner.seed, learner.streams = state["seed"], generators_of(state["generators"])

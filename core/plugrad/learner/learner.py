@@ -8,6 +8,7 @@ Methods that are also hooks come from base classes, which declare the hooks (`pl
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -196,7 +197,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     # --- build ----------------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Load the plugins, then make modules, optimizers and connectors. A second call does nothing.
+        """Load the plugins, then make modules, optimizers and connectors. A second call does nothing; after an
+        error it begins anew, and draws the same weights.
 
         Raises:
             PluginConflictError: two plugins answer a hook that takes one answer.
@@ -883,7 +885,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             component: such as "rl_module", "rl_module/p0" or "optimizer/p0_default_optimizer"; None: all.
             hyperparameters: which training settings (including learning rates and coefficients) to use after a whole
                 state was restored: those of the "checkpoint", or those of this learner's "config". Differences are
-                logged.
+                logged. What training adapted, such as PPO's KL coefficient, stays with "config" too, where the
+                setting that it began with is the same in both.
 
         Raises:
             CheckpointError: it cannot be read.
@@ -910,7 +913,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             if config != self.config or whose == "config":
                 self._configure(config)
             if whose == "config":
-                state = {**state, **self.get_state("coefficients")}
+                own = self.get_state("coefficients")["coefficients"]
+                kept = checkpointing.kept_coefficients(config, saved, state["coefficients"], own)
+                state = {**state, "coefficients": kept}
             self.set_state(state)
             if whose == "config":
                 default_hooks.apply_schedules(self, self.counters.get(default_hooks.TIMESTEP, 0))
