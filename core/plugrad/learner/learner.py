@@ -208,12 +208,17 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """
         if self._is_built:
             return
-        self._load_plugins()
-        self.module = self._make_module()
-        for module in self.module.values():
-            module._move_to(self.device)
-        warn_of_unknown_modules(self.config, self.module)
-        self._configure(self.config)
+        streams = deepcopy(self.streams)
+        try:
+            self._load_plugins()
+            self.module = self._make_module()
+            for module in self.module.values():
+                module._move_to(self.device)
+            warn_of_unknown_modules(self.config, self.module)
+            self._configure(self.config)
+        except BaseException:
+            self.streams = streams  # called again, it draws the same weights
+            raise
         self._is_built = True
         self.notify("learner_built")
 
