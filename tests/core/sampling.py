@@ -25,6 +25,7 @@ class Sampling:
     frame_stack: int | None = None
     atari: bool | dict[str, Any] = False
     time_limit: int | None = None
+    info_metrics: dict[str, str] = field(default_factory=dict)
     normalize_rewards: bool = False
     clip_rewards: bool | float | None = None
     gamma: float = 0.99

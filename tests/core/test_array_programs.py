@@ -67,7 +67,7 @@ class MarksNothingAtNextStep(NextStep):
     marks = staticmethod(np.zeros_like)
 
 
-def runner_of(env):
+def runner_of(env, **settings):
     env_id = f"plugrad-tests/{env.__name__}-v0"
     if env_id not in gym.registry:
         gym.register(env_id, entry_point=env, vector_entry_point=env)
@@ -76,6 +76,7 @@ def runner_of(env):
         env=env_id,
         num_envs_per_env_runner=2,
         vectorization_mode="vector_entry_point",
+        **settings,
     )
 
 

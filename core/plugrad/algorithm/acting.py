@@ -215,7 +215,7 @@ class ActingAlgorithm:
             `episode_return_mean`, `episode_return_min`, `episode_return_max`, `episode_len_mean` (in steps) and
             `num_episodes`. With many agents a return is the sum over all agents, and there are also
             `agent_episode_returns_mean/<agent>` and `module_episode_returns_mean/<module>`, means over the episodes in
-            which the agent or module took part.
+            which the agent or module took part. With `info_metrics` there are their means, `info/<name>`.
 
         Raises:
             ConfigError: the config names no environment.

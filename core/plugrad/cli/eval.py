@@ -60,7 +60,9 @@ def evaluate(
     click.echo(f"mean return {return_words(mean)} over {number} episodes ({range_words(low, high)})")
     for name, value in result.items():
         kind, slash, who = name.partition("/")
-        if slash:  # agent_episode_returns_mean/<agent>, module_episode_returns_mean/<module>
+        if kind == "info":
+            click.echo(f"mean {name}: {return_words(value)}")
+        elif slash:  # agent_episode_returns_mean/<agent>, module_episode_returns_mean/<module>
             click.echo(f"mean return of {kind.partition('_')[0]} {who}: {return_words(value)}")
     click.echo(f"mean length {result['episode_len_mean']:.1f}")
     click.echo(f"checkpoint: {path}")

@@ -117,6 +117,45 @@ def _env_wrapper(info: FieldInfo, value: Any) -> Any:
     return value
 
 
+INFO_REDUCTIONS: Final = ("mean", "last", "sum", "min", "max")
+"""How the numbers that the steps of an episode have in `info` become one."""
+
+
+def check_info_metrics(info: FieldInfo, value: Any) -> dict[str, str]:
+    """Check which numbers of `info` become metrics.
+
+    Args:
+        info: the setting.
+        value: what the caller gave: names, or `{name: reduction}`.
+
+    Returns:
+        `{name: reduction}`.
+
+    Raises:
+        ConfigError: it is neither, or there is no such reduction.
+    """
+    found = dict.fromkeys(value, "mean") if isinstance(value, list) and _are_names(value) else value
+    if not isinstance(found, Mapping) or not _are_names(found):
+        raise ConfigError(
+            f'{info.name} must be names of numbers in info, such as ["success"], or {{name: how an episode\'s numbers '
+            f'become one}}, such as {{"success": "last"}}; got {value!r}',
+            field=info.name,
+        )
+    for name, reduction in found.items():
+        if reduction not in INFO_REDUCTIONS:
+            raise ConfigError(
+                f"{info.name}: {name!r} must be one of {', '.join(map(repr, INFO_REDUCTIONS))}, got {reduction!r}."
+                + did_you_mean(str(reduction), INFO_REDUCTIONS),
+                field=info.name,
+                found=reduction,
+            )
+    return dict(found)
+
+
+def _are_names(values: Any) -> bool:
+    return all(isinstance(each, str) and each for each in values)
+
+
 def check_overrides(config: Any) -> None:
     """Check `algorithm_config_overrides_per_module`.
 

@@ -8,7 +8,12 @@ from typing import Any, Self
 
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, FluentConfig, given
-from plugrad.config.rules import check_agent_to_module, check_env_wrappers, check_module_ids
+from plugrad.config.rules import (
+    check_agent_to_module,
+    check_env_wrappers,
+    check_info_metrics,
+    check_module_ids,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,7 @@ class SamplingSettings(FluentConfig):
     frame_stack: int | None = field(None, section="env_runners", minimum=1)
     atari: bool | dict[str, Any] = field(False, section="env_runners")
     time_limit: int | None = field(None, section="env_runners", minimum=1)
+    info_metrics: dict[str, str] = field({}, section="env_runners", check=check_info_metrics)
 
     def env_runners(self, **settings: Any) -> Self:
         """Set how experience is sampled.
@@ -118,6 +124,9 @@ class SamplingSettings(FluentConfig):
                 `AtariPreprocessing` that differ from these. Default: `False`.
             time_limit (int): steps after which an episode is truncated, counted after the frame skip of `atari` and
                 inside `env_wrappers`. None: the environment's own limit. Default: `None`.
+            info_metrics (list or dict): names of numbers in `info` that become metrics `info/<name>`: the mean over the
+                steps of an episode, or as {name: "mean", "last", "sum", "min" or "max"} says. Reported is the mean
+                over the last episodes. With many agents it is `info/<name>/<agent>`. Default: `{}`.
             **settings: all of these.
 
         Returns:

@@ -28,7 +28,7 @@ class Answer(NamedTuple):
         num_episodes: how many of them finished.
         finished: `(return, length)` of the last of these.
         statistics: of what was sampled, by name: "observations/<module_id>", "rewards"; empty without normalisation.
-        returns_by_name: of agents and modules; empty with one agent.
+        returns_by_name: of agents and modules, and numbers of `info_metrics`.
         steps_by_name: the same.
     """
 
@@ -160,7 +160,7 @@ class EnvRunnerActor:
             int(self._runner.get_metrics()["num_episodes"]),
             self._runner.finished_episodes,
             {name: each.new.get_state() for name, each in self._statistics.items()},
-            *(({}, {}) if isinstance(self._runner, EnvRunner) else self._runner.counts_by_name),
+            *self._runner.counts_by_name,
         )
 
     def get_state(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import RunningMoments
 from plugrad.rng_streams import stream
 from plugrad.sampling.environments import is_multi_agent
+from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.learner_rewards import RewardNormalizer
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
 from plugrad.sampling.named_envs import spec_to_send
@@ -256,7 +257,9 @@ class RemoteEnvRunners:
         Counts are of the last `sample` or `collect_all`, or of what was collected since the last call.
         """
         self._begins_count = True
-        return self._metrics.get_metrics()
+        found = self._metrics.get_metrics()
+        warn_of_missing(tuple(self.config.info_metrics), found)
+        return found
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`; an `EnvRunner` takes it too, and begins new episodes.

@@ -16,7 +16,8 @@ from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.contract import raise_nonfinite
-from plugrad.sampling.episode_metrics import EpisodeMetrics
+from plugrad.sampling.episode_metrics import EpisodeMetrics, NamedMeans
+from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import InitialState, PolicyFunction, RecurrentPolicy
 from plugrad.sampling.rollout import Rollout
@@ -79,7 +80,12 @@ class EnvRunner:
             act, initial_state or {}, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step
         )
         rewards = LearnerRewards.of(config, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step)
-        self._rollout = Rollout(envs, policy, seen, rewards)
+        next_step = not envs.resets_in_same_step
+        info_metrics = None
+        if config.info_metrics:
+            info_metrics = InfoMetrics(config.info_metrics, envs.num_envs, next_step_autoreset=next_step)
+        self._rollout = Rollout(envs, policy, seen, rewards, info_metrics)
+        self._named, self._info_metrics_of_ended = NamedMeans(), dict[str, dict[str, float]]()
         self._num_reset_steps = int(not envs.resets_in_same_step)
         self._module_id = module_id
         self._metrics = EpisodeMetrics(envs.num_envs)
@@ -142,6 +148,11 @@ class EnvRunner:
     def fragment_length(self) -> int:
         """Steps per environment in one `sample()`: see `steps_per_env`."""
         return steps_per_env(self.config)
+
+    @property
+    def counts_by_name(self) -> tuple[dict[str, list[float]], dict[str, int]]:
+        """`({name: numbers}, {})` of `config.info_metrics` of the episodes that finished in the last `sample()`."""
+        return self._named.new, {}
 
     @property
     def finished_episodes(self) -> list[tuple[float, int]]:
@@ -207,7 +218,23 @@ class EnvRunner:
             `episode_return_min`, `episode_return_max` and `episode_len_mean` are of whole episodes, also of those that
             were handed out in chunks, and absent until an episode has finished.
         """
-        return self._metrics.get_metrics()
+        found = {**self._metrics.get_metrics(), **self._named.means()}
+        warn_of_missing(tuple(self.config.info_metrics), found)
+        return found
+
+    def info_metrics_of(self, id_: str) -> dict[str, float]:
+        """The metrics `info/<name>` of one episode, as `config.info_metrics` says.
+
+        Args:
+            id_: of an episode that ended in the last sample, or is running.
+
+        Returns:
+            Those that its steps had numbers for; none for an older episode.
+        """
+        if id_ in self._info_metrics_of_ended or self._rollout.info_metrics is None:
+            return self._info_metrics_of_ended.get(id_, {})
+        envs = [env for env in range(self.num_envs) if self._metrics.id_of(env) == id_]
+        return self._rollout.info_metrics.of(envs[0]) if envs else {}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`: counters, metrics, statistics of observations and running episodes.
@@ -219,6 +246,7 @@ class EnvRunner:
         """
         return {
             **self._metrics.get_state(),
+            **({"returns_by_name": self._named.get_state()} if self.config.info_metrics else {}),
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
             "running": get_running_state(self._rollout, self._metrics),
@@ -237,6 +265,7 @@ class EnvRunner:
         """
         self._set_statistics(state)
         self._metrics.set_state(state)
+        self._named.set_state(state.get("returns_by_name", {}))
         self._restart_all()
         running = state["running"]
         if running is not None and matches(running, self._rollout):
@@ -282,10 +311,15 @@ class EnvRunner:
         chunks = list(split_at_episode_ends(done, self._first_steps, num_reset_steps=self._num_reset_steps))
         episodes = []
         self._metrics.begin_sample()
+        self._named.new, self._info_metrics_of_ended = {}, {}
         for chunk, own_return in zip(chunks, fragment.own_returns(chunks), strict=True):
             env, start, stop, _ = chunk
             id_, t_started = self._metrics.id_of(env), self._metrics.length_of(env)
             episodes.append(fragment.episode(chunk, id_, self._module_id, t_started))
+            if (env, stop - 1) in fragment.info_metrics:
+                self._info_metrics_of_ended[id_] = found = fragment.info_metrics[env, stop - 1]
+                for name, value in found.items():
+                    self._named.add(name, value)
             self._metrics.add(env, stop - start, own_return, is_done=fragment.ends_own_episode(chunk))
         self._first_steps = self._num_reset_steps * done[:, -1].astype(np.int64)
         return episodes

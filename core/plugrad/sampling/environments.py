@@ -1,6 +1,6 @@
 """Gymnasium environments by the names of a config, with observations as plain arrays."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -90,6 +90,7 @@ def make_vector_env(
     num_envs: int,
     vectorization_mode: str = "sync",
     wrappers: EnvWrappers = UNWRAPPED,
+    info_metrics: Sequence[str] = (),
 ) -> VectorEnv[Any, Any, Any]:
     """Make `num_envs` copies of an environment that step together.
 
@@ -101,6 +102,7 @@ def make_vector_env(
             step in which it ends; its arrays are overwritten by the next step. `"vector_entry_point"`
             takes the environment's own vectorised version (Gymnasium ids only).
         wrappers: what settings put around single environments.
+        info_metrics: names of numbers in `info` that "sync" gives as `INFO_METRICS`.
 
     Returns:
         A vector environment with Box observations.
@@ -112,7 +114,8 @@ def make_vector_env(
     if num_envs < 1:
         raise ConfigError(f"num_envs_per_env_runner={num_envs}: at least 1 environment is needed")
     if vectorization_mode == "sync":
-        return LeanSyncVectorEnv(env_makers(env, env_config, num_envs=num_envs, wrappers=wrappers))
+        makers = env_makers(env, env_config, num_envs=num_envs, wrappers=wrappers)
+        return LeanSyncVectorEnv(makers, info_metrics)
     if vectorization_mode == "vector_entry_point":
         wrappers.refuse(vectorization_mode, instead="register a vectorised version that is wrapped already")
         return _make_native_vector_env(env, dict(env_config or {}), num_envs)

@@ -1,7 +1,7 @@
 """`EnvPoolEnvs`: all environments in one native pool of the package envpool (Weng et al. 2022, arXiv:2206.10558)."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -17,6 +17,7 @@ from plugrad.observations.layout import with_leaves
 from plugrad.observations.rows import flat_rows
 from plugrad.rng_streams import fresh_seed
 from plugrad.sampling.environments import reset_seeds
+from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
 from plugrad.sampling.vector_envs import EnvSpaces, VectorEnvs
 from plugrad.types import Array
 
@@ -35,6 +36,7 @@ class EnvPoolEnvs(VectorEnvs):
         env_config: further arguments of `envpool.make`, such as `{"stack_num": 4}`.
         num_envs: how many there are.
         num_threads: that step them, unless `env_config` has `num_threads`.
+        info_metrics: names of numbers in its infos that are read.
 
     Raises:
         ConfigError: envpool has no such id, or refuses `env_config`.
@@ -44,13 +46,20 @@ class EnvPoolEnvs(VectorEnvs):
     resets_in_same_step = False
 
     def __init__(
-        self, env_id: Any, env_config: Mapping[str, Any], *, num_envs: int, num_threads: int
+        self,
+        env_id: Any,
+        env_config: Mapping[str, Any],
+        *,
+        num_envs: int,
+        num_threads: int,
+        info_metrics: Sequence[str] = (),
     ) -> None:
         spaces = envpool_spaces(env_id, env_config)
         super().__init__(name=repr(env_id), num_envs=num_envs, spaces=spaces)
         self._is_flattened = spaces.rows is not spaces.observations
         self._env_id, self._env_config = env_id, {"num_threads": num_threads, **env_config}
         self._pool: Any = None
+        self._info_metrics = info_metrics
 
     def reset(self, entropy: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
         """See `VectorEnvs`."""
@@ -64,8 +73,14 @@ class EnvPoolEnvs(VectorEnvs):
 
     def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """See `VectorEnvs`."""
-        observations, rewards, terminated, truncated, _ = self._pool.step(actions)
-        return self._rows(observations), rewards, terminated, truncated, {}
+        observations, rewards, terminated, truncated, infos = self._pool.step(actions)
+        read = {}
+        if self._info_metrics:
+            ended = np.asarray(terminated | truncated, np.bool_)
+            read[INFO_METRICS] = numbers_of_infos(
+                self._info_metrics, infos, ended, self.name, resets_in_same_step=False
+            )
+        return self._rows(observations), rewards, terminated, truncated, read
 
     def close(self) -> None:
         """See `VectorEnvs`."""

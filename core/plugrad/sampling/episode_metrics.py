@@ -10,8 +10,39 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.types import Array
+
 WINDOW = 20
 """Means of returns and lengths are over this many of the last finished episodes."""
+
+
+class NamedMeans:
+    """Means over the last episodes, by names that only appear with the first number.
+
+    Attributes:
+        new: the numbers of the last sample, by name.
+    """
+
+    def __init__(self) -> None:
+        self._windows: dict[str, deque[float]] = {}
+        self.new: dict[str, list[float]] = {}
+
+    def add(self, name: str, value: float) -> None:
+        """Add the number of an episode."""
+        self._windows.setdefault(name, deque(maxlen=WINDOW)).append(value)
+        self.new.setdefault(name, []).append(value)
+
+    def means(self) -> dict[str, float]:
+        """The means over the last `WINDOW` numbers of each name."""
+        return {name: float(np.mean(values)) for name, values in self._windows.items()}
+
+    def get_state(self) -> dict[str, Array]:
+        """The windows; copies."""
+        return {name: np.array(values, np.float64) for name, values in self._windows.items()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of `get_state`."""
+        self._windows = {name: deque(map(float, values), maxlen=WINDOW) for name, values in state.items()}
 
 
 class EpisodeMetrics:

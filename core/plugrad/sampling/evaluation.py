@@ -14,7 +14,8 @@ class Evaluation(NamedTuple):
         returns: undiscounted; with many agents the sums over all of them.
         lengths: in steps of the environment.
         returns_by_name: with many agents, `{"agent_episode_returns_mean/<agent>": returns,
-            "module_episode_returns_mean/<module>": returns}` of the episodes in which these took part.
+            "module_episode_returns_mean/<module>": returns}` of the episodes in which these took part. With
+            `info_metrics` also `{"info/<name>": numbers}` of the episodes that had them.
     """
 
     returns: list[float]
@@ -53,6 +54,8 @@ def evaluate(
         lengths[number] += len(chunk)
         if isinstance(chunk, MultiAgentEpisode):
             _add_parts(by_name[number], chunk)
+        if chunk.is_done:
+            by_name[number].update(runner.info_metrics_of(str(chunk.id_)))
     names = sorted({name for each in by_name for name in each})
     return Evaluation(
         returns, lengths, {name: [each[name] for each in by_name if name in each] for name in names}

@@ -108,6 +108,11 @@ class ReplayableEnv(gym.Wrapper[Any, Any, Any, Any]):
             self._contract.checked_step(self._step_answer)
 
     @property
+    def place(self) -> str:
+        """Which environment this is, for errors."""
+        return str(self._contract)
+
+    @property
     def last_info(self) -> Mapping[str, Any]:
         """The info of the present observation, while the running episode is recorded."""
         info: Mapping[str, Any] = self._step_answer[4] if self._actions else self._reset_answer[1]

@@ -11,6 +11,7 @@ from plugrad.policy.actions import action_converter
 from plugrad.sampling.action_masks import ActionMasks, say_source
 from plugrad.sampling.atari import LIFE_LOST
 from plugrad.sampling.contract import raise_nonfinite
+from plugrad.sampling.info_metrics import INFO_METRICS, InfoMetrics
 from plugrad.sampling.learner_rewards import LearnerRewards
 from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
 from plugrad.sampling.rollout_fragment import RolloutFragment
@@ -27,6 +28,7 @@ class Rollout:
         policy: acts in them, with its recurrent state.
         seen: turns their observations into what the policy sees.
         rewards: turns their rewards into what a learner sees; None: they stay as they are.
+        info_metrics: makes metrics of numbers in their infos; None: there are none.
 
     Attributes:
         observations: what the policy sees next, `[N, ...]`; None: the environments have to be reset first. The
@@ -40,8 +42,10 @@ class Rollout:
         policy: RecurrentPolicy,
         seen: SeenObservations,
         rewards: LearnerRewards | None = None,
+        info_metrics: InfoMetrics | None = None,
     ) -> None:
         self.envs, self.policy, self.seen, self.rewards = envs, policy, seen, rewards
+        self.info_metrics = info_metrics
         self.observations: Array | None = None
         self.masks: ActionMasks | None = None
         self._to_env = action_converter(envs.action_space)
@@ -59,6 +63,8 @@ class Rollout:
         self.policy.reset()
         if self.rewards is not None:
             self.rewards.reset()
+        if self.info_metrics is not None:
+            self.info_metrics.reset()
         self.seen.check_and_count(raw)
         self._begin_masks(infos)
         return self.seen.rows(raw)
@@ -92,6 +98,9 @@ class Rollout:
                 fragment.write_final_observation(env, t, row)
         if masks is not None:
             columns = {**columns, **masks.step(infos, terminated, truncated)}
+        if self.info_metrics is not None:
+            for env, found in self.info_metrics.step(infos[INFO_METRICS], terminated | truncated).items():
+                fragment.info_metrics[env, t] = found
         if LIFE_LOST in infos:
             lost = infos[LIFE_LOST].astype(np.bool_)
             columns = {**columns, Columns.LIFE_LOST: lost}

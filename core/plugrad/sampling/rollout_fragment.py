@@ -33,6 +33,9 @@ class RolloutFragment:
     Args:
         first_observations: `[N, ...]`, what the first step acts on; gives `N`, shape and dtype.
         num_steps: `T`.
+
+    Attributes:
+        info_metrics: of the episodes that ended, by environment and step.
     """
 
     def __init__(self, first_observations: Array, num_steps: int) -> None:
@@ -44,6 +47,7 @@ class RolloutFragment:
         self.truncated = np.empty((num_envs, num_steps), np.bool_)
         self.columns: dict[str, Array] = {}
         self._final_observations: dict[tuple[int, int], Array] = {}
+        self.info_metrics: dict[tuple[int, int], dict[str, float]] = {}
 
     def write(
         self,

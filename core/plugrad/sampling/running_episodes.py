@@ -34,6 +34,7 @@ def get_running_state(rollout: Rollout, metrics: EpisodeMetrics) -> dict[str, An
         **({} if rollout.masks is None else {Columns.ACTION_MASK: rollout.masks.current.copy()}),
         "policy": rollout.policy.get_state(),
         **({} if rollout.rewards is None else {"rewards": rollout.rewards.get_state()}),
+        **({} if rollout.info_metrics is None else {"info_metrics": rollout.info_metrics.get_state()}),
         "environments": environments,
     }
 
@@ -64,6 +65,8 @@ def set_running_state(running: Mapping[str, Any], rollout: Rollout, metrics: Epi
     rollout.policy.set_state(running.get("policy", {}))
     if rollout.rewards is not None:
         rollout.rewards.set_state(running.get("rewards", {}))
+    if rollout.info_metrics is not None:
+        rollout.info_metrics.set_state(running.get("info_metrics", {}))
     observations = np.array(running["observations"])
     episodes = list(rollout.envs.replay(running["environments"]))
     for env, episode in enumerate(episodes):
@@ -98,6 +101,8 @@ def _restart(env: int, rollout: Rollout, metrics: EpisodeMetrics) -> tuple[Runni
     rollout.policy.reset_one(env)
     if rollout.rewards is not None:
         rollout.rewards.reset_one(env)
+    if rollout.info_metrics is not None:
+        rollout.info_metrics.reset_one(env)
     rollout.seen.check_and_count(raw, np.array([env]))
     return episode, rollout.seen.rows(raw)[0]
 

@@ -29,6 +29,8 @@ class SamplingConfig(Protocol):
     @property
     def time_limit(self) -> int | None: ...  # noqa: D102
     @property
+    def info_metrics(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
     def rollout_fragment_length(self) -> int | None: ...  # noqa: D102
     @property
     def train_batch_size(self) -> int: ...  # noqa: D102

@@ -1,6 +1,6 @@
 """Single environments that step one after the other, for an env runner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from gymnasium.vector.utils import iterate
 
 from plugrad.columns import Columns
 from plugrad.sampling.atari import LIFE_LOST
+from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_info
 from plugrad.types import Array
 
 MASK = Columns.ACTION_MASK
@@ -23,10 +24,12 @@ class LeanSyncVectorEnv(SyncVectorEnv):
 
     Args:
         env_fns: each makes an environment, which gives flags as bools.
+        info_metrics: names of numbers that are also read, as `INFO_METRICS`.
     """
 
-    def __init__(self, env_fns: Any) -> None:
+    def __init__(self, env_fns: Any, info_metrics: Sequence[str] = ()) -> None:
         super().__init__(env_fns, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        self._info_metrics = tuple(info_metrics)
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Step all; the next step overwrites the observations.
@@ -40,8 +43,14 @@ class LeanSyncVectorEnv(SyncVectorEnv):
         infos: dict[str, Any] = {}
         rewards = np.empty(self.num_envs)
         terminations, truncations = np.empty((2, self.num_envs), np.bool_)
+        if self._info_metrics:
+            infos[INFO_METRICS] = numbers = np.empty((self.num_envs, len(self._info_metrics)))
         for n, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
             row, rewards[n], terminations[n], truncations[n], info = answer = env.step(action)
+            if self._info_metrics:
+                numbers[n] = numbers_of_info(
+                    self._info_metrics, info, getattr(env, "place", f"environment {n}")
+                )
             if answer[2] or answer[3]:
                 final = np.array(
                     row

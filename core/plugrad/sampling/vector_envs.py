@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from plugrad.sampling.environments import reset_seeds
 from plugrad.sampling.flat_observations import env_observation_space
+from plugrad.sampling.info_metrics import INFO_METRICS, numbers_of_infos
 from plugrad.sampling.mask_sources import mask_source
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.types import Array
@@ -126,14 +127,17 @@ class NativeEnvs(VectorEnvs):
     Args:
         envs: with Box observations. It resets in the step in which an episode ends, or in the next one.
         name: of the environment, for errors.
+        info_metrics: names of numbers in its infos that are read.
     """
 
-    def __init__(self, envs: VectorEnv[Any, Any, Any], *, name: str) -> None:
+    def __init__(
+        self, envs: VectorEnv[Any, Any, Any], *, name: str, info_metrics: Sequence[str] = ()
+    ) -> None:
         rows = envs.single_observation_space
         spaces = EnvSpaces(rows, rows, envs.single_action_space)
         super().__init__(name=name, num_envs=envs.num_envs, spaces=spaces)
         self.resets_in_same_step = AutoresetMode(envs.metadata["autoreset_mode"]) == AutoresetMode.SAME_STEP
-        self._envs = envs
+        self._envs, self._info_metrics = envs, info_metrics
 
     def reset(self, entropy: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
         """See `VectorEnvs`."""
@@ -142,7 +146,16 @@ class NativeEnvs(VectorEnvs):
 
     def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """See `VectorEnvs`."""
-        return self._envs.step(actions)
+        observations, rewards, terminated, truncated, infos = self._envs.step(actions)
+        if self._info_metrics:
+            infos[INFO_METRICS] = numbers_of_infos(
+                self._info_metrics,
+                infos,
+                terminated | truncated,
+                self.name,
+                resets_in_same_step=self.resets_in_same_step,
+            )
+        return observations, rewards, terminated, truncated, infos
 
     def close(self) -> None:
         """See `VectorEnvs`."""

@@ -41,9 +41,12 @@ def make_vector_envs(config: SamplingConfig) -> VectorEnvs:
         num_envs=config.num_envs_per_env_runner,
         vectorization_mode=config.vectorization_mode,
         wrappers=EnvWrappers.of(config),
+        info_metrics=tuple(config.info_metrics),
     )
     name = env_name(config.env)
-    return SyncEnvs(envs, name=name) if isinstance(envs, SyncVectorEnv) else NativeEnvs(envs, name=name)
+    if isinstance(envs, SyncVectorEnv):
+        return SyncEnvs(envs, name=name)
+    return NativeEnvs(envs, name=name, info_metrics=tuple(config.info_metrics))
 
 
 def _make_async(config: SamplingConfig) -> AsyncEnvs:
@@ -57,6 +60,7 @@ def _make_async(config: SamplingConfig) -> AsyncEnvs:
         num_workers=_num_processors(config),
         timeout_s=config.timeout_s,
         build_timeout_s=config.build_timeout_s,
+        info_metrics=tuple(config.info_metrics),
     )
 
 
@@ -67,6 +71,7 @@ def _make_envpool(config: SamplingConfig) -> EnvPoolEnvs:
         config.env_config,
         num_envs=config.num_envs_per_env_runner,
         num_threads=_num_processors(config),
+        info_metrics=tuple(config.info_metrics),
     )
 
 

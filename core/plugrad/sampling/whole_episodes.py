@@ -4,7 +4,7 @@ An episode that never ends is cut at a number of steps: a policy that does not e
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,7 @@ class SamplesEpisodes(Protocol[EpisodeT_co]):
     @property
     def num_episodes_begun(self) -> int: ...  # noqa: D102
     def reset(self, seed: int | None = None) -> None: ...  # noqa: D102
+    def info_metrics_of(self, id_: str) -> Mapping[str, float]: ...  # noqa: D102
     def sample(self, num_steps_per_env: int | None = None) -> Sequence[EpisodeT_co]: ...  # noqa: D102
 
 

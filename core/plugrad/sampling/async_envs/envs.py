@@ -35,6 +35,7 @@ class AsyncEnvs(VectorEnvs):
         num_workers: how many processes there are, at most one for each environment.
         timeout_s: seconds that one step or reset of a worker's environments may take.
         build_timeout_s: seconds that making them, or replaying one episode, may take.
+        info_metrics: names of numbers in their infos that are read.
 
     Raises:
         EnvWorkerError: here and by all methods, if a worker died or did not answer in time.
@@ -52,6 +53,7 @@ class AsyncEnvs(VectorEnvs):
         num_workers: int,
         timeout_s: float,
         build_timeout_s: float,
+        info_metrics: Sequence[str] = (),
     ) -> None:
         self.name, self.num_envs = name, len(makers)
         self._timeout_s, self._build_timeout_s = timeout_s, build_timeout_s
@@ -61,7 +63,7 @@ class AsyncEnvs(VectorEnvs):
         self._workers: list[WorkerProcess] = []
         self._end = weakref.finalize(self, _end, self._workers, self._memory)
         try:
-            self._start(makers, spec)
+            self._start(makers, spec, info_metrics)
         except BaseException:
             self.close()
             raise
@@ -112,10 +114,12 @@ class AsyncEnvs(VectorEnvs):
 
     # --- calls --------------------------------------------------------------------------------------------------
 
-    def _start(self, makers: Sequence[Callable[[], ReplayableEnv]], spec: EnvSpec | None) -> None:
+    def _start(
+        self, makers: Sequence[Callable[[], ReplayableEnv]], spec: EnvSpec | None, info_metrics: Sequence[str]
+    ) -> None:
         self._workers += [WorkerProcess(self._memory) for _ in self._shares]
         shares = [
-            Share(makers[share], self.name, spec, share.start, number)
+            Share(makers[share], self.name, spec, share.start, number, info_metrics)
             for number, share in enumerate(self._shares)
         ]
         made = self._call(

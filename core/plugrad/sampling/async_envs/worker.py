@@ -35,6 +35,7 @@ class Share(NamedTuple):
         spec: what its id means, for ids that only the driver has registered.
         first: index of the first one among all environments.
         number: of the worker.
+        info_metrics: names of numbers in their infos that are read.
     """
 
     makers: Sequence[Callable[[], ReplayableEnv]]
@@ -42,6 +43,7 @@ class Share(NamedTuple):
     spec: EnvSpec | None
     first: int
     number: int
+    info_metrics: Sequence[str]
 
 
 def serve(end: int, memory: int) -> None:
@@ -124,7 +126,7 @@ class Worker:
         """Make the environments of a pickled `Share`; returns their `EnvSpaces` and source of masks, pickled."""
         self._share: Share = pickle.loads(pickled)
         register_sent(self._share.spec)
-        envs = LeanSyncVectorEnv(self._share.makers)
+        envs = LeanSyncVectorEnv(self._share.makers, self._share.info_metrics)
         self._envs, self._is_made = SyncEnvs(envs, name=self._share.name), True
         answer: bytes = cloudpickle.dumps((self._envs.spaces, self._envs.mask_source))
         return answer

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plugrad.sampling.info_metrics import InfoMetrics
 from plugrad.types import AgentID, Array, ModuleID
 
 CARRIED = -1
@@ -58,6 +59,7 @@ class AgentTrack:
         state: recurrent state, `{name: array}`.
         episode_return: all rewards since the beginning of the episode.
         t_started: steps of the episode in earlier chunks; None: an older checkpoint did not say.
+        info_metrics: makes metrics of numbers in its infos; None: there are none.
     """
 
     agent: AgentID
@@ -74,6 +76,7 @@ class AgentTrack:
     state: dict[str, Array] = field(default_factory=dict)
     episode_return: float = 0.0
     t_started: int | None = 0
+    info_metrics: InfoMetrics | None = None
 
     @property
     def is_done(self) -> bool:
@@ -113,6 +116,12 @@ class AgentTrack:
             self.observations.append(row)
         else:
             self.observations = [row]
+
+    def info_metrics_of_agent(self) -> dict[str, float]:
+        """Those of its episode so far, `{"info/<name>/<agent>": number}`."""
+        if self.info_metrics is None:
+            return {}
+        return {f"{name}/{self.agent}": value for name, value in self.info_metrics.of(0).items()}
 
     def hand_out(self) -> None:
         """Count the steps whose outcome is known as handed out in a chunk."""

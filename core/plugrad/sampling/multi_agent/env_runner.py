@@ -10,6 +10,7 @@ from plugrad.errors import ConfigError
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.rng_streams import fresh_seed
 from plugrad.sampling.environments import make_multi_agent_env
+from plugrad.sampling.info_metrics import warn_of_missing
 from plugrad.sampling.multi_agent.acting_modules import ActingModules, InitialState
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.sampling.multi_agent.metrics import MultiAgentMetrics
@@ -63,6 +64,7 @@ class MultiAgentEnvRunner:
         self._modules = ActingModules(self._envs[0].agent_env, config, initial_state, normalizers)
         self._metrics = MultiAgentMetrics()
         self._running: list[RunningMultiAgentEpisode] | None = None
+        self._ended_in_last_sample: Sequence[RunningMultiAgentEpisode] = ()
         self.reset(seed)
 
     @property
@@ -160,7 +162,17 @@ class MultiAgentEnvRunner:
             `agent_episode_returns_mean/<agent>`, `module_episode_returns_mean/<module>`,
             `num_agent_steps_sampled/<agent>` and `num_module_steps_sampled/<module>`.
         """
-        return self._metrics.get_metrics()
+        found = self._metrics.get_metrics()
+        warn_of_missing(tuple(self._config.info_metrics), found)
+        return found
+
+    def info_metrics_of(self, id_: str) -> dict[str, float]:
+        """See `EnvRunner.info_metrics_of`."""
+        for episode in [*self._ended_in_last_sample, *(self._running or ())]:
+            if episode.id_ == id_:
+                parts = [track.info_metrics_of_agent() for track in episode.tracks.values()]
+                return {name: value for part in parts for name, value in part.items()}
+        return {}
 
     @property
     def normalizers(self) -> dict[ModuleID, ObservationNormalizer]:
@@ -248,7 +260,9 @@ class MultiAgentEnvRunner:
         return episode
 
     def _new_episode(self, index: int, id_: str) -> RunningMultiAgentEpisode:
-        return RunningMultiAgentEpisode(self._envs[index], index, id_, self._modules.of_agent)
+        return RunningMultiAgentEpisode(
+            self._envs[index], index, id_, self._modules.of_agent, self._config.info_metrics
+        )
 
     def _random_policies(self) -> MultiAgentPolicyFunction:
         # The steps so far name the streams: they need no place in the state.
@@ -279,6 +293,7 @@ class MultiAgentEnvRunner:
         self, ended: Sequence[RunningMultiAgentEpisode], running: Sequence[RunningMultiAgentEpisode]
     ) -> list[MultiAgentEpisode]:
         self._metrics.begin_sample()
+        self._ended_in_last_sample = ended
         for module in self._modules.by_id.values():
             module.join()
         chunks = []

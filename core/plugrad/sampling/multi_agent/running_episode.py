@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from plugrad.errors import EnvContractError
 from plugrad.sampling.contract import describe
+from plugrad.sampling.info_metrics import InfoMetrics, numbers_of_info
 from plugrad.sampling.multi_agent.agent_env import Outcome
 from plugrad.sampling.multi_agent.agent_track import AgentTrack, EnvProgress
 from plugrad.sampling.multi_agent.module_batches import ModuleBatches
@@ -31,6 +33,7 @@ class RunningMultiAgentEpisode:
         index: its place among the environments of the env runner.
         id_: of the episode.
         module_of: asked once for each agent of the episode.
+        info_metrics: which numbers of infos become metrics, and how; see `InfoMetrics`.
 
     Attributes:
         tracks: of all agents that took part, `{agent: track}`.
@@ -40,8 +43,16 @@ class RunningMultiAgentEpisode:
         truncated: whether a limit ended it.
     """
 
-    def __init__(self, env: ReplayableAgentEnv, index: int, id_: str, module_of: ModuleOf) -> None:
+    def __init__(
+        self,
+        env: ReplayableAgentEnv,
+        index: int,
+        id_: str,
+        module_of: ModuleOf,
+        info_metrics: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.env, self.id_ = env, id_
+        self._info_metrics = info_metrics
         self._module_of = module_of
         self._modules: dict[ModuleID, ModuleBatches] = {}
         self.tracks: dict[AgentID, AgentTrack] = {}
@@ -97,8 +108,16 @@ class RunningMultiAgentEpisode:
         self._add_rewards(outcome.rewards)
         if not self.is_done:
             self._end_if_no_agent_is_left(outcome)
+        going_on = (
+            [track for track in self.tracks.values() if not track.is_done] if self._info_metrics else []
+        )
         for agent, observation in outcome.observations.items():
             self._observe(agent, observation, outcome)
+        for track in going_on:
+            if track.agent in outcome.infos and track.info_metrics is not None:
+                where = f"{self.progress}: agent {track.agent!r}"
+                numbers = numbers_of_info(tuple(self._info_metrics), outcome.infos[track.agent] or {}, where)
+                track.info_metrics.step(np.array([numbers]), np.zeros(1, np.bool_))
         for agent, track in self.tracks.items():
             if not track.is_done and agent not in outcome.observations:
                 self._end_without_observation(track, *self._flags(agent, outcome))
@@ -116,6 +135,8 @@ class RunningMultiAgentEpisode:
         self._modules[module.module_id] = module
         id_, state = f"{self.id_}/{agent}", module.initial_state
         track = AgentTrack(agent, id_, module.module_id, self.progress, state=state)
+        if self._info_metrics:
+            track.info_metrics = InfoMetrics(self._info_metrics, 1)
         self.tracks[agent] = track
         return track
 

@@ -58,6 +58,7 @@ def _agents_state(
             "terminated": track.terminated,
             "truncated": track.truncated,
             "state": {name: np.array(value) for name, value in track.state.items()},
+            **({} if track.info_metrics is None else {"info_metrics": track.info_metrics.get_state()}),
             **({"carried": modules[track.module_id].get_state(track)} if track.observations else {}),
         }
         for agent, track in episode.tracks.items()
@@ -121,6 +122,8 @@ def _set_track(track: AgentTrack, saved: Mapping[str, Any]) -> None:
     track.t_started = saved.get("t_started")  # older checkpoints have none
     track.terminated, track.truncated = bool(saved["terminated"]), bool(saved["truncated"])
     track.state = {name: np.array(value) for name, value in saved["state"].items()}
+    if track.info_metrics is not None:
+        track.info_metrics.set_state(saved.get("info_metrics", {}))
 
 
 def _track_at(place: Sequence[int], running: Sequence[RunningMultiAgentEpisode]) -> AgentTrack:
