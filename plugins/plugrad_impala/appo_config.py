@@ -19,15 +19,27 @@ class APPOConfig(IMPALAConfig):
         2.0, above=0, help="bound of the ratio of the acting policy to the target network's"
     )
     circular_buffer_num_batches: int = field(
-        4, minimum=1, for_all_modules=True, help="batches that are kept to learn from again"
+        4,
+        minimum=1,
+        for_all_modules=True,
+        help="batches that are kept to learn from again",
+        maximum=100_000,
+        reason="so many batches are in memory",
     )
     circular_buffer_iterations_per_batch: int = field(
-        2, minimum=1, for_all_modules=True, help="updates on each batch, at most"
+        2,
+        minimum=1,
+        for_all_modules=True,
+        help="updates on each batch, at most",
+        maximum=100_000,
+        reason="an update repeats so often before it returns",
     )
     tau: float = field(1.0, above=0, maximum=1, help="how far the target network moves: 1 copies")
     target_network_update_freq: float = field(
         0.5,
         above=0,
+        maximum=1_000_000,
+        reason="it is a share of the steps of all kept batches",
         help="trained steps between two moves of the target network, in "
         "circular_buffer_num_batches * circular_buffer_iterations_per_batch * train_batch_size steps",
     )

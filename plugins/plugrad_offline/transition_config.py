@@ -23,7 +23,13 @@ class TransitionConfig(OfflineConfig):
     )
     train_batch_size: int = field(25_600, help="recorded steps per update: 100 gradient steps")
     minibatch_size: int | None = field(256, help="recorded steps per gradient step; None: all of the update")
-    n_step: int = field(1, minimum=1, help="rewards that are summed before a value is bootstrapped")
+    n_step: int = field(
+        1,
+        minimum=1,
+        help="rewards that are summed before a value is bootstrapped",
+        maximum=100_000,
+        reason="so many steps of each episode wait in memory",
+    )
     tau: float = field(0.005, above=0, maximum=1, help="how far the target critics move: 1 copies")
     target_network_update_freq: int = field(
         0,

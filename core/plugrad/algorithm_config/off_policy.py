@@ -5,6 +5,7 @@ from typing import Any
 
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import field
+from plugrad.config.upper_limits import UPPER_LIMITS
 from plugrad.errors import ConfigError
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
 from plugrad.sampling.settings import num_environments, steps_per_env
@@ -28,6 +29,7 @@ class OffPolicyConfig(AlgorithmConfig):
         above=0,
         for_all_modules=True,
         help="rows trained on per environment step; None: as train_batch_size comes out",
+        **UPPER_LIMITS["training_intensity"],
     )
     num_steps_sampled_before_learning_starts: int = field(
         100, minimum=0, for_all_modules=True, help="environment steps that only fill the replay buffer"
@@ -38,7 +40,9 @@ class OffPolicyConfig(AlgorithmConfig):
         for_all_modules=True,
         help="environment steps at the start of a run whose actions are uniformly random",
     )
-    n_step: int = field(1, minimum=1, help="rewards that are summed before a value is bootstrapped")
+    n_step: int = field(
+        1, minimum=1, help="rewards that are summed before a value is bootstrapped", **UPPER_LIMITS["n_step"]
+    )
     replay_buffer_config: dict[str, Any] = field(
         dict(DEFAULTS),
         check=lambda info, value: merged_replay_settings(info.make_default(), value),

@@ -85,6 +85,9 @@ def _in_range(info: FieldInfo, value: Any) -> Any:
         above = info.above is None or value > info.above
         high = info.maximum is None or value <= info.maximum
         if not (low and above and high):
+            if info.reason and not high:
+                message = f"{info.name} must be at most {info.maximum}, got {value!r}: {info.reason}"
+                raise ConfigError(message, field=info.name, found=value)
             _refuse(info, value)
     return value
 
@@ -152,9 +155,12 @@ def _expected(info: FieldInfo) -> str:
 
 
 def _range_words(info: FieldInfo) -> str:
-    if info.minimum is not None and info.maximum is not None:
-        return f" from {info.minimum} to {info.maximum}"
-    bounds = (("above", info.above), (">=", info.minimum), ("<=", info.maximum))
+    maximum = (
+        None if info.reason else info.maximum
+    )  # a limit of what can be meant is said where it is exceeded
+    if info.minimum is not None and maximum is not None:
+        return f" from {info.minimum} to {maximum}"
+    bounds = (("above", info.above), (">=", info.minimum), ("<=", maximum))
     return "".join(f" {word} {bound}" for word, bound in bounds if bound is not None)
 
 

@@ -20,6 +20,7 @@ from plugrad.config.rules import (
     use_standbys,
 )
 from plugrad.config.sampling_settings import SamplingSettings
+from plugrad.config.upper_limits import UPPER_LIMITS
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
 
@@ -92,11 +93,13 @@ class Config(SamplingSettings):
     optimizer: dict[str, Any] = field(
         default_optimizer(), check=lambda info, value: merged_optimizer(info.make_default(), value)
     )
-    train_batch_size: int = field(32, minimum=1, for_all_modules=True)
-    minibatch_size: int | None = field(None, minimum=1, for_all_modules=True)
-    num_epochs: int = field(1, minimum=1, for_all_modules=True)
+    train_batch_size: int = field(32, minimum=1, for_all_modules=True, **UPPER_LIMITS["train_batch_size"])
+    minibatch_size: int | None = field(
+        None, minimum=1, for_all_modules=True, **UPPER_LIMITS["minibatch_size"]
+    )
+    num_epochs: int = field(1, minimum=1, for_all_modules=True, **UPPER_LIMITS["num_epochs"])
     shuffle_batch_per_epoch: bool = field(True, for_all_modules=True)
-    accumulate: int = field(1, minimum=1, for_all_modules=True)
+    accumulate: int = field(1, minimum=1, for_all_modules=True, **UPPER_LIMITS["accumulate"])
     nonfinite: str = field("raise", choices=("raise", "skip"), for_all_modules=True)
 
     def training(self, **settings: Any) -> Self:
@@ -133,7 +136,7 @@ class Config(SamplingSettings):
             settings["optimizer"] = merged_optimizer(self.optimizer, settings["optimizer"])
         return self._change("training", settings)
 
-    num_learners: int = field(0, section="learners", minimum=0)
+    num_learners: int = field(0, section="learners", minimum=0, **UPPER_LIMITS["num_learners"])
     num_cpus_per_learner: float = field(1, section="learners", minimum=0)
     num_gpus_per_learner: float = field(0, section="learners", minimum=0)
     local_gpu_idx: int = field(0, section="learners", minimum=0)
@@ -141,16 +144,20 @@ class Config(SamplingSettings):
     learner_class: Any = field(None, section="learners", importable=True)
     learner_connector: Any = field(None, section="learners", importable=True)
     add_default_connectors: bool = field(True, section="learners")
-    max_requests_in_flight_per_learner: int = field(3, section="learners", minimum=1)
+    max_requests_in_flight_per_learner: int = field(
+        3, section="learners", minimum=1, **UPPER_LIMITS["max_requests_in_flight_per_learner"]
+    )
     on_full: str = field(
         "block", section="learners", choices=("block", "raise", "drop_oldest", "drop_newest")
     )
     collective: str = field("auto", section="learners")
     on_failure: str = field("restart", section="learners", choices=("restart", "standby", "shrink", "raise"))
-    num_standby_learners: int = field(0, section="learners", minimum=0)
+    num_standby_learners: int = field(
+        0, section="learners", minimum=0, **UPPER_LIMITS["num_standby_learners"]
+    )
     max_restarts: int = field(3, section="learners", minimum=0)
-    timeout_s: float = field(60, section="learners", above=0)
-    build_timeout_s: float = field(300, section="learners", above=0)
+    timeout_s: float = field(60, section="learners", above=0, **UPPER_LIMITS["timeout_s"])
+    build_timeout_s: float = field(300, section="learners", above=0, **UPPER_LIMITS["build_timeout_s"])
 
     def learners(self, **settings: Any) -> Self:
         """Set which processes run the update, and what happens when one of them fails.
@@ -214,7 +221,9 @@ class Config(SamplingSettings):
         """
         return self._change("rl_module", settings)
 
-    min_sample_timesteps_per_iteration: int = field(0, section="reporting", minimum=0)
+    min_sample_timesteps_per_iteration: int = field(
+        0, section="reporting", minimum=0, **UPPER_LIMITS["min_sample_timesteps_per_iteration"]
+    )
 
     def reporting(self, **settings: Any) -> Self:
         """Set how much one iteration does. Each iteration gives one row of results.

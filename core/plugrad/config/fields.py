@@ -53,6 +53,7 @@ class FieldInfo:
         minimum: the smallest allowed value.
         above: values must be greater than this.
         maximum: the largest allowed value.
+        reason: why there is a maximum, as the end of a sentence.
         check: its own check, `check(info, value) -> value to keep`; it raises `ConfigError`.
     """
 
@@ -71,6 +72,7 @@ class FieldInfo:
     minimum: float | None = None
     above: float | None = None
     maximum: float | None = None
+    reason: str = ""
     check: Callable[["FieldInfo", Any], Any] | None = None
 
     def is_in(self, section: str) -> bool:
@@ -86,8 +88,8 @@ def field(default: Any, **declared: Any) -> Any:
     Args:
         default: the default value; lists and dicts are copied for every config.
         **declared: `section` (default "training"), `also_in`, `help`, `schedulable`, `variable`, `for_all_modules`,
-            `importable`, `choices`, `minimum`, `above`, `maximum`, `check`; see `FieldInfo`. A subclass that redeclares
-            a setting inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
+            `importable`, `choices`, `minimum`, `above`, `maximum`, `reason`, `check`; see `FieldInfo`. A subclass that
+            redeclares a setting inherits what it leaves out: `lr: float = field(5e-5)` changes only the default.
 
     Returns:
         A dataclass field.

@@ -14,6 +14,7 @@ from plugrad.config.rules import (
     check_info_metrics,
     check_module_ids,
 )
+from plugrad.config.upper_limits import UPPER_LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +69,18 @@ class SamplingSettings(FluentConfig):
         """
         return self._change("multi_agent", settings)
 
-    num_env_runners: int = field(0, section="env_runners", minimum=0)
-    num_envs_per_env_runner: int = field(8, section="env_runners", minimum=1)
+    num_env_runners: int = field(0, section="env_runners", minimum=0, **UPPER_LIMITS["num_env_runners"])
+    num_envs_per_env_runner: int = field(
+        8, section="env_runners", minimum=1, **UPPER_LIMITS["num_envs_per_env_runner"]
+    )
     env_runner_backend: str = field("auto", section="env_runners", choices=("auto", "process", "ray"))
-    max_requests_in_flight_per_env_runner: int = field(2, section="env_runners", minimum=1)
+    max_requests_in_flight_per_env_runner: int = field(
+        2, section="env_runners", minimum=1, **UPPER_LIMITS["max_requests_in_flight_per_env_runner"]
+    )
     sample_async: bool = field(False, section="env_runners")
-    rollout_fragment_length: int | None = field(None, section="env_runners", minimum=1)
+    rollout_fragment_length: int | None = field(
+        None, section="env_runners", minimum=1, **UPPER_LIMITS["rollout_fragment_length"]
+    )
     vectorization_mode: str = field(
         "sync", section="env_runners", choices=("sync", "async", "vector_entry_point", "envpool")
     )
@@ -81,7 +88,7 @@ class SamplingSettings(FluentConfig):
     normalize_observations: bool = field(False, section="env_runners")
     normalize_rewards: bool = field(False, section="env_runners")
     clip_rewards: bool | float | None = field(None, section="env_runners", above=0)
-    frame_stack: int | None = field(None, section="env_runners", minimum=1)
+    frame_stack: int | None = field(None, section="env_runners", minimum=1, **UPPER_LIMITS["frame_stack"])
     atari: bool | dict[str, Any] = field(False, section="env_runners")
     time_limit: int | None = field(None, section="env_runners", minimum=1)
     info_metrics: dict[str, str] = field({}, section="env_runners", check=check_info_metrics)
@@ -165,7 +172,9 @@ class SamplingSettings(FluentConfig):
         return self._change("offline_data", settings)
 
     evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
-    evaluation_num_episodes: int = field(20, section="evaluation", minimum=1)
+    evaluation_num_episodes: int = field(
+        20, section="evaluation", minimum=1, **UPPER_LIMITS["evaluation_num_episodes"]
+    )
     evaluation_max_episode_steps: int | None = field(100_000, section="evaluation", minimum=1)
 
     def evaluation(self, **settings: Any) -> Self:

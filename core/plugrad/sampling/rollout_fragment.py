@@ -11,7 +11,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.episodes import SingleAgentEpisode, unchecked_episode
-from plugrad.errors import BatchError
+from plugrad.errors import BatchError, ConfigError
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 MANY = 8
@@ -34,13 +34,23 @@ class RolloutFragment:
         first_observations: `[N, ...]`, what the first step acts on; gives `N`, shape and dtype.
         num_steps: `T`.
 
+    Raises:
+        ConfigError: so many steps do not fit into memory.
+
     Attributes:
         info_metrics: of the episodes that ended, by environment and step.
     """
 
     def __init__(self, first_observations: Array, num_steps: int) -> None:
         num_envs, *shape = first_observations.shape
-        self.observations = np.empty((num_envs, num_steps + 1, *shape), first_observations.dtype)
+        try:
+            self.observations = np.empty((num_envs, num_steps + 1, *shape), first_observations.dtype)
+        except (MemoryError, ValueError) as error:  # numpy's for more bytes than an address holds
+            raise ConfigError(
+                f"a sample of {num_steps} steps in each of {num_envs} environments does not fit into memory: set "
+                f"rollout_fragment_length to fewer steps, or reduce train_batch_size ({error})",
+                field="rollout_fragment_length",
+            ) from error
         self.observations[:, 0] = first_observations
         self.rewards = np.empty((num_envs, num_steps), np.float32)
         self.terminated = np.empty((num_envs, num_steps), np.bool_)
