@@ -1,10 +1,11 @@
 """`ReplayBuffer`: the last rows of experience, and uniform draws from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from plugrad.replay.observation_rows import StoredPart
 from plugrad.replay.older_state import in_order_of_age
 from plugrad.replay.storage import Rows, RowStorage
 from plugrad.types import Array
@@ -16,12 +17,14 @@ class ReplayBuffer:
     Args:
         capacity: rows.
         rng: of the draws; its state is part of `get_state`.
+        parts: of the row of an observation, of `stored_parts`: how observations of 1 KiB and more are stored. Whatever
+            they are, draws are equal.
     """
 
-    def __init__(self, capacity: int, rng: np.random.Generator) -> None:
+    def __init__(self, capacity: int, rng: np.random.Generator, *, parts: Sequence[StoredPart] = ()) -> None:
         self.capacity = capacity
         self._rng = rng
-        self._storage = RowStorage(capacity)
+        self._storage = RowStorage(capacity, parts)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -57,7 +60,7 @@ class ReplayBuffer:
 
     def row_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of one row of each column, `{column: shape}`; empty before rows were added."""
-        return {name: values.shape[1:] for name, values in self._storage.columns.items()}
+        return {name: shape for name, (shape, _) in self._storage.row_forms().items()}
 
     def get_state(self, *, rows: bool = True) -> dict[str, Any]:
         """What `set_state` needs. Save it, or use it, before other rows are added: `RowStorage.get_parts` says why.
@@ -78,6 +81,6 @@ class ReplayBuffer:
             RestoreMismatchError: the state is not one of a buffer. Nothing was changed.
         """
         state = in_order_of_age(state)
-        storage = RowStorage.from_parts(self.capacity, state["rows"], state["added"])
+        storage = RowStorage.from_parts(self.capacity, state["rows"], state["added"], self._storage.parts)
         self._rng.bit_generator.state = state["rng"]
         self._storage = storage

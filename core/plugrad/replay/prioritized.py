@@ -1,6 +1,6 @@
 """`PrioritizedReplayBuffer`: rows with large TD errors are drawn more often."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from plugrad.batch.batch_errors import batch_error
 from plugrad.columns import Columns
 from plugrad.errors import RestoreMismatchError
 from plugrad.replay.buffer import ReplayBuffer
+from plugrad.replay.observation_rows import StoredPart
 from plugrad.replay.older_state import in_order_of_age
 from plugrad.replay.storage import Rows, check_parts
 from plugrad.replay.sum_tree import SumTree
@@ -26,10 +27,19 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         rng: of the draws.
         alpha: 0 draws uniformly.
         beta: 1 corrects the bias fully, 0 not at all.
+        parts: see `ReplayBuffer`.
     """
 
-    def __init__(self, capacity: int, rng: np.random.Generator, *, alpha: float, beta: float) -> None:
-        super().__init__(capacity, rng)
+    def __init__(
+        self,
+        capacity: int,
+        rng: np.random.Generator,
+        *,
+        alpha: float,
+        beta: float,
+        parts: Sequence[StoredPart] = (),
+    ) -> None:
+        super().__init__(capacity, rng, parts=parts)
         self._alpha = alpha
         self._beta = beta
         self._tree = SumTree(capacity)

@@ -1,6 +1,6 @@
 """What `replay_buffer_config` may hold, and the buffer that it describes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from plugrad.deprecation.renaming import warn_deprecated
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.replay.buffer import ReplayBuffer
+from plugrad.replay.observation_rows import StoredPart
 from plugrad.replay.prioritized import PrioritizedReplayBuffer
 
 TYPES: Final = ("uniform", "prioritized")
@@ -66,16 +67,21 @@ def _without_default_save(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def make_buffer(settings: Mapping[str, Any], rng: np.random.Generator) -> ReplayBuffer:
+def make_buffer(
+    settings: Mapping[str, Any], rng: np.random.Generator, parts: Sequence[StoredPart] = ()
+) -> ReplayBuffer:
     """An empty replay buffer.
 
     Args:
         settings: of `merged_replay_settings`.
         rng: of the draws.
+        parts: of the row of an observation, of `stored_parts`.
 
     Returns:
         A `ReplayBuffer`, or a `PrioritizedReplayBuffer` if `type` says so.
     """
     if settings["type"] == "uniform":
-        return ReplayBuffer(settings["capacity"], rng)
-    return PrioritizedReplayBuffer(settings["capacity"], rng, alpha=settings["alpha"], beta=settings["beta"])
+        return ReplayBuffer(settings["capacity"], rng, parts=parts)
+    return PrioritizedReplayBuffer(
+        settings["capacity"], rng, alpha=settings["alpha"], beta=settings["beta"], parts=parts
+    )

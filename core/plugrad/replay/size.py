@@ -1,11 +1,12 @@
 """The memory that replay buffers take when they are full, said before anything is allocated."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.replay.machine_memory import usable_memory
+from plugrad.replay.observation_rows import StoredPart
 from plugrad.replay.storage import RowStorage
 from plugrad.replay.sum_tree import SumTree
 from plugrad.types import Array, ModuleID
@@ -28,16 +29,19 @@ class BufferSize(NamedTuple):
     bytes: int
 
 
-def buffer_size(settings: Mapping[str, Any], row: Mapping[str, Array]) -> BufferSize:
+def buffer_size(
+    settings: Mapping[str, Any], row: Mapping[str, Array], parts: Sequence[StoredPart] = ()
+) -> BufferSize:
     """The size of a full buffer.
 
     Args:
         settings: of `merged_replay_settings`.
         row: `{column: [1, ...]}`.
+        parts: of the row of an observation, of `stored_parts`.
     """
     capacity = settings["capacity"]
     tree = SumTree.bytes_of(capacity) if settings["type"] == "prioritized" else 0
-    return BufferSize(capacity, RowStorage.full_bytes(capacity, row) + tree)
+    return BufferSize(capacity, RowStorage.full_bytes(capacity, row, parts) + tree)
 
 
 def warn_of_size(sizes: Mapping[ModuleID, BufferSize]) -> None:

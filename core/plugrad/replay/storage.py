@@ -1,7 +1,8 @@
 """`RowStorage`: the last rows of experience, numbered in the order in which they came."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any, Final, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from plugrad.checkpoint import Block
 from plugrad.checkpoint.blocks import BlockFile
 from plugrad.errors import CheckpointError, RestoreMismatchError
+from plugrad.replay.observation_rows import COLUMNS, ObservationRows, StoredPart
 from plugrad.types import Array
 
 Rows = dict[str, Array]
@@ -24,13 +26,22 @@ class RowStorage:
     of about `BLOCK_BYTES`, is a `plugrad.checkpoint.Block`: later checkpoints need not write it again. Which parts
     there are follows from the numbers alone, not from the times of earlier checkpoints.
 
+    Observations of many bytes are stored as `ObservationRows`, all else as whole columns.
+
     Args:
         capacity: rows.
+        parts: of the row of an observation; see `stored_parts`.
+
+    Attributes:
+        columns: those that are stored whole.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, parts: Sequence[StoredPart] = ()) -> None:
         self.capacity = capacity
+        self.parts = tuple(parts)
         self.columns: Rows = {}
+        self._observations: ObservationRows | None = None
+        self._names: tuple[str, ...] = ()
         self.added = 0
         self._blocks: dict[int, Block] = {}
 
@@ -55,25 +66,72 @@ class RowStorage:
         number = len(next(iter(rows.values())))
         kept = slice(max(0, number - self.capacity), None)
         places = np.arange(self.added, self.added + number)[kept] % self.capacity
-        if not self.columns:
-            self.columns = {
-                name: np.zeros((self.capacity, *values.shape[1:]), values.dtype)
-                for name, values in rows.items()
-            }
-        for name, values in rows.items():
-            self.columns[name][places] = values[kept]
+        try:
+            if not self._names:
+                self._reserve(rows)
+            for name, values in rows.items():
+                if name in self.columns:
+                    self.columns[name][places] = values[kept]
+                else:
+                    self._observed.write(name, places, values[kept], number_before=len(self))
+        except MemoryError as error:
+            full = self.full_bytes(self.capacity, rows, self.parts)
+            raise MemoryError(
+                f"a replay buffer of capacity={self.capacity} rows takes {full} bytes when it is full, and the system "
+                'gives no more: set a smaller one, as in replay_buffer_config={"capacity": 10000}'
+            ) from error
         self.added += number
         return places
 
+    def _reserve(self, rows: Mapping[str, Array]) -> None:
+        """Reserve memory, which the system gives as rows are written."""
+        if ObservationRows.suit(rows):
+            obs = rows[COLUMNS[0]]
+            self._observations = ObservationRows(self.capacity, obs.shape[1:], obs.dtype, self.parts)
+        self.columns = {
+            name: np.zeros((self.capacity, *values.shape[1:]), values.dtype)
+            for name, values in rows.items()
+            if self._observations is None or name not in COLUMNS
+        }
+        self._names = tuple(rows)
+
+    @property
+    def _observed(self) -> ObservationRows:
+        if self._observations is None:
+            raise KeyError(f"rows with other columns than before: {list(self._names)}")
+        return self._observations
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all columns, and of the observations that there are."""
+        observed = 0 if self._observations is None else self._observations.nbytes
+        return observed + sum(values.nbytes for values in self.columns.values())
+
+    def row_forms(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shape of one row and the dtype of each column; empty before rows were added."""
+        return {
+            name: (self.columns[name].shape[1:], self.columns[name].dtype)
+            if name in self.columns
+            else (self._observed.shape, self._observed.dtype)
+            for name in self._names
+        }
+
     @classmethod
-    def full_bytes(cls, capacity: int, rows: Mapping[str, Array]) -> int:
-        """The bytes of a full storage, before anything is allocated.
+    def full_bytes(cls, capacity: int, rows: Mapping[str, Array], parts: Sequence[StoredPart] = ()) -> int:
+        """The bytes of a full storage, before anything is allocated; see `ObservationRows.full_bytes`.
 
         Args:
             capacity: rows.
             rows: one row or more, `{column: [N, ...]}`.
+            parts: as the storage gets them.
         """
-        return capacity * sum(values[0].nbytes for values in rows.values())
+        observed, whole = 0, dict(rows)
+        if ObservationRows.suit(rows):
+            obs = rows[COLUMNS[0]]
+            observed = ObservationRows.full_bytes(capacity, obs.shape[1:], obs.dtype, parts)
+            whole = {name: values for name, values in rows.items() if name not in COLUMNS}
+        row_bytes: int = sum(values[0].nbytes for values in whole.values())
+        return observed + capacity * row_bytes
 
     def places(self) -> Array:
         """The places of all rows in the order of their numbers, int64."""
@@ -81,7 +139,14 @@ class RowStorage:
 
     def rows(self, places: Array) -> Rows:
         """Copies of the rows at some places."""
-        return {name: values.take(places, axis=0) for name, values in self.columns.items()}
+        if self._observations is None:
+            return {name: values.take(places, axis=0) for name, values in self.columns.items()}
+        return {
+            name: self.columns[name].take(places, axis=0)
+            if name in self.columns
+            else self._observations.read(name, places)
+            for name in self._names
+        }
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -102,13 +167,14 @@ class RowStorage:
         return {**head, **{str(k * size): block for k, block in self._blocks.items()}, **tail}
 
     @classmethod
-    def from_parts(cls, capacity: int, parts: Any, added: Any) -> Self:
+    def from_parts(cls, capacity: int, parts: Any, added: Any, stored: Sequence[StoredPart] = ()) -> Self:
         """A storage with the rows of `get_parts`; where there are more than `capacity`, the last of them.
 
         Args:
             capacity: rows.
             parts: of `get_parts` of any storage; None: no rows.
             added: rows that had been added there.
+            stored: `parts` of the new storage.
 
         Returns:
             A new storage.
@@ -118,7 +184,7 @@ class RowStorage:
         """
         parts = {} if parts is None else parts
         total = check_parts(parts, added)
-        storage = cls(capacity)
+        storage = cls(capacity, stored)
         # A smaller storage had fewer rows than numbers: count what there is.
         storage.added = added - total if total >= min(added, capacity) else 0
         for part in parts.values():
@@ -138,7 +204,7 @@ class RowStorage:
 
     def _block_rows(self) -> int:
         """Rows in a block, a power of 2."""
-        row_bytes: int = sum(values[0].nbytes for values in self.columns.values())
+        row_bytes = sum(prod(shape) * dtype.itemsize for shape, dtype in self.row_forms().values())
         return 1 << max(0, (BLOCK_BYTES // max(1, row_bytes)).bit_length() - 1)
 
     def _take(self, begin: int, end: int) -> Rows:
@@ -152,7 +218,7 @@ class RowStorage:
                 f"the rows {begin} to {end - 1} of a replay buffer were overwritten meanwhile"
             )
         start, stop = begin % self.capacity, begin % self.capacity + end - begin
-        if stop > self.capacity:
+        if stop > self.capacity or self._observations is not None:
             return self._take(begin, end)
         return {name: values[start:stop] for name, values in self.columns.items()}
 

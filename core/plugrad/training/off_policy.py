@@ -13,10 +13,12 @@ from plugrad.episodes import MultiAgentEpisode, episodes_by_module
 from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
+from plugrad.replay.observation_rows import StoredPart, stored_parts
 from plugrad.replay.settings import make_buffer
 from plugrad.replay.size import BufferSize, buffer_size, warn_of_size
 from plugrad.replay.storage import Rows
 from plugrad.rng_streams import stream
+from plugrad.sampling.wrappers import EnvWrappers
 from plugrad.training.replay_columns import check_columns, example_row, with_masks_of
 from plugrad.training.replay_rewards import rewards_to_keep, with_seen_rewards
 from plugrad.training.training import ModuleResults, Training
@@ -76,7 +78,8 @@ class OffPolicyTraining(Training):
             with suppress(ConfigError):  # a space of the user's own, of which the first rows tell
                 if self._is_trained(module_id) and None not in spaces_of(self.config, module_id):
                     row = example_row(self.config, module_id)
-                    sizes[module_id] = buffer_size(config.replay_buffer_config, row)
+                    parts = self._stored_parts(module_id)
+                    sizes[module_id] = buffer_size(config.replay_buffer_config, row, parts)
         return sizes
 
     def training_step(self) -> ModuleResults:
@@ -161,7 +164,15 @@ class OffPolicyTraining(Training):
         config = self.config.get_config_for_module(module_id)
         self._transitions[module_id] = NStepTransitions(config.n_step, config.gamma)
         rng = stream(config.seed, "replay", module_id)
-        self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng)
+        parts = self._stored_parts(module_id)
+        self._buffers[module_id] = make_buffer(config.replay_buffer_config, rng, parts)
+
+    def _stored_parts(self, module_id: ModuleID) -> tuple[StoredPart, ...]:
+        """How the observations of a module are stored; empty for a space of the user's own."""
+        space = spaces_of(self.config, module_id)[0]
+        with suppress(ConfigError):
+            return () if space is None else stored_parts(space, EnvWrappers.of(self.config).frame_stack)
+        return ()
 
     def _prioritize(self, batch: Mapping[ModuleID, Rows], places: Mapping[ModuleID, Array]) -> None:
         buffers = {

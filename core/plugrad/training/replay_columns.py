@@ -87,7 +87,7 @@ def example_row(config: Any, module_id: ModuleID) -> dict[str, Array]:
         ConfigError: observations of the module's space are no arrays of numbers.
     """
     observation_space, action_space = spaces_of(config, module_id)
-    dtypes = {
+    dtypes: dict[str, Any] = {
         Columns.OBS: row_space(model_space(observation_space)).dtype,
         Columns.ACTIONS: action_dtype(action_space),
         Columns.TERMINATEDS: np.bool_,
