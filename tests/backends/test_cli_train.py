@@ -67,7 +67,7 @@ def test_a_run_leaves_its_settings_metrics_and_checkpoints(train, backend, tmp_p
         128,
         [1024, 1e-4],
     )
-    assert [row[STEPS] for row in run.metrics.rows] == [128, 256, 384, 512]
+    assert [row[STEPS] for row in read_rows(run.metrics.jsonl)] == [128, 256, 384, 512]
     assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 5
     assert run.last.is_dir()
 

@@ -204,11 +204,11 @@ def test_a_run_directory_keeps_its_config_and_its_best_return(tmp_path):
     run = RunDirectory.create(tmp_path / "a" / "run", config)
     again = RunDirectory.open(run.path)
     assert again.read_config() == config
-    assert again.best_return() is None
+    assert again.metrics.history.best_trained is None
     for iteration, mean, episodes in ((1, 90.0, 5), (2, 50.0, 20), (3, 40.0, 60)):
         key, count = "env_runners/episode_return_mean", "env_runners/num_episodes_lifetime"
         again.metrics.append(row(iteration, **{key: mean, count: episodes}))
-    assert RunDirectory.open(run.path).best_return() == 50.0
+    assert RunDirectory.open(run.path).metrics.history.best_trained == 50.0
     with pytest.raises(ConfigError, match="has no checkpoint yet"):
         again.checkpoint()
 

@@ -8,6 +8,7 @@ import pytest
 from sampling import Sampling
 from tiny_runs import TINY, plugrad, tiny_run
 
+from plugrad.cli.metrics_files import read_rows
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.errors import ConfigError
 from plugrad.sampling.env_runner import EnvRunner
@@ -51,8 +52,10 @@ def test_an_offline_run_takes_means_over_twenty_episodes_of_its_last_evaluations
     own = [model, "--offline_data.input_", data, "--training.lr=0.1", "--stop-timesteps=40"]
     own += ["--evaluation.evaluation_interval=1", "--evaluation.evaluation_num_episodes=8"]
     plugrad("train", "bc", "CartPole-v1", *TINY, *own, "--out", run, code=0)
+    refused = plugrad("train", "--resume", run, "--new-episodes")
+    assert "BCConfig is offline: it has no episodes to begin anew" in refused.stderr
     plugrad("train", "--resume", run, "--stop-timesteps=48", code=0)
-    rows = RunDirectory(run).metrics.rows
+    rows = read_rows(run / "metrics.jsonl")
     assert len(rows) == 6
     for name, over in (("return_mean", fmean), ("len_mean", fmean), ("return_min", min), ("return_max", max)):
         found = [row[f"evaluation/episode_{name}"] for row in rows]

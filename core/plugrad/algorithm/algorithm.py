@@ -14,6 +14,7 @@ from plugrad.algorithm.sample_requests import RequestingAlgorithm
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.config.serialize import encode
 from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
 from plugrad.learner import checkpointing
@@ -268,12 +269,31 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
                 metadata[checkpointing.ENV_OBSERVATION_SPACE] = next(iter(spaces.values()))
         return metadata
 
+    def begin_new_episodes(self) -> None:
+        """Drop running episodes: training goes on with other ones, with seeds and random actions not used before.
+
+        So a run leaves an episode whose replay leads to the same error of a simulator again.
+
+        Raises:
+            ConfigError: the config `is_offline`.
+        """
+        self._sampler_of_new_episodes().begin_new_episodes()
+        for generator in self._acting.learner.streams.values():
+            bits = generator.bit_generator
+            bits.state = bits.jumped().state  # type: ignore[attr-defined]
+
+    def _sampler_of_new_episodes(self) -> AnyEnvRunner | RemoteEnvRunners:
+        if self.env_runner is None:
+            raise ConfigError(f"{type(self.config).__name__} is offline: it has no episodes to begin anew")
+        return self.env_runner
+
     def restore_from_path(
         self,
         path: checkpointing.StrPath,
         *,
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
+        new_episodes: bool = False,
     ) -> None:
         """Restore a checkpoint of an Algorithm, or a part of its learner. If that fails, nothing changes.
 
@@ -284,14 +304,19 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
                 their target networks become equal to the weights. None: all.
             hyperparameters: which `.training(...)` settings to use from now on: those of the "checkpoint", or those of
                 this algorithm's "config".
+            new_episodes: do not replay the episodes that ran when the checkpoint was saved: see `begin_new_episodes`.
+                The environments may then have other settings and wrappers than those of the checkpoint.
 
         Raises:
             CheckpointError: there is no checkpoint, or it is damaged.
+            ConfigError: `new_episodes`, and the config `is_offline`.
             RestoreMismatchError: it does not fit this algorithm; lists all differences.
         """
         if component is not None:
             self._restore_component(path, component)
             return
+        if new_episodes:
+            self._sampler_of_new_episodes()
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
         _check_parts(checkpoint)
@@ -304,11 +329,14 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             )
             self._training.set_state(state.get("training", {}))  # older checkpoints have none
             if self._recorder is not None and "recorder" in state:
-                self._recorder = self._recorder.resumed(state["recorder"])
+                self._recorder = self._recorder.resumed(state["recorder"], new_episodes=new_episodes)
             if self.env_runner is not None:
-                self.env_runner.set_state(state["env_runner"])
+                running = {"running": None, "runners": {}} if new_episodes else {}
+                self.env_runner.set_state({**state["env_runner"], **running})
             self.learner_group._restore(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.reset(acted)
+            if new_episodes:
+                self.begin_new_episodes()
         self.iteration = iteration
 
     def _restore_component(self, path: checkpointing.StrPath, component: str) -> None:
@@ -365,9 +393,11 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         *,
         backend: str | None = None,
         env: Any = None,
+        env_config: dict[str, Any] | None = None,
         agent_to_module: Any = None,
         env_wrappers: Any = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
+        new_episodes: bool = False,
     ) -> "Algorithm":
         """Build an algorithm with the config and the state of a checkpoint.
 
@@ -375,10 +405,12 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             path: a checkpoint directory, whose newest save is read, or one of its saves.
             backend: another backend than the checkpoint's, such as "tf2" for a checkpoint of torch.
             env: the environment, if the checkpoint's is not a Gymnasium id: a checkpoint imports no code.
+            env_config: arguments of the environment in place of the checkpoint's, which `env` gets too.
             agent_to_module: which agents use which modules, if the checkpoint's is a function.
             env_wrappers: the wrappers of the environment, if the checkpoint's are not Gymnasium's own.
             module_spec: the modules, if the checkpoint's have your own classes: as in
                 `config.rl_module(rl_module_spec=...)`.
+            new_episodes: see `restore_from_path`.
 
         Returns:
             The algorithm.
@@ -390,6 +422,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         """
         instead = {
             "env": env,
+            "env_config": env_config,
             "agent_to_module": agent_to_module,
             "env_wrappers": env_wrappers,
             "rl_module_spec": module_spec,
@@ -399,7 +432,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             algorithm = cls(config.changed(**given))
         with ExitStack() as built:
             built.callback(algorithm.stop)
-            algorithm.restore_from_path(path)
+            algorithm.restore_from_path(path, new_episodes=new_episodes)
             built.pop_all()
         return algorithm
 

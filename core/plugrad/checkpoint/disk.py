@@ -52,35 +52,36 @@ def disk_errors(action: str, path: StrPath) -> Iterator[None]:
 
 
 def write_file(
-    path: StrPath, data: bytes | bytearray, *, mode: int = 0o666, dir_fd: int | None = None
+    path: StrPath, data: bytes | bytearray | Iterator[bytes], *, mode: int = 0o666, dir_fd: int | None = None
 ) -> None:
     """Create a file and wait until its bytes are on the disk. Its name is durable after `sync_directory`.
 
     Args:
         path: the file, which must not exist.
-        data: its content.
+        data: its content, or the pieces of it one after the other.
         mode: its permissions, less those that the umask takes.
         dir_fd: the open directory that `path` is relative to; None: the current one.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, mode, dir_fd=dir_fd)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+        for piece in (data,) if isinstance(data, bytes | bytearray) else data:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
     finally:
         os.close(fd)
 
 
 def replace_file(
-    path: Path, data: bytes | bytearray, *, within: Path | None = None, mode: int = 0o666
+    path: Path, data: bytes | bytearray | Iterator[bytes], *, within: Path | None = None, mode: int = 0o666
 ) -> None:
     """Write a file in place of the regular file of this name, all at once; a missing directory is made.
 
     Args:
         path: the file.
-        data: its content.
+        data: its content, or the pieces of it one after the other.
         within: the directory that the user named, in which `path` is: below it no link is followed. None: that of
             `path`.
         mode: permissions of the new file, less those that the umask takes.

@@ -85,6 +85,8 @@ def plain_line(progress: Progress) -> str:
     ]
     if progress.return_mean is not None:
         parts.append(f"return {progress.return_mean:8.1f}")
+    if progress.evaluation_mean is not None:
+        parts.append(f"evaluation {progress.evaluation_mean:8.1f}")
     if progress.length_mean is not None:
         parts.append(f"length {progress.length_mean:7.1f}")
     losses = [metrics["total_loss"] for metrics in progress.modules.values() if "total_loss" in metrics]

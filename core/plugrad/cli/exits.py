@@ -86,7 +86,8 @@ def _exit_line(error: BaseException) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     where = f"{place.filename}, line {place.lineno}"
-    return f"{type(error).__name__}({text}) was raised in {where}: nothing more was done (--debug shows how)"
+    did = f"was raised in {where}: nothing more was done (--debug shows how)"
+    return f"{type(error).__name__}({text}) {did}{_notes(error)}"
 
 
 def exit_code(error: Exception) -> int:
@@ -130,9 +131,13 @@ def _setting_hint(error: click.NoSuchOption) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
+def _notes(error: BaseException) -> str:
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if "\n" not in note)
+
+
 def _line(ctx: click.Context, error: Exception) -> str:
     text = " ".join(str(error).split())
-    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if "\n" not in note)
+    notes = _notes(error)
     if isinstance(error, PlugradError):
         return f"{text}{_file_hint(text, error)}{notes}"
     where = "" if ctx.meta.get(_DEBUG) else " (--debug shows where)"

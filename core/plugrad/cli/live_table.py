@@ -41,18 +41,21 @@ class LiveTable:
         self._title = title
         self._goals = goals
         self._last: Progress | None = None
+        self._first: float | None = None
         self._returns: list[float] = []
-        self._best: float | None = None
+        self._every, self._num_returns = 1, 0
 
     def show(self, progress: Progress) -> None:
         """Keep the progress; rich draws it at its next refresh."""
         self._last = progress
-        if progress.return_mean is not None:
+        if progress.return_mean is None:
+            return
+        self._first = progress.return_mean if self._first is None else self._first
+        if self._num_returns % self._every == 0:
             self._returns.append(progress.return_mean)
-        if progress.window_is_full and progress.return_mean is not None:
-            self._best = max(
-                progress.return_mean, self._best if self._best is not None else progress.return_mean
-            )
+        self._num_returns += 1
+        if len(self._returns) > 2 * _HISTORY:  # every other one shows as much, however long the run is
+            self._returns, self._every = self._returns[::2], 2 * self._every
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         waiting = Text("collecting the first batch, and compiling what is compiled ...", style="dim")
@@ -70,7 +73,7 @@ class LiveTable:
         return Group(*parts)
 
     def _progress_bar(self, progress: Progress) -> RenderableType:
-        done = self._goals.fraction(progress, self._returns[0] if self._returns else None)
+        done = self._goals.fraction(progress, self._first)
         row = Table.grid(padding=(0, 2), expand=True)
         row.add_column(ratio=1)
         for _ in range(3):
@@ -90,9 +93,16 @@ class LiveTable:
         rate = f"{progress.steps_per_second:,.0f}/s"
         grid.add_row("return", _short(mean), of, "steps", f"{progress.timesteps:,}", rate)
         grid.add_row(
-            "best", _short(self._best), _spark(self._returns), "episodes", f"{progress.episodes:,}", ""
+            "best",
+            _short(progress.best_mean),
+            _spark(self._returns),
+            "episodes",
+            f"{progress.episodes:,}",
+            "",
         )
         grid.add_row("length", _short(length), "", "iteration", f"{progress.iteration:,}", "")
+        if progress.evaluation_mean is not None:
+            grid.add_row("evaluation", _short(progress.evaluation_mean), "", "", "", "")
         return grid
 
 

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from plugrad.cli.exits import debug_option
+from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.options import toml_literal
 from plugrad.cli.progress import RETURN, TIMESTEPS, WINDOW
 from plugrad.cli.run_directory import RunDirectory
@@ -82,7 +83,12 @@ class Curve:
     def of(cls, run: RunDirectory) -> "Curve":
         """Read the curve of a run directory."""
         config, summary = run.read_config(), run.read_summary()
-        rows = [row for row in run.metrics.rows if RETURN in row]
+        drawn = (TIMESTEPS, RETURN, _LOW, _HIGH)
+        rows = [
+            {name: row[name] for name in drawn if name in row}
+            for row in iterate_rows(run.metrics.jsonl)
+            if RETURN in row
+        ]
         algorithm = summary.get("algorithm") or type(config).__name__.removesuffix("Config").lower()
         goal = summary.get("reward_goal")
         return cls(

@@ -15,6 +15,7 @@ DEFAULT_TIMESTEPS = 1_000_000
 TIMESTEPS = "num_env_steps_sampled_lifetime"
 ITERATION = "training_iteration"
 RETURN = "env_runners/episode_return_mean"
+EVALUATED_RETURN = "evaluation/episode_return_mean"
 EPISODES = "env_runners/num_episodes_lifetime"
 SECONDS = "time/total"
 _SAMPLED, _EVALUATED = "env_runners/", "evaluation/"
@@ -41,6 +42,8 @@ class Progress:
         episodes: episodes so far.
         return_mean: mean return of the last `WINDOW` episodes; None before the first has ended.
         length_mean: mean length of the same episodes in steps, or None.
+        evaluation_mean: mean return of the last evaluation beside training, or None.
+        best_mean: the best so far of that which chooses the best checkpoint, see `History.best`; or None.
         modules: `{module id: {metric: value}}`.
         stages: seconds of the last iteration by stage, such as "sample" and "learn".
     """
@@ -53,6 +56,8 @@ class Progress:
     episodes: int = 0
     return_mean: float | None = None
     length_mean: float | None = None
+    evaluation_mean: float | None = None
+    best_mean: float | None = None
     modules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
 
@@ -61,9 +66,20 @@ class Progress:
         """Whether the mean return is taken over `WINDOW` episodes."""
         return self.return_mean is not None and self.episodes >= WINDOW
 
+    @property
+    def full_window_mean(self) -> float | None:
+        """The mean return if it is taken over `WINDOW` episodes, else None."""
+        return self.return_mean if self.window_is_full else None
+
     @classmethod
     def of(
-        cls, row: Mapping[str, float], *, session_seconds: float = 0.0, steps_per_second: float = 0.0
+        cls,
+        row: Mapping[str, float],
+        *,
+        session_seconds: float = 0.0,
+        steps_per_second: float = 0.0,
+        evaluation_mean: float | None = None,
+        best_mean: float | None = None,
     ) -> "Progress":
         """Read a row of metrics.
 
@@ -71,6 +87,8 @@ class Progress:
             row: one iteration's numbers by flat key, see `scalars`.
             session_seconds: see the attributes.
             steps_per_second: see the attributes.
+            evaluation_mean: see the attributes.
+            best_mean: see the attributes.
 
         Returns:
             The progress.
@@ -84,6 +102,8 @@ class Progress:
             episodes=int(row.get(EPISODES, 0)),
             return_mean=row.get(RETURN),
             length_mean=row.get("env_runners/episode_len_mean"),
+            evaluation_mean=evaluation_mean,
+            best_mean=best_mean,
             modules=_by_module(row),
             stages={
                 key.removeprefix("time/"): value
@@ -121,7 +141,7 @@ class Goals:
 
     def has_reward(self, progress: Progress) -> bool:
         """Whether the reward goal is reached."""
-        mean = progress.return_mean if progress.window_is_full else None
+        mean = progress.full_window_mean
         return self.reward is not None and mean is not None and mean >= self.reward
 
     def fraction(self, progress: Progress, first_return: float | None) -> float:
@@ -163,23 +183,84 @@ def over_evaluations(row: Mapping[str, float], before: Sequence[Mapping[str, flo
 
     Args:
         row: an iteration's numbers, see `scalars`.
-        before: the rows of the iterations before it.
+        before: the evaluations among the rows before it, see `History.evaluations`.
 
     Returns:
         The returns and the length of these episodes; empty if the row has no evaluation.
     """
     if not row.keys() >= _EVALUATION:
         return {}
-    taken: list[Mapping[str, float]] = []
-    evaluations = (each for each in (row, *reversed(before)) if each.keys() >= _EVALUATION)
-    while sum(each[_NUM_EVALUATED] for each in taken) < WINDOW and (each := next(evaluations, None)):
-        taken.append(each)
+    taken = _last_evaluations([*before, row])
     weights = [each[_NUM_EVALUATED] for each in taken]
     found = {}
     for name, over in _OVER.items():
         values = [each[_EVALUATED + name] for each in taken]
         found[_SAMPLED + name] = fmean(values, weights) if over is fmean else over(values)
     return found
+
+
+def _last_evaluations(rows: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """The last evaluations that have `WINDOW` episodes together, the newest one first."""
+    taken: list[Mapping[str, float]] = []
+    for each in reversed(rows):
+        if len(taken) == WINDOW or sum(one[_NUM_EVALUATED] for one in taken) >= WINDOW:
+            break
+        taken.append(each)
+    return taken
+
+
+class History:
+    """What a training loop keeps of the rows of metrics so far: the last one, the best returns, the last evaluations.
+
+    Attributes:
+        last: the last row; None before the first.
+        best_trained: the best mean return over `WINDOW` training episodes, or None.
+        best_of_few: the same over as many episodes as had ended, or None.
+        best_evaluated: the best mean return of an evaluation, or None.
+        evaluations: the last evaluations, with `WINDOW` episodes at least if there were as many, oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.last: Mapping[str, float] | None = None
+        self.best_trained: float | None = None
+        self.best_of_few: float | None = None
+        self.best_evaluated: float | None = None
+        self.evaluations: list[Mapping[str, float]] = []
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Take the row of the next iteration."""
+        self.last = row
+        mean = row.get(RETURN)
+        self.best_of_few = _better(self.best_of_few, mean)
+        if row.get(EPISODES, 0) >= WINDOW:
+            self.best_trained = _better(self.best_trained, mean)
+        self.best_evaluated = _better(self.best_evaluated, row.get(EVALUATED_RETURN))
+        if row.keys() >= _EVALUATION:
+            own = {name: row[name] for name in _EVALUATION}
+            self.evaluations = _last_evaluations([*self.evaluations, own])[::-1]
+
+    @property
+    def evaluated(self) -> float | None:
+        """The mean return of the last evaluation, or None."""
+        return self.evaluations[-1][EVALUATED_RETURN] if self.evaluations else None
+
+    def best(self, *, by_evaluation: bool) -> float | None:
+        """The best mean return.
+
+        Args:
+            by_evaluation: of evaluations, else of training over `WINDOW` episodes.
+
+        Returns:
+            The best; None before the first.
+        """
+        return self.best_evaluated if by_evaluation else self.best_trained
+
+
+def _better(best: float | None, value: float | None) -> float | None:
+    """The larger of two numbers; one that is None or nan is none."""
+    if value is None or value != value:
+        return best
+    return value if best is None else max(best, value)
 
 
 def _by_module(row: Mapping[str, float]) -> dict[str, dict[str, float]]:

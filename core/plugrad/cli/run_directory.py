@@ -2,9 +2,9 @@
 
 config.toml        every setting
 stop.toml          when the run ends, also if it is resumed
-metrics.jsonl      one row per iteration; metrics.csv is the same as a table
+metrics.jsonl      one row per iteration; metrics.csv is the same as a table, see `metrics_files`
 checkpoints/last   the newest checkpoint, to resume from
-checkpoints/best   the checkpoint of the best mean return
+checkpoints/best   the checkpoint of the best mean return: of evaluations if there are any, else of training
 summary.json       the outcome, written when the run ends
 train.lock         the process that trains in the directory, as long as it does
 """
@@ -26,7 +26,7 @@ from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, runs, writer_lock
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
-from plugrad.cli.progress import EPISODES, RETURN, WINDOW, Goals
+from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
 from plugrad.cli.run_modules import with_modules_of
 from plugrad.errors import (
@@ -67,7 +67,7 @@ class RunDirectory:
 
     @cached_property
     def metrics(self) -> MetricsFiles:
-        """Its metrics, read on first use."""
+        """Its metrics; those of before are read on first use."""
         return MetricsFiles(self.path)
 
     @classmethod
@@ -168,11 +168,6 @@ class RunDirectory:
         if not isinstance(summary, dict):
             raise ConfigError(f"{path}: a JSON object is expected, found {type(summary).__name__}")
         return {name: _NO_JSON.get(str(each), each) for name, each in summary.items()}
-
-    def best_return(self) -> float | None:
-        """The best mean return over `WINDOW` episodes, or None if there were never that many."""
-        full = [row[RETURN] for row in self.metrics.rows if RETURN in row and row.get(EPISODES, 0) >= WINDOW]
-        return max(full, default=None)
 
     def checkpoint(self) -> Path:
         """The best checkpoint if there is one, else the last.

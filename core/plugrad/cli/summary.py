@@ -6,9 +6,11 @@ from typing import Any
 from rich.console import Console
 
 from plugrad.algorithm_config import AlgorithmConfig
-from plugrad.cli.progress import Goals
+from plugrad.cli.progress import WINDOW, Goals
 from plugrad.cli.returns import return_words
 from plugrad.cli.train_loop import Outcome
+
+_OF = {"evaluation": " in evaluation", "training": "", "few": f" over fewer than {WINDOW} episodes"}
 
 
 def env_name(config: AlgorithmConfig) -> str:
@@ -38,6 +40,7 @@ def summarize(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: 
         "reward_goal": goals.reward,
         "reward_goal_reached": outcome.goal_reached,
         "best_return_mean": outcome.best_return,
+        "best_return_is_of": outcome.best_is_of,
         "return_mean": None if progress is None else progress.return_mean,
         "timesteps": 0 if progress is None else progress.timesteps,
         "iterations": 0 if progress is None else progress.iteration,
@@ -60,7 +63,8 @@ def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quie
         lines += [what, summary["ended"], _effort(summary)]
     best = summary["best_return_mean"]
     lines.append(f"run: {path}")
-    lines.append(f"best mean return: {'none, no episode has ended' if best is None else return_words(best)}")
+    words = "none, no episode has ended" if best is None else return_words(best)
+    lines.append(f"best mean return: {words}{'' if best is None else _OF[summary['best_return_is_of']]}")
     for line in lines:
         # Paths are to be copied: no wrapping, no colours, no markup.
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -102,6 +102,13 @@ from plugrad.learner.expected_weights import expect_weights
     "--training.* options.  [default: checkpoint]",
 )
 @click.option(
+    "--new-episodes",
+    is_flag=True,
+    help="With --resume: do not replay the episodes that ran when the checkpoint was saved, but begin others with "
+    "other seeds. Leaves an episode in which the simulator fails; env_config, env_wrappers, time_limit and "
+    "vectorization_mode may change with it.",
+)
+@click.option(
     "--save-every",
     type=click.IntRange(1),
     metavar="N",
@@ -184,7 +191,9 @@ def _resume_run(
     with name_missing_plugin(path), expect_weights(save.state.get("learner", {})):
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)
-    algorithm.restore_from_path(str(save.path), hyperparameters=request.whose_hyperparameters)
+    algorithm.restore_from_path(
+        str(save.path), hyperparameters=request.whose_hyperparameters, new_episodes=request.new_episodes
+    )
     goals = request.goals(algorithm, run)
     run.metrics.truncate(algorithm.iteration)
     run.write_config(algorithm.config)
@@ -215,6 +224,7 @@ def _train(
             signals=signals,
             listeners=listeners,
             save_every=request.save_every,
+            new_episodes=request.new_episodes,
         )
         outcome = loop.run_until_done()
     summary = summarize(outcome, config, request.algorithm, goals)

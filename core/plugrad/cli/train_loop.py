@@ -1,15 +1,19 @@
 """The loop of `plugrad train`: iterate, write metrics, keep the best checkpoint, stop at a goal or a signal."""
 
 import logging
+import math
+import shlex
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from signal import Signals
 from time import perf_counter
+from typing import Literal
 
 from plugrad.algorithm import Algorithm
 from plugrad.cli.progress import (
     EPISODES,
+    EVALUATED_RETURN,
     ITERATION,
     SECONDS,
     TIMESTEPS,
@@ -31,6 +35,7 @@ _RATE_OVER = 20
 """Iterations over which steps per second are taken."""
 
 
+BestIsOf = Literal["evaluation", "training", "few"]
 Show = Callable[[Progress], None]
 """Shows the progress of a run after one iteration."""
 
@@ -44,12 +49,15 @@ class Outcome:
         reason: the goal or signal that ended it, in words.
         goal_reached: whether the reward goal was reached.
         best_return: the best mean return so far, those before a resume included, or None.
+        best_is_of: what it is a mean of: "evaluation", "training", or "few", which is training with fewer than
+            `WINDOW` episodes so far.
     """
 
     progress: Progress | None
     reason: str
     goal_reached: bool
     best_return: float | None
+    best_is_of: BestIsOf
 
 
 @dataclass(kw_only=True)
@@ -64,6 +72,8 @@ class TrainLoop:
         signals: Ctrl-C, SIGTERM and SIGHUP, which ask to stop.
         listeners: their `iteration_ended` gets each row of metrics; the algorithm's own listeners get its results.
         save_every: iterations between two checkpoints; None: a checkpoint every `SAVE_EVERY_S` seconds.
+        new_episodes: the algorithm was restored and began new episodes: it is saved before the first iteration, so that
+            the next resume begins others.
 
     Attributes:
         output_is_gone: nobody reads what `show` prints any more.
@@ -76,15 +86,20 @@ class TrainLoop:
     signals: StopSignals
     listeners: HookManager
     save_every: int | None = None
+    new_episodes: bool = False
 
     def __post_init__(self) -> None:
         self.output_is_gone = False
         self._refused: set[str] = set()
         self._config = self.algorithm.config
         self._unwritten_since: float | None = None
-        rows = self.run.metrics.rows
-        self._resumed = Progress.of(rows[-1]) if rows else None
-        self._best = self.run.best_return()
+        self._history = self.run.metrics.history
+        last = self._history.last
+        self._resumed = None if last is None else Progress.of(last)
+        config = self.algorithm.config
+        # Offline runs have their evaluations in place of training episodes: see `over_evaluations`.
+        self._by_evaluation = config.evaluation_interval is not None and self.algorithm.env_runner is not None
+        self._best = self._history.best(by_evaluation=self._by_evaluation)
         self._episodes: float = self._resumed.episodes if self._resumed else 0
         before = (self._resumed.seconds, self._resumed.timesteps) if self._resumed else (0.0, 0)
         self._points: deque[tuple[float, float]] = deque([before], maxlen=_RATE_OVER)
@@ -93,32 +108,64 @@ class TrainLoop:
         self._saved_iteration = self.algorithm.iteration if self._resumed else None
 
     def run_until_done(self) -> Outcome:
-        """Train until a goal or a signal. Afterwards `checkpoints/last` is that of the last iteration."""
+        """Train until a goal or a signal. Afterwards `checkpoints/last` is that of the last iteration.
+
+        Raises:
+            Exception: what an iteration raised. What was trained until then is saved, and a note says how to go on.
+        """
         progress = self._resumed
-        if progress is None:
+        if progress is None or self.new_episodes:
             self._save()  # from here on there is always a checkpoint to resume from
-        while (reason := self._reason_to_stop(progress)) is None:
-            progress = self._iterate()
-            if self._is_time_to_save():
-                self._try_to_write(self._save, "checkpoint")
+        try:
+            while (reason := self._reason_to_stop(progress)) is None:
+                progress = self._iterate()
+                if self._is_time_to_save():
+                    self._try_to_write(self._save, "checkpoint")
+        except KeyboardInterrupt:  # only where no signals are handled, such as in a thread
+            raise
+        except BaseException as error:
+            error.add_note(self._saved_after(error))
+            raise
         self.signals.iteration_is_done()
-        if self._unwritten_since is not None:
-            self._write_all_metrics()
         if self._saved_iteration != self.algorithm.iteration:
             self._save()
+        self._try_to_write(self.run.metrics.complete, "metrics")
         return self._outcome(progress, reason)
+
+    def _saved_after(self, error: BaseException) -> str:
+        """Save what the iterations before an error have trained; says what is saved, and how to go on."""
+        self.signals.iteration_is_done()
+        where = f"run {self.run.path}"
+        try:
+            self.run.metrics.complete()
+            self._save()
+            saved = f"{where}: iteration {self.algorithm.iteration} is saved"
+        except Exception as another:
+            saved = (
+                f"{where}: iteration {self.algorithm.iteration} cannot be saved ({type(another).__name__}: "
+                f"{' '.join(str(another).split())}), iteration {self._saved_iteration} is"
+            )
+        is_offline = self.algorithm.env_runner is None
+        command = shlex.join(["plugrad", "train", "--resume", str(self.run.path)])
+        return f"{saved}; go on: {command}{'' if is_offline else ' --new-episodes'}"
 
     def _iterate(self) -> Progress:
         row = scalars(self.algorithm.train())
         if self.algorithm.env_runner is None:
-            row |= over_evaluations(row, self.run.metrics.rows)
+            row |= over_evaluations(row, self._history.evaluations)
         session = perf_counter() - self._started
         row |= {ITERATION: self.algorithm.iteration, SECONDS: self._before + session}
         self._episodes = row.setdefault(EPISODES, self._episodes + row.get(_NEW_EPISODES, 0))
         self._record(row)
         self.listeners.call_hook("iteration_ended", algorithm=self.algorithm, results=row)
-        progress = Progress.of(row, session_seconds=session, steps_per_second=self._rate(row))
-        self._keep_best(progress)
+        progress = Progress.of(
+            row,
+            session_seconds=session,
+            steps_per_second=self._rate(row),
+            evaluation_mean=self._history.evaluated if self._by_evaluation else None,
+            best_mean=self._history.best(by_evaluation=self._by_evaluation),
+        )
+        self._keep_best(row.get(EVALUATED_RETURN) if self._by_evaluation else progress.full_window_mean)
         try:
             self.show(progress)
         except OSError:  # a closed pipe, a terminal that is gone
@@ -127,27 +174,18 @@ class TrainLoop:
 
     def _record(self, row: dict[str, float]) -> None:
         """Write the metrics, or keep them until the disk takes them again."""
-        if self._unwritten_since is None:
-            if not self._try_to_write(lambda: self.run.metrics.append(row), "metrics"):
-                self._unwritten_since = perf_counter()
-            return
-        self.run.metrics.rows.append(row)
-        if perf_counter() - self._unwritten_since >= SAVE_EVERY_S:
-            self._write_all_metrics()
-
-    def _write_all_metrics(self) -> None:
-        """Write all metrics anew, also those that the disk refused."""
-        done = self._try_to_write(self.run.metrics.write_all, "metrics")
-        self._unwritten_since = None if done else perf_counter()
+        self.run.metrics.add(row)
+        if self._unwritten_since is None or perf_counter() - self._unwritten_since >= SAVE_EVERY_S:
+            done = self._try_to_write(self.run.metrics.flush, "metrics")
+            self._unwritten_since = None if done else perf_counter()
 
     def _rate(self, row: dict[str, float]) -> float:
         self._points.append((row[SECONDS], row[TIMESTEPS]))
         (then, steps_then), (now, steps_now) = self._points[0], self._points[-1]
         return (steps_now - steps_then) / max(now - then, 1e-9)
 
-    def _keep_best(self, progress: Progress) -> None:
-        value = progress.return_mean
-        if value is None or not progress.window_is_full or (self._best is not None and value <= self._best):
+    def _keep_best(self, value: float | None) -> None:
+        if value is None or math.isnan(value) or (self._best is not None and value <= self._best):
             return
         if self._try_to_write(lambda: self.algorithm.save_to_path(str(self.run.best), keep=1), "best"):
             self._best = value
@@ -192,10 +230,17 @@ class TrainLoop:
         return True
 
     def _outcome(self, progress: Progress | None, reason: str) -> Outcome:
-        seen = None if progress is None else progress.return_mean
+        history = self._history
+        best: float | None = history.best_evaluated if self._by_evaluation else None
+        is_of: BestIsOf = "evaluation"
+        if best is None:
+            best, is_of = history.best_trained, "training"
+        if best is None:
+            best, is_of = history.best_of_few, "few"
         return Outcome(
             progress=progress,
             reason=reason,
             goal_reached=progress is not None and self.goals.has_reward(progress),
-            best_return=seen if self._best is None else self._best,
+            best_return=best,
+            best_is_of=is_of,
         )

@@ -21,6 +21,8 @@ DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0
 RESUMABLE_SECTIONS = ("framework", "learners", "evaluation", "plugins")
 """The settings that may change when a run goes on: they decide how training runs, not what is learned."""
+NEW_EPISODE_SETTINGS = ("env_config", "env_wrappers", "time_limit", "vectorization_mode")
+"""Those that may change too where it goes on with new episodes: no episode that ran under others is replayed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ class TrainRequest:
     tuned: bool
     out: Path | None
     resume: Path | None
+    new_episodes: bool
     hyperparameters: Hyperparameters | None
     save_every: int | None
     stop_reward: float | None
@@ -71,6 +74,8 @@ class TrainRequest:
             raise ConfigError(
                 "--hyperparameters is for --resume: a new run has no checkpoint to take them from"
             )
+        if self.new_episodes:
+            raise ConfigError("--new-episodes is for --resume: a new run begins new episodes anyway")
         if self.tuned and self.config_file is not None:
             raise ConfigError(
                 f"--tuned and --config {self.config_file} both say which settings to start from: give one of them"
@@ -88,8 +93,8 @@ class TrainRequest:
             save: the checkpoint that it goes on from.
 
         Returns:
-            The config. `RESUMABLE_SECTIONS` may differ from the run's, and with `--hyperparameters config` the section
-            training.
+            The config. `RESUMABLE_SECTIONS` may differ from the run's, with `--hyperparameters config` the section
+            training, and with `--new-episodes` the `NEW_EPISODE_SETTINGS`.
 
         Raises:
             ConfigError: an argument may not change when a run goes on, or the run's file names code that the user did
@@ -175,13 +180,18 @@ class TrainRequest:
         fields = config.fields()
         own = self.whose_hyperparameters == "config"
         may_change = (*RESUMABLE_SECTIONS, "training") if own else RESUMABLE_SECTIONS
-        changes = [name for name in self.settings if fields[name].section not in may_change]
+        and_these = NEW_EPISODE_SETTINGS if self.new_episodes else ()
+        changes = [
+            name for name in self.settings if fields[name].section not in may_change and name not in and_these
+        ]
         named = {"--out": self.out, "--config": self.config_file, "--seed": self.seed}
         named |= {"--tuned": self.tuned or None}
         wrong = [option_name(fields[name]) for name in changes]
         wrong += [option for option, value in named.items() if value is not None]
         if wrong:
             hint = "; add --hyperparameters config" if wrong[0].startswith("--training.") else ""
+            if changes and changes[0] in NEW_EPISODE_SETTINGS:
+                hint = "; add --new-episodes"
             raise ConfigError(
                 f"--resume goes on with the run as it is: {wrong[0]} cannot be given with it{hint}"
             )

@@ -79,13 +79,16 @@ class EnvRunnerActor:
         if isinstance(self._runner, EnvRunner) and self._runner.reward_normalizer is not None:
             self._runner.reward_normalizer = self._reward_normalizer = _SharedRewardNormalizer()
 
-    def begin_anew(self, seed: int, series: int) -> None:
+    def begin_anew(self, seed: int, series: int, acting_seed: int | None = None) -> None:
         """Drop running episodes, and begin a series of others.
 
         Args:
             seed: for the environments.
             series: a number that no runner of this rank had before in the run; it is part of the episodes' ids.
+            acting_seed: of new random streams for the actions; None: they go on.
         """
+        if acting_seed is not None:
+            self._learner.seed, self._learner.streams = acting_seed, {}
         self._runner.reset(seed)
         self._series = series
 

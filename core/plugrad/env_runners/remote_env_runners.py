@@ -308,6 +308,14 @@ class RemoteEnvRunners:
             self._series += 1
             self._call_each(self._actors, "begin_anew", lambda rank: (self._seed_of(rank), self._series))
 
+    def begin_new_episodes(self) -> None:
+        """See `EnvRunner.begin_new_episodes`. Actions are drawn from new streams too."""
+        self._receive_all()
+        self._series += 1
+        self._call_each(
+            self._actors, "begin_anew", lambda rank: (self._seed_of(rank), self._series, self._seed_of(rank))
+        )
+
     def truncate(self) -> None:
         """See `EnvRunner.truncate`."""
         self._call_all("truncate")

@@ -124,8 +124,13 @@ class EpisodeRecorder:
             },
         }
 
-    def resumed(self, state: Mapping[str, Any]) -> "EpisodeRecorder":
-        """A recorder that goes on from what `get_state` returned: what was written after it is not written again."""
+    def resumed(self, state: Mapping[str, Any], *, new_episodes: bool = False) -> "EpisodeRecorder":
+        """A recorder that goes on from what `get_state` returned: what was written after it is not written again.
+
+        Args:
+            state: of `get_state`.
+            new_episodes: the episodes to come are others than those that followed this state before.
+        """
         recorder = copy(self)
         recorder._recording = str(state[RECORDING])
         recorder._num_ended, recorder._is_full = int(state["num_ended"]), bool(state["is_full"])
@@ -138,4 +143,6 @@ class EpisodeRecorder:
         own = [each for each in written if each.get(RECORDING) == recorder._recording]
         recorder._num_on_disk = max((each[NUM_RECORDED] for each in own), default=0)
         recorder._num_rows = sum(each["num_steps"] for each in own)
+        if new_episodes:
+            recorder._num_ended = max(recorder._num_ended, recorder._num_on_disk)
         return recorder

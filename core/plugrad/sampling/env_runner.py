@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
 from plugrad.sampling.seen_observations import SeenObservations
-from plugrad.sampling.settings import SamplingConfig, steps_per_env
+from plugrad.sampling.settings import SamplingConfig, restart_entropy, steps_per_env
 from plugrad.sampling.vectorization import make_vector_envs
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
@@ -89,6 +90,7 @@ class EnvRunner:
         self._num_reset_steps = int(not envs.resets_in_same_step)
         self._module_id = module_id
         self._metrics = EpisodeMetrics(envs.num_envs)
+        self._num_restarts = 0
         self.reset(seed)
 
     @property
@@ -170,6 +172,14 @@ class EnvRunner:
         self._seed = seed
         self._schedule_reset(() if seed is None else (seed,))
 
+    def begin_new_episodes(self) -> None:
+        """Drop running episodes: the next `sample()` begins others in all environments, with seeds not used before.
+
+        Statistics of observations and counters stay.
+        """
+        self._num_restarts += 1
+        self._restart_all()
+
     def sample(
         self, num_steps_per_env: int | None = None, *, random_actions: bool = False
     ) -> list[SingleAgentEpisode]:
@@ -187,7 +197,8 @@ class EnvRunner:
 
         Raises:
             ConfigError: fewer than 1 step.
-            EnvContractError: see the class. The next `sample()` begins new episodes, as after any other error.
+            EnvContractError: see the class. The next `sample()` begins new episodes, with other seeds, as after any
+                other error.
         """
         num_steps = self.fragment_length if num_steps_per_env is None else num_steps_per_env
         if num_steps < 1:
@@ -195,7 +206,7 @@ class EnvRunner:
         try:
             return self._make_episodes(self._rolled_out(num_steps, random_actions))
         except BaseException:
-            self._restart_all()
+            self.begin_new_episodes()  # those that ran would lead to the same error
             raise
 
     def _rolled_out(self, num_steps: int, random_actions: bool) -> RolloutFragment:
@@ -250,6 +261,7 @@ class EnvRunner:
             "normalizer": self.normalizer.get_state() if self.normalizer else None,
             "reward_normalizer": self.reward_normalizer.get_state() if self.reward_normalizer else None,
             "running": get_running_state(self._rollout, self._metrics),
+            **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -266,6 +278,7 @@ class EnvRunner:
         self._set_statistics(state)
         self._metrics.set_state(state)
         self._named.set_state(state.get("returns_by_name", {}))
+        self._num_restarts = index(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
         if running is not None and matches(running, self._rollout):
@@ -290,7 +303,7 @@ class EnvRunner:
         self._rollout.observations = None
 
     def _restart_all(self) -> None:
-        self._schedule_reset(() if self._seed is None else (self._seed, self.total_steps))
+        self._schedule_reset(restart_entropy(self._seed, self.total_steps, self._num_restarts))
 
     def _reset_envs(self) -> Array:
         observations = self._rollout.reset(self._entropy)

@@ -63,6 +63,22 @@ def num_environments(config: SamplingConfig) -> int:
     return max(1, config.num_env_runners) * config.num_envs_per_env_runner
 
 
+def restart_entropy(seed: int | None, total_steps: int, num_restarts: int) -> tuple[int, ...]:
+    """What seeds the episodes that begin in all environments after the first ones.
+
+    Args:
+        seed: of the env runner; None: the system seeds them.
+        total_steps: steps sampled so far.
+        num_restarts: how often running episodes were dropped, after an error or on request: each time others begin.
+
+    Returns:
+        Whole numbers; none without a seed.
+    """
+    if seed is None:
+        return ()
+    return (seed, total_steps, num_restarts) if num_restarts else (seed, total_steps)
+
+
 def is_atari(config: SamplingConfig) -> bool:
     """Whether the settings ask for the preprocessing of Atari games."""
     return config.atari is not False

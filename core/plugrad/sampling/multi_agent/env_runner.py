@@ -20,7 +20,7 @@ from plugrad.sampling.multi_agent.replayable_agent_env import ReplayableAgentEnv
 from plugrad.sampling.multi_agent.running_episode import RunningMultiAgentEpisode
 from plugrad.sampling.multi_agent.running_state import get_running_state, set_running_state
 from plugrad.sampling.multi_agent.settings import MultiAgentSamplingConfig, check_settings
-from plugrad.sampling.settings import steps_per_env
+from plugrad.sampling.settings import restart_entropy, steps_per_env
 from plugrad.types import ModuleID
 
 
@@ -65,6 +65,7 @@ class MultiAgentEnvRunner:
         self._metrics = MultiAgentMetrics()
         self._running: list[RunningMultiAgentEpisode] | None = None
         self._ended_in_last_sample: Sequence[RunningMultiAgentEpisode] = ()
+        self._num_restarts = 0
         self.reset(seed)
 
     @property
@@ -122,6 +123,11 @@ class MultiAgentEnvRunner:
         self._seed = seed
         self._schedule_reset(() if seed is None else (seed,))
 
+    def begin_new_episodes(self) -> None:
+        """See `EnvRunner.begin_new_episodes`."""
+        self._num_restarts += 1
+        self._restart_all()
+
     def sample(
         self, num_steps_per_env: int | None = None, *, random_actions: bool = False
     ) -> list[MultiAgentEpisode]:
@@ -151,7 +157,7 @@ class MultiAgentEnvRunner:
             self._running = running
             return self._make_episodes(ended, running)
         except BaseException:
-            self._restart_all()
+            self.begin_new_episodes()  # those that ran would lead to the same error
             raise
 
     def get_metrics(self) -> dict[str, float]:
@@ -196,6 +202,7 @@ class MultiAgentEnvRunner:
             "running": None
             if self._running is None
             else get_running_state(self._running, self._modules.by_id),
+            **({"num_restarts": self._num_restarts} if self._num_restarts else {}),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -211,6 +218,7 @@ class MultiAgentEnvRunner:
         """
         self._modules.set_statistics(state["normalizers"])
         self._metrics.set_state(state)
+        self._num_restarts = int(state.get("num_restarts", 0))
         self._restart_all()
         running = state["running"]
         if running is not None and len(running["episodes"]) == self.num_envs:
@@ -240,7 +248,7 @@ class MultiAgentEnvRunner:
         self._running = None
 
     def _restart_all(self) -> None:
-        self._schedule_reset(() if self._seed is None else (self._seed, self.total_steps))
+        self._schedule_reset(restart_entropy(self._seed, self.total_steps, self._num_restarts))
 
     def _begin_everywhere(self) -> list[RunningMultiAgentEpisode]:
         self._modules.clear()
