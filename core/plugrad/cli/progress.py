@@ -183,7 +183,7 @@ def over_evaluations(row: Mapping[str, float], before: Sequence[Mapping[str, flo
 
     Args:
         row: an iteration's numbers, see `scalars`.
-        before: the evaluations among the rows before it, see `History.evaluations`.
+        before: the evaluations among the rows before it, the `evaluations` of a `History`.
 
     Returns:
         The returns and the length of these episodes; empty if the row has no evaluation.
