@@ -69,6 +69,7 @@ def backend_info() -> BackendInfo:
         capabilities,
         packages=("flax", "optax"),
         contract_version=2,
+        device_aliases=devices.aliases(),
     )
 
 

@@ -1,7 +1,7 @@
 """Where a learner computes: the names of JAX's devices, and arrays, programs and eager code on one of them.
 
 An array on the learner's device is *committed* to it, so that JAX computes there with all that it meets. Where the
-process has one device only, nothing needs to be placed.
+process has one CPU only, nothing needs to be placed.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,10 +35,20 @@ def _name(device: Any) -> str:
     return f"{platform}:{device.id}"
 
 
-def among_others(name: str | None) -> Any:
-    """The device; None where the process has no other one, or for None."""
+def aliases() -> dict[str, str]:
+    """Other names: JAX's word for the platform, such as "gpu:0" for "cuda:0", and "gpu" and "cuda" for the first."""
+    found: dict[str, str] = {}
+    for name, device in find().items():
+        for kind in (name.partition(":")[0], device.platform):
+            found[f"{kind}:{device.id}"] = name
+            found.setdefault(kind, name)
+    return found
+
+
+def placement(name: str | None) -> Any:
+    """The device that arrays must be put on; None where the process has one CPU only, or for None."""
     found = find()
-    return None if name is None or len(found) == 1 else found[name]
+    return None if name is None or list(found) == ["cpu"] else found[name]
 
 
 def platform_of(name: str | None) -> str:
@@ -48,13 +58,13 @@ def platform_of(name: str | None) -> str:
 
 
 def put(x: Any, name: str | None) -> Any:
-    """An array on a device; it stays as it is while a program is traced, or where there is only one device.
+    """An array on a device; it stays as it is while a program is traced, or where there is only one CPU.
 
     Args:
         x: numpy array, or tensor.
         name: of the device.
     """
-    device = among_others(name)
+    device = placement(name)
     if device is None or isinstance(x, jax.core.Tracer):
         return x
     is_there = isinstance(x, jax.Array) and x.committed and x.devices() == {device}
@@ -63,7 +73,7 @@ def put(x: Any, name: str | None) -> Any:
 
 def compiled(function: Callable[..., Any], name: str) -> Any:
     """`jax.jit` of a function whose arguments and results are on a device."""
-    device = among_others(name)
+    device = placement(name)
     if device is None:
         return jax.jit(function)
     place = jax.sharding.SingleDeviceSharding(device)
@@ -76,7 +86,7 @@ def computing_on(name: str | None) -> Iterator[None]:
 
     JAX's default on a GPU is TF32, which keeps 10 of 23 bits. A user's `jax_default_matmul_precision` stays.
     """
-    device = among_others(name)
+    device = placement(name)
     if platform_of(name) != "cpu" and _config.jax_default_matmul_precision is None:
         with jax.default_device(device), jax.default_matmul_precision("highest"):
             yield
@@ -90,7 +100,7 @@ def computing_on(name: str | None) -> Iterator[None]:
 @cache
 def ops_on(name: str | None) -> Ops:
     """`plugrad_jax.ops` with `zeros`, `ones` and `asarray` on a device, and convolutions as it computes them fast."""
-    if among_others(name) is None:
+    if placement(name) is None:
         return ops
     bound = ModuleType(f"{ops.__name__} on {name}")
     vars(bound).update({key: value for key, value in vars(ops).items() if not key.startswith("__")})

@@ -17,6 +17,7 @@ from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad_jax import ops
+from plugrad_jax.devices import computing_on
 from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
 
 RATE = "learning_rate"
@@ -43,7 +44,8 @@ class FrameworkOptimizer(Optimizer):
     ) -> None:
         """See `Optimizer.bind`: a variable for each array of the state that optax makes."""
         self.parameters = parameters
-        state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
+        with computing_on(parameters.device):
+            state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
         self._first = state
         self._state = {
             path: (LearningRate if path[-1] == RATE else TensorVariable)(
@@ -69,7 +71,10 @@ class FrameworkOptimizer(Optimizer):
             jax.tree.structure(self._first), [each.read() for each in self._state.values()]
         )
         state = jax.tree.map(with_keys, arrays, self._first)
-        changes, state = self.optimizer.update(layout.split(ops, gradient), state, layout.split(ops, flat))
+        with computing_on(self.parameters.device):
+            changes, state = self.optimizer.update(
+                layout.split(ops, gradient), state, layout.split(ops, flat)
+            )
         for variable, new in zip(self._state.values(), jax.tree.leaves(state), strict=True):
             variable.assign(guard(without_keys(new), variable.read()))
         self.parameters.assign(guard(flat + layout.join(ops, changes), flat))
@@ -136,7 +141,8 @@ def check_registered_optimizer(learner: LearnerProtocol, optimizer: Any, params:
         check_is_optimizer(optimizer, "optax.GradientTransformation")
         return
     tree = {learner.get_param_ref(each): each.read() for each in params}
-    state = optimizer.init(tree)
+    with computing_on(learner.device):
+        state = optimizer.init(tree)
     rates = [path for path in _by_path(state) if RATE in path]
     if not rates:
         raise OptimizerError(

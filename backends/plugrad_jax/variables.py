@@ -16,7 +16,7 @@ from plugrad.gradients import Layout
 from plugrad.hooks.backend_helpers import FunctionalCall, default_dtype
 from plugrad.types import Array, ParamRef, Tensor
 from plugrad_jax import ops
-from plugrad_jax.devices import put
+from plugrad_jax.devices import compiled, placement, put
 
 
 def without_keys(value: Any) -> Any:
@@ -103,6 +103,7 @@ class FlatParameters(TensorVariable):
         self.shape, self.device = (self.layout.size,), weights[0].device
         self._weights, self._functional_call = weights, functional_call
         self._joined: tuple[list[Any], Any] = ([None] * len(weights), None)
+        self._split = self._views if placement(self.device) is None else compiled(self._parts, self.device)
 
     @property
     def value(self) -> Any:
@@ -115,10 +116,18 @@ class FlatParameters(TensorVariable):
 
     @value.setter
     def value(self, vector: Any) -> None:
-        parts = self.layout.split(numpy_ops, np.asarray(vector))
-        for weight, part in zip(self._weights, parts.values(), strict=True):
+        vector = put(vector, self.device)
+        for weight, part in zip(self._weights, self._split(vector), strict=True):
             weight.value = part
         self._joined = ([weight.value for weight in self._weights], vector)
+
+    def _views(self, vector: Any) -> list[Any]:
+        """Of a vector on the host: no program is as fast as this."""
+        return list(self.layout.split(numpy_ops, np.asarray(vector)).values())
+
+    def _parts(self, vector: Any) -> list[Any]:
+        """Where reading the vector would wait for the device, a program makes the parts there."""
+        return list(self.layout.split(ops, vector).values())
 
     @property
     def tracer(self) -> Any:

@@ -99,6 +99,7 @@ class BackendInfo:
         packages: packages that belong to the framework in addition to the distributions that the backend requires, such
             as `("keras",)`. Errors never point to lines in them.
         contract_version: the `plugrad.CONTRACT_VERSION` that it was written for.
+        device_aliases: `{other name: device}`, such as `{"gpu": "cuda:0"}`: what users of the framework also type.
 
     Attributes:
         conditions: those of `capabilities` that are not simply True.
@@ -113,6 +114,7 @@ class BackendInfo:
     capabilities: Collection[str] | Mapping[str, Condition | bool] = frozenset()
     packages: Collection[str] = ()
     contract_version: int = 1
+    device_aliases: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[Capability, Condition] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

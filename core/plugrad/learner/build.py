@@ -107,9 +107,10 @@ def choose_device(config: Config, info: BackendInfo) -> str:
     """
     if config.device == "auto":
         return info.devices[0]
-    if config.device not in info.devices:
+    device = info.device_aliases.get(config.device, config.device)
+    if device not in info.devices:
         raise ConfigError(f"device {config.device!r}: backend {info.name!r} sees {', '.join(info.devices)}")
-    return str(config.device)
+    return str(device)
 
 
 def make_connectors(learner: LearnerInternals) -> list[Piece]:
