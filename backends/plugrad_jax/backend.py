@@ -1,6 +1,7 @@
 """The JAX backend: its answers to the backend hooks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -132,6 +133,18 @@ def get_parameters(learner: LearnerProtocol, module: JaxRLModule) -> list[Weight
     """All weights, in canonical order, on the learner's device."""
     module.move_to(learner.device)
     return list(module.named_weights().values())
+
+
+@hookimpl
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[dict[str, Any]]:
+    """JAX has no generators of the process. A class that names `rngs` gets `flax.nnx.Rngs`."""
+    try:
+        from flax import nnx
+    except ImportError:
+        yield {}
+    else:
+        yield {"rngs": nnx.Rngs(seed)}
 
 
 @hookimpl

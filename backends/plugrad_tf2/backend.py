@@ -1,7 +1,7 @@
 """The TensorFlow 2 backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -118,6 +118,23 @@ def is_module_compatible_with_learner(module: RLModule) -> bool:
 def get_parameters(module: Tf2RLModule) -> list[tf.Variable]:
     """The trainable variables, in canonical order."""
     return list(module.named_trained().values())
+
+
+@hookimpl
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[dict[str, Any]]:
+    """TensorFlow's seed and its global generator; Keras draws its seeds from Python's generator."""
+    from tensorflow.python.eager import context as eager_context
+
+    context, former = eager_context.context(), tf.random.get_global_generator()
+    state = {name: getattr(context, name) for name in ("_seed", "_rng") if hasattr(context, name)}
+    tf.random.set_seed(seed)
+    tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+    try:
+        yield {}
+    finally:
+        vars(context).update(state)
+        tf.random.set_global_generator(former)
 
 
 @hookimpl

@@ -1,7 +1,7 @@
 """The torch backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,15 @@ def is_module_compatible_with_learner(module: RLModule) -> bool:
 def get_parameters(module: TorchRLModule) -> list[torch.nn.Parameter]:
     """Those that require gradients, in canonical order."""
     return [param for param in module.named_weights().values() if param.requires_grad]
+
+
+@hookimpl
+@contextmanager
+def seeded_generators(seed: int) -> Iterator[dict[str, Any]]:
+    """torch's, also that of the devices."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield {}
 
 
 @hookimpl

@@ -1,10 +1,14 @@
 """Classes of models in `module_class`: called with what their signatures have of the spec."""
 
-import model_classes
-import pytest
-from learning import digest, ppo_batch, ppo_config, quick
+import random
 
-from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, RLModuleSpec
+import model_classes
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete
+from learning import OBSERVATIONS, digest, ppo_batch, ppo_config, quick
+
+from plugrad import DEFAULT_MODULE_ID, AlgorithmConfig, Columns, MultiRLModuleSpec, RLModuleSpec
 from plugrad.errors import ConfigError
 from plugrad_ppo import PPOLearner
 
@@ -92,3 +96,111 @@ def test_a_group_builds_a_models_class(backend):
     group = config.build_learner_group()
     assert group.update(ppo_batch(32))
     group.shutdown()
+
+
+def drawn(backend):
+    """A user's class whose weights its framework draws."""
+    if backend == "torch":
+        return class_of(backend, "Net")
+    if backend == "tf2":
+        return class_of(backend, "Net")
+
+    from flax import nnx
+
+    class Drawn(nnx.Module):
+        def __init__(self, observation_space, action_space, rngs):
+            self.pi, self.vf = (
+                nnx.Linear(observation_space.shape[0], n, rngs=rngs) for n in (int(action_space.n), 1)
+            )
+
+        def __call__(self, obs):
+            return self.pi(obs), self.vf(obs)
+
+    return Drawn
+
+
+def in_setup(backend):
+    """An RLModule, which draws in `setup`."""
+    if backend == "torch":
+        import torch
+
+        from plugrad_torch import TorchRLModule
+
+        class Torch(TorchRLModule):
+            def setup(self):
+                self.pi = torch.nn.Linear(3, 2)
+
+        return Torch
+    if backend == "tf2":
+        import tensorflow as tf
+
+        from plugrad_tf2 import Tf2RLModule
+
+        class Tf2(Tf2RLModule):
+            def setup(self):
+                self.a = tf.Variable(tf.random.normal((3, 2)))
+                self.b = tf.Variable(tf.random.get_global_generator().normal((3, 2)))
+                self.c = tf.keras.layers.Dense(2)
+                self.c.build((None, 3))
+
+        return Tf2
+    from flax import nnx
+
+    from plugrad_jax import JaxRLModule
+
+    class Jax(JaxRLModule):
+        def setup(self):
+            self.pi = nnx.Linear(3, 2, rngs=nnx.Rngs(np.random.randint(2**31)))
+
+    return Jax
+
+
+def next_draws(backend):
+    """Of the generators of the process."""
+    draws = [random.random(), np.random.random()]
+    if backend == "torch":
+        import torch
+
+        draws.append(float(torch.rand(())))
+    if backend == "tf2":
+        import tensorflow as tf
+
+        draws += [float(tf.random.uniform(())), float(tf.random.get_global_generator().uniform(()))]
+    return draws
+
+
+def seed_process(backend, seed):
+    random.seed(seed)
+    np.random.seed(seed)
+    if backend == "torch":
+        import torch
+
+        torch.manual_seed(seed)
+    if backend == "tf2":
+        import tensorflow as tf
+
+        tf.random.set_seed(seed)
+        tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+
+
+@pytest.mark.parametrize("make", [drawn, in_setup])
+def test_weights_of_a_users_class_follow_the_seed_and_the_modules_id(backend, make):
+    spec = RLModuleSpec(module_class=make(backend), observation_space=OBSERVATIONS, action_space=Discrete(2))
+
+    def weights(seed, process_seed):
+        seed_process(backend, process_seed)
+        specs = MultiRLModuleSpec(rl_module_specs=dict.fromkeys("ab", spec))
+        return ppo_config(backend, seed=seed).rl_module(rl_module_spec=specs).build_learner().get_weights()
+
+    first, same, other = weights(0, 1), weights(0, 2), weights(5, 1)
+    assert digest(first) == digest(same), "whatever the state of the process's generators"
+    assert digest(first) != digest(other)
+    assert digest(first["a"]) != digest(first["b"]), "each module has its own"
+
+
+def test_generators_of_the_process_go_on_from_where_they_were(backend):
+    seed_process(backend, 3)
+    expected = next_draws(backend)
+    seed_process(backend, 3)
+    config_of(backend, in_setup(backend)).build_learner()
+    assert next_draws(backend) == expected

@@ -12,6 +12,7 @@ Python only while a program is traced, and not again until the next trace.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from plugrad.contract import since
@@ -200,6 +201,28 @@ class BackendSpec(HookCaller, Protocol):
                 return tree_map(mine.from_numpy, batch)
         """
         return self._provide("convert_batch_type", batch=batch)
+
+    @learner_method
+    @since(2)
+    def _seeded_generators(self, seed: int) -> AbstractContextManager[Mapping[str, Any]]:
+        """Seed the framework's own random generators while a module of a user's class is made.
+
+        So its initial weights depend on the learner's seed and the module's id alone. The core does the same for
+        Python's `random` and numpy's. Default: nothing more.
+
+        Args:
+            seed: from 0 to 2**31 - 1.
+
+        Returns:
+            A context manager that puts the generators back when it ends. It yields further arguments that the class
+            of a model may name, such as flax's `rngs`.
+
+        Example:
+            @hookimpl
+            def seeded_generators(seed):
+                return mine.seeded(seed)  # yields {}
+        """
+        return self._provide("seeded_generators", seed=seed)
 
     @learner_method
     def _convert_to_numpy(self, tensors: Any) -> Any:

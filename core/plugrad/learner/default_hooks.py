@@ -1,6 +1,7 @@
 """The core's default answers to the hooks of algorithms, except the loss."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from plugrad.columns import Columns
@@ -121,6 +122,12 @@ def batch_program() -> BatchedProgram:
 def snapshot_variables(variables: Sequence[Variable]) -> list[Any]:
     """One after another."""
     return [each.snapshot() for each in variables]
+
+
+@hookimpl
+def seeded_generators() -> AbstractContextManager[Mapping[str, Any]]:
+    """No generators beside Python's and numpy's."""
+    return nullcontext({})
 
 
 @hookimpl

@@ -1,9 +1,12 @@
 """Modules of users' own classes, called with the spaces and settings that their signatures name."""
 
 import inspect
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import Capability
@@ -12,6 +15,7 @@ from plugrad.learner.capabilities import check_here
 from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import RLModuleSpec
 from plugrad.rl_module import RLModule
+from plugrad.rng_streams import stream
 from plugrad.types import ModuleID
 
 GIVEN = ("observation_space", "action_space", "model_config")
@@ -20,6 +24,9 @@ GIVEN = ("observation_space", "action_space", "model_config")
 
 def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
     """Build the module that `spec.module_class` makes.
+
+    Meanwhile the random generators of Python, numpy and the framework are seeded by the learner's seed and the
+    module's id, so that initial weights follow `debugging(seed=)`. Then they go on from where they were.
 
     Args:
         learner: the learner, whose backend wraps a model that is not an `RLModule`.
@@ -33,12 +40,27 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
         ConfigError: it cannot be imported, cannot be called with these arguments, or does not make a model of this
             backend.
     """
+    seed = int(stream(learner.seed, module_id, "weights").integers(2**31))
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        random.seed(seed)
+        np.random.seed(seed)
+        with learner._seeded_generators(seed) as more:
+            return _made(learner, module_id, spec, more)
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _made(
+    learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec, more: Mapping[str, Any]
+) -> RLModule:
     chosen = spec.module_class
     make = resolve_name(chosen, where="module_class") if isinstance(chosen, str) else chosen
     if inspect.isclass(make) and issubclass(make, RLModule):
         built: RLModule = make(**_known_arguments(make, spec))
         return built
-    model = make(**_arguments(module_id, make, spec))
+    model = make(**_arguments(module_id, make, spec, more))
     if isinstance(model, RLModule):
         return model
     check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(model).__name__}")
@@ -47,8 +69,10 @@ def build_own_module(learner: LearnerInternals, module_id: ModuleID, spec: RLMod
     return module
 
 
-def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec) -> dict[str, Any]:
-    """Those of `GIVEN` that the signature of a model's class names.
+def _arguments(
+    module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Those of `GIVEN`, and of the backend's, that the signature of a model's class names.
 
     Raises:
         ConfigError: it is not a class or function, or needs another argument.
@@ -59,21 +83,21 @@ def _arguments(module_id: ModuleID, make: Callable[..., Any], spec: RLModuleSpec
             f"{type(make).__name__}; a finished model is given to Learner(module=...)",
             module_id=module_id,
         )
-    named = _parameters(make)
-    unknown = [name for name, each in named.items() if each.default is each.empty and name not in GIVEN]
+    named, given = _parameters(make), {**{name: getattr(spec, name) for name in GIVEN}, **more}
+    unknown = [name for name, each in named.items() if each.default is each.empty and name not in given]
     unknown += [
-        name for name in GIVEN if name in named and named[name].kind is inspect.Parameter.POSITIONAL_ONLY
+        name for name in given if name in named and named[name].kind is inspect.Parameter.POSITIONAL_ONLY
     ]
     if unknown:
         raise ConfigError(
             f"module {module_id!r}: {_name(make)} needs {', '.join(unknown)}, which is not known here. A model's "
-            f"class is called with those of {', '.join(GIVEN)} that it names: take {unknown[0]} from "
+            f"class is called with those of {', '.join(given)} that it names: take {unknown[0]} from "
             "model_config, or give it a default",
             module_id=module_id,
-            expected=list(GIVEN),
+            expected=list(given),
             found=unknown,
         )
-    return {name: getattr(spec, name) for name in GIVEN if name in named}
+    return {name: value for name, value in given.items() if name in named}
 
 
 def _known_arguments(make: type[RLModule], spec: RLModuleSpec) -> dict[str, Any]:
