@@ -34,9 +34,11 @@ class Metrics:
         self._to_numpy = to_numpy
         self._step: dict[str, Tensor] | None = None
         self.results: dict[ModuleID, dict[str, float | Array]] = {}
+        self._ahead: dict[ModuleID, dict[str, float | Array]] = {}  # for the next update
+        self._is_updating = False
 
     def register(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Report `value` under `results[module_id][key]`.
+        """Report `value` under `results[module_id][key]`: of the running update, or between updates of the next one.
 
         Args:
             module_id: a module id or `ALL_MODULES`.
@@ -47,7 +49,8 @@ class Metrics:
             LossError: the value is not a scalar, inside a step.
         """
         if self._step is None:
-            self.results.setdefault(module_id, {})[key] = self._plain(value)
+            for results in [self.results] if self._is_updating else [self.results, self._ahead]:
+                results.setdefault(module_id, {})[key] = self._plain(value)
         else:
             self._step[f"{module_id}{SEPARATOR}{key}"] = self._scalar(module_id, key, value)
 
@@ -143,8 +146,24 @@ class Metrics:
         self.results.setdefault(module_id, {}).update(numbers)
 
     def begin_update(self) -> None:
-        """Forget the results of the previous update."""
-        self.results = {}
+        """Forget the results of the previous update; what was registered since is part of this one."""
+        self._is_updating = True
+        self.results = {module_id: dict(each) for module_id, each in self._ahead.items()}
+
+    def end_update(self, *, is_done: bool) -> None:
+        """End an update; one that failed leaves what was registered before it to the next one.
+
+        Args:
+            is_done: whether it did not fail.
+        """
+        self._is_updating = False
+        if is_done:
+            self._ahead = {}
+
+    def forget(self, module_id: ModuleID) -> None:
+        """Forget the metrics of a module that was removed."""
+        self.results.pop(module_id, None)
+        self._ahead.pop(module_id, None)
 
     def take_means(self, means: Mapping[str, Tensor]) -> None:
         """Register a program's metrics, `{flat name: mean}`, as floats."""

@@ -20,7 +20,9 @@ class OffPolicyConfig(AlgorithmConfig):
     """
 
     train_batch_size: int = field(
-        256, help="rows drawn per update and module, unless training_intensity says how many"
+        256,
+        help="rows drawn per update and module, rounded up to whole minibatches, unless training_intensity says "
+        "how many",
     )
     minibatch_size: int | None = field(256, help="rows per gradient step; None: the whole batch")
     rollout_fragment_length: int | None = field(1, help="steps per environment between two updates")

@@ -723,7 +723,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     # --- metrics and results --------------------------------------------------------------------------------
 
     def register_metric(self, module_id: ModuleID, key: str, value: Any) -> None:
-        """Add a value to the results of the current update.
+        """Add a value to the results of the current update; outside an update, to those of the next one.
 
         Args:
             module_id: a module id or `ALL_MODULES`.

@@ -87,7 +87,7 @@ def remove_module(
     with restore_on_error(learner):
         for component in COMPONENTS.values():
             component.drop(learner, module_id)
-        learner.metrics.results.pop(module_id, None)
+        learner.metrics.forget(module_id)
         kept = {other: each for other, each in _overrides(learner).items() if other != module_id}
         _change_config(learner, overrides=kept)
         _write_config(learner, trained)

@@ -119,7 +119,9 @@ class UpdateRun:
             learner.notify("update_ended", results=results)
             # Last: if a learner of a group raises before this, the update is undone on all.
             barrier(learner)
+            learner.metrics.end_update(is_done=True)
         except BaseException:
+            learner.metrics.end_update(is_done=False)
             snapshot.restore()
             learner.weights_version += 1
             raise
@@ -137,7 +139,10 @@ class UpdateRun:
         columns = self._trained_columns(columns, rows, batch)
         self._learner.metrics.begin_update()
         sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
-        self._train(columns, sample_counts, spec, _Clock(), Snapshot(self._learner))
+        try:
+            self._train(columns, sample_counts, spec, _Clock(), Snapshot(self._learner))
+        finally:
+            self._learner.metrics.end_update(is_done=False)
 
     def columns(self, batch: Any, episodes: Sequence[Any] | None) -> batches.Batch:
         """A batch by module, from one of its forms or from episodes.

@@ -311,6 +311,17 @@ def reset_seeds(entropy: tuple[int, ...], num_seeds: int) -> list[int] | None:
     return [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(num_seeds)]
 
 
+def _name_known_autoreset(native: VectorEnv[Any, Any, Any]) -> None:
+    """Add the mode to an environment that names none, where its base class has only one.
+
+    Subclasses of Gymnasium's functional environments that have metadata of their own name no mode.
+    """
+    bases = {base.__module__ for base in type(native.unwrapped).__mro__}
+    is_functional = any(module.startswith("gymnasium.envs.functional_") for module in bases)
+    if "autoreset_mode" not in native.metadata and is_functional:
+        native.metadata = {**native.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+
+
 def _make_native_vector_env(
     env: EnvSource | None, env_config: dict[str, Any], num_envs: int
 ) -> VectorEnv[Any, Any, Any]:
@@ -326,6 +337,7 @@ def _make_native_vector_env(
         raise ConfigError(
             f'{env!r} is a single environment; vectorization_mode="vector_entry_point" needs an id'
         )
+    _name_known_autoreset(native)
     modes = (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP)
     if native.metadata.get("autoreset_mode") not in (*modes, *(mode.value for mode in modes)):
         raise ConfigError(

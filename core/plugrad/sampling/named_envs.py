@@ -1,7 +1,8 @@
 """Environments by their names: Gymnasium ids, classes, functions, and `"package.module:Name"` of these."""
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any, Final
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from plugrad.errors import ConfigError, did_you_mean
+from plugrad.errors import ConfigError, PlugradError, did_you_mean
 from plugrad.importing.extras import require_extra
 from plugrad.importing.names import import_named, in_main_by_value
 from plugrad.sampling.settings import EnvSource, SamplingConfig, is_atari
@@ -33,18 +34,48 @@ def make_named(env: EnvSource | None, env_config: dict[str, Any], make: Callable
 
     Raises:
         ConfigError: there is no such environment, or it does not accept `env_config`.
+        Exception: what the environment's own code raised, with a note that names the environment.
     """
     creator = _creator(env, make)
     try:
         return creator(**env_config)
     except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as error:
         raise _unknown(str(env), error) from error
-    except (gym.error.Error, TypeError, ImportError) as error:
+    except Exception as error:
+        if isinstance(error, PlugradError):
+            raise
+        if not _is_refused(error, env_config):
+            error.add_note(f"raised while environment {env_name(env)} was made")
+            raise
         given = f" with env_config={env_config}" if env_config else ""
         raise ConfigError(
             f"cannot make the environment {env_name(env)}{given}: {error}{_extra_hint(str(error))}",
             env=env_name(env),
         ) from error
+
+
+def _is_refused(error: Exception, env_config: Mapping[str, Any]) -> bool:
+    """Whether an environment's constructor was refused, rather than that its own code raised an error."""
+    if isinstance(error, gym.error.Error):
+        return True
+    words = str(error) if isinstance(error, TypeError) else ""
+    if "argument" in words and any(repr(name) in words for name in env_config):
+        return True
+    if not isinstance(error, TypeError | ImportError):
+        return False
+    # Gymnasium raises the TypeError of a constructor anew: its context has the frames.
+    return not any(_has_own_frames(each) for each in (error, error.__context__) if each is not None)
+
+
+def _has_own_frames(error: BaseException) -> bool:
+    """Whether others than plugrad, Gymnasium and Python took part in an error."""
+    trace = error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if not module.startswith(("gymnasium.", "plugrad.", "importlib.", "functools")):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 _EXTRA_OF_GYMNASIUM: Final = re.compile(r"gymnasium\[(box2d|mujoco)\]")
@@ -95,10 +126,30 @@ def _is_id(name: str) -> bool:
 
 
 def _unknown(env: str, error: Exception) -> ConfigError:
-    env_id = env.rpartition(":")[2]
+    package, _, env_id = env.rpartition(":")
+    registers = _functions_that_register(package) if package in sys.modules else []
+    if package in sys.modules and (registers or not did_you_mean(env_id, gym.registry)):
+        call = f" Here: call {registers[0]}() there." if registers else ""
+        return ConfigError(
+            f"no environment {env!r}: {package!r} was imported, and registers no id {env_id!r} when it is. If a "
+            "function of it registers its ids, call that in a module of your own, and name this module: "
+            f"'my_envs:{env_id}'.{call} ({error})",
+            env=env,
+        )
     hint = _namespace_hint(env_id) or _package_hint(env_id) or did_you_mean(env_id, gym.registry)
     hint = hint or " Is the package that registers it imported? 'package.module:Id-v0'"
     return ConfigError(f"no environment {env!r}.{hint} ({error})", env=env)
+
+
+def _functions_that_register(package: str) -> list[str]:
+    """Functions of a package and of its modules that were imported, such as `register_envs`."""
+    modules = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+    return sorted(
+        f"{name}.{each}"
+        for name in modules
+        for each, value in vars(sys.modules[name]).items()
+        if each.startswith("register") and getattr(value, "__module__", None) == name
+    )
 
 
 def _import_namespace(env: str) -> None:
@@ -185,7 +236,10 @@ def spec_to_send(env: object) -> EnvSpec | None:
     Returns:
         The registration; None if there is none yet, or `env` is no id.
     """
-    spec = gym.registry.get(env.rpartition(":")[2]) if isinstance(env, str) else None
+    if not isinstance(env, str):
+        return None
+    package, _, env_id = env.rpartition(":")
+    spec = gym.registry.get(env_id) if package in ("", "__main__") else None  # others register where imported
     if spec is None:
         return None
     return replace(spec, entry_point=in_main_by_value(spec.entry_point, where=f"environment {env!r}"))

@@ -58,6 +58,7 @@ class OffPolicyTraining(Training):
         self._filled_since = 0
         self._rows_owed = 0.0
         self._check_priorities()
+        self._say_how_many()
         warn_of_size(self._buffer_sizes())
 
     def _check_priorities(self) -> None:
@@ -69,6 +70,17 @@ class OffPolicyTraining(Training):
                     "prioritize by; use type='uniform'",
                     field="replay_buffer_config",
                 )
+
+    def _say_how_many(self) -> None:
+        """Log where an update is on more rows than `train_batch_size` says."""
+        config = self.config
+        if config.training_intensity is None and config.train_batch_size % (config.minibatch_size or 1):
+            _log.warning(
+                "train_batch_size=%d, and an update is on %d rows: whole minibatches of minibatch_size=%d",
+                config.train_batch_size,
+                self._num_rows(0),
+                config.minibatch_size,
+            )
 
     def _buffer_sizes(self) -> dict[ModuleID, BufferSize]:
         """What the full buffers of the modules that are trained will take."""
@@ -148,11 +160,14 @@ class OffPolicyTraining(Training):
         return results
 
     def _num_rows(self, num_new_steps: int) -> int:
-        """Rows of one update: whole minibatches. What `training_intensity` asks for beside them is owed."""
+        """Rows of one update: whole minibatches.
+
+        `train_batch_size` is rounded up. What `training_intensity` asks for beside whole minibatches is owed.
+        """
         config = self.config
         size = config.minibatch_size or 1
         if config.training_intensity is None:
-            return int(max(1, round(config.train_batch_size / size)) * size)
+            return -(-int(config.train_batch_size) // size) * size
         self._rows_owed += config.training_intensity * num_new_steps
         number = int(self._rows_owed // size) * size
         self._rows_owed -= number
