@@ -1,6 +1,7 @@
 """An update as a program: every minibatch in one loop of XLA, or steps in Python."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -13,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, primitives
 
 from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
-from plugrad.hooks.backend_helpers import EagerLoop, first_line
+from plugrad.hooks.backend_helpers import MOST_WIDTHS, EagerLoop, first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
@@ -23,6 +24,10 @@ from plugrad_jax.conversion import as_tensors, portable_arrays
 from plugrad_jax.devices import compiled, platform_of
 
 Indices = Mapping[ModuleID, Any]
+CROWDED = (
+    f"the size of the minibatches keeps changing: the programs of the last {MOST_WIDTHS} sizes are kept, and each "
+    "other size is compiled, as JAX's eager operations would be too: set a minibatch_size"
+)
 log = logging.getLogger("plugrad")
 
 
@@ -67,12 +72,14 @@ class Compiled(Program):
         self.while_tracing = ExitStack()
         self.device, self._learner = learner.device, learner
         self._eager: EagerLoop | None = None
-        self._one_step = compiled(self._traced_step, learner.device)
+        self._is_crowded = False
+        self._of_widths: OrderedDict[tuple[int, ...], Any] = OrderedDict()
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""
         if self._eager is not None:
             return self._eager.run(*self._tensors(columns, indices), num_steps)
+        self._choose_width(indices)
         try:
             means = self._run(columns, indices, num_steps)
         except jax.errors.JAXTypeError as error:
@@ -83,6 +90,23 @@ class Compiled(Program):
             return self.run(columns, indices, num_steps)
         return dict(zip(self.step.names, np.asarray(means), strict=True))
 
+    def _choose_width(self, indices: Indices) -> None:
+        """Take the compiled function for minibatches of this size; forget the one that was used longest ago."""
+        width = tuple(rows.shape[1] for rows in indices.values())
+        if width not in self._of_widths:
+            if len(self._of_widths) == MOST_WIDTHS:
+                self._of_widths.popitem(last=False)
+                if not self._is_crowded:
+                    self._is_crowded = True
+                    self.fall_back(self.mode, f"{self.reason}; {CROWDED}")
+            self._of_widths[width] = self._compiled()
+        self._of_widths.move_to_end(width)
+        self._function = self._of_widths[width]
+
+    def _compiled(self) -> Any:
+        """A function of its own: with it goes what was compiled for it."""
+        return compiled(lambda *arguments: self._traced_step(*arguments), self.device)
+
     def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
         """The means of the metrics: here of steps that are called in turn."""
         columns, indices = self._tensors(columns, indices)
@@ -90,7 +114,7 @@ class Compiled(Program):
         for n in range(num_steps):
             rows = {module_id: each[n] for module_id, each in indices.items()}
             with self.while_tracing:
-                changed, each = self._one_step(self.step.values(), columns, rows)
+                changed, each = self._function(self.step.values(), columns, rows)
             self.step.assign(changed)
             metrics.append(each)
         return np.mean(jax.device_get(metrics), 0)
@@ -105,7 +129,8 @@ class Compiled(Program):
     def note_tracing(self) -> None:
         """Called where a program is traced: it is compiled right after."""
         log.info("compiling the update for jax: the first one takes some seconds")
-        self.while_tracing.enter_context(compilation_cache.programs_are_kept())
+        if not self._is_crowded:
+            self.while_tracing.enter_context(compilation_cache.programs_are_kept())
 
 
 class CompiledSteps(Compiled):
@@ -126,15 +151,19 @@ class WholeUpdate(Compiled):
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__(learner, step, variables, "complete_update", "the whole update as one XLA program")
         self._has_convolutions = False
-        on_cpu = platform_of(learner.device) == "cpu"
-        self._loop = compiled(partial(self.run_steps, refuses_convolutions=on_cpu), learner.device)
+
+    def _compiled(self) -> Any:
+        if self._has_convolutions:
+            return super()._compiled()
+        on_cpu = platform_of(self.device) == "cpu"
+        return compiled(partial(self.run_steps, refuses_convolutions=on_cpu), self.device)
 
     def _run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Any:
         if self._has_convolutions:
             return super()._run(columns, indices, num_steps)
         try:
             with self.while_tracing:
-                changed, means = self._loop(
+                changed, means = self._function(
                     self.step.values(),
                     portable_arrays(columns, self.device),
                     portable_arrays(indices, self.device),
@@ -142,6 +171,8 @@ class WholeUpdate(Compiled):
                 )
         except _HasConvolutionsError:
             self._has_convolutions = True
+            self._of_widths.clear()
+            self._choose_width(indices)
             self.reason = (
                 "each step one XLA program, because it has convolutions, which are slow in XLA's loops"
             )
@@ -171,7 +202,8 @@ class WholeUpdate(Compiled):
             The new values of the variables that changed, and the means of the metrics.
         """
         self.note_tracing()
-        step = jax.jit(self.step)  # traced once, and called in the loop
+        # Traced once, and called in the loop. A function of its own: JAX keeps traces as long as the function.
+        step = jax.jit(lambda *arguments: self.step(*arguments))
         traced, (_, means) = jax.make_jaxpr(step, return_shape=True)(values, columns, _nth(indices, 0))
         if refuses_convolutions and _convolves(traced.jaxpr):
             raise _HasConvolutionsError

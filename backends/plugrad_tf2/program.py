@@ -20,6 +20,7 @@ from plugrad_tf2.convolutions import are_faster_without_xla
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
+from plugrad_tf2.versions import what_is_lost
 from plugrad_tf2.without_xla import without_xla
 from plugrad_tf2.xla_clusters import DIFFERENTIATE, FINISH, clusters
 
@@ -199,7 +200,9 @@ class WholeUpdate(Program):
     """
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
-        super().__init__("complete_update", "the whole update as one XLA program", static_shapes=True)
+        lost = what_is_lost(tf.__version__)
+        reason = "the whole update as one XLA program" + (f"; {lost}" if lost else "")
+        super().__init__("complete_update", reason, static_shapes=True)
         self.step, self.variables = step, variables
         self._traced = TracedStep(learner, step, in_xla=True)
         self._flats = [variable for variable in variables if isinstance(variable, FlatParameters)]

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-KNOWN_TO = ("2.21.",)
-"""Versions of TensorFlow with the flags that plugrad sets; others end the process when they meet an unknown one."""
+from plugrad_tf2.versions import what_is_lost
 
 
 def can_add(variable: str, name: str) -> bool:
@@ -25,7 +24,7 @@ def can_add(variable: str, name: str) -> bool:
     """
     said = os.environ.get(variable, "").strip()
     names_a_file = said != "" and not said.startswith("-")
-    return name not in said and not names_a_file and tf.__version__.startswith(KNOWN_TO)
+    return name not in said and not names_a_file and not what_is_lost(tf.__version__)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from plugrad import LearnerProtocol
 from plugrad.errors import PlugradError
+from plugrad.hooks.backend_helpers import MOST_WIDTHS, WIDTHS_CHANGE
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.ops import Variable
@@ -103,6 +104,10 @@ class AutoUpdate(Program):
         self, columns: ModuleBatches, indices: Mapping[ModuleID, Tensor], num_steps: int
     ) -> Mapping[str, Any]:
         key = signature(columns, indices)
+        if self._stage > EAGER and key not in self._recorded and len(self._recorded) == MOST_WIDTHS:
+            for each in (self._recorded, self._loops, self._ahead):
+                each.clear()
+            self._stay_eager(WIDTHS_CHANGE)
         if self._stage > EAGER and self._recorded and (changes := self._numbers.changes()):
             self._record_changes(changes, key, columns, indices)
         if self._stage > EAGER and self._is_recorded(key, columns, indices, num_steps):

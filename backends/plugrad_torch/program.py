@@ -13,7 +13,7 @@ from plugrad import LearnerProtocol
 from plugrad.batch import Rows
 from plugrad.errors import PlugradError
 from plugrad.every_nth import undelayed
-from plugrad.hooks.backend_helpers import why_forwards_are_not_compiled
+from plugrad.hooks.backend_helpers import MOST_WIDTHS, WIDTHS_CHANGE, why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
@@ -126,6 +126,10 @@ class CompiledUpdate(Program):
     ) -> CompiledLoop | CompiledStep | None:
         key = signature(columns, indices)
         if key not in self._compiled:
+            if len(self._compiled) == MOST_WIDTHS:
+                self._compiled.clear()
+                self._run_eagerly(WIDTHS_CHANGE)
+                return None
             log.info("compiling the update for torch: the first one takes some seconds")
             try:
                 minibatch = next(minibatches(columns, indices))
@@ -134,7 +138,7 @@ class CompiledUpdate(Program):
             except PlugradError:
                 raise
             except Exception as error:
-                self._fall_back(error)
+                self._run_eagerly(why_untraceable(self._learner, error))
                 return None
         return self._compiled[key]
 
@@ -150,9 +154,9 @@ class CompiledUpdate(Program):
         self.reason = f"{CompiledStep.reason}{why}"
         return compiled
 
-    def _fall_back(self, error: Exception) -> None:
+    def _run_eagerly(self, why: str) -> None:
         self._eager = EagerUpdate(self._learner, self._step)
-        self.fall_back("none", f"eager, because {why_untraceable(self._learner, error)}")
+        self.fall_back("none", f"eager, because {why}")
 
 
 class CompiledForward(EagerUpdate):

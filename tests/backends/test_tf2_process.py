@@ -178,3 +178,21 @@ def test_old_programs_are_removed(cache: Path) -> None:
         (folder / f"{n}.pb").write_bytes(b"old")
     life(cache)
     assert len(kept(cache)) < 300
+
+
+@pytest.mark.parametrize(("version", "lost"), [("2.18.0", True), ("2.20.1", True), ("2.21.0", False)])
+def test_the_mode_says_what_a_version_of_tensorflow_goes_without(
+    version: str, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs.backend("tf2")
+    import tensorflow as tf
+    from learning import ppo_batch, ppo_config
+
+    monkeypatch.setattr(tf, "__version__", version)
+    learner = ppo_config("tf2", minibatch_size=8, num_epochs=1).build_learner()
+    learner.update(ppo_batch(8))
+    assert learner.update_mode.startswith("complete_update: the whole update as one XLA program")
+    words = (
+        f"TensorFlow {version} keeps no compiled programs on disk and no order of operations for one thread"
+    )
+    assert (words in learner.update_mode) == lost

@@ -148,3 +148,21 @@ def test_a_backend_that_cannot_build_a_learner_is_certified_as_it_is(tmp_path):
     assert code == 1, said
     assert report["capabilities"]["xla"].startswith("not proven: test_an_update_is_compiled_by_xla failed: ")
     assert all(each.startswith("failed: ") for each in report["tests"].values())
+
+
+def test_fixtures_that_miss_a_package_are_one_clear_line(tmp_path):
+    package = tmp_path / "plugrad_poor"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "backend.py").write_text(DECLARING.format(capabilities="set()"))
+    (package / "testing.py").write_text("import a_package_that_nobody_has\n")
+    info = tmp_path / "plugrad_poor-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugrad-poor\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[plugrad.backends]\npoor = plugrad_poor.backend\n")
+    code, report, said = certify(tmp_path, "poor")
+    assert code == 1
+    assert not report
+    assert "plugrad_poor.testing fails to import: ModuleNotFoundError: No module named 'a_package" in said
+    assert "INTERNALERROR" not in said
+    assert "Traceback" not in said

@@ -255,6 +255,17 @@ def test_doctor_names_a_backends_framework_by_its_metadata():
     assert framework_line(gone) == f"minelib       missing     for backend mine\n{'':<16}{wanted}"
 
 
+def test_doctor_says_what_a_frameworks_version_goes_without_and_imports_no_backend(tmp_path, monkeypatch):
+    package = tmp_path / "goes_without"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    said = "def what_is_lost(version):\n    return f'{version} has no cache'\n"
+    (package / "versions.py").write_text(said)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = framework_line(record("goes_without", "click", True))
+    assert line.splitlines()[1].strip() == f"{version('click')} has no cache"
+
+
 NO_TORCH = record("torch", "torch", False, ("plugrad[torch]",))
 NO_TF2 = record("tf2", "tensorflow", False, ("plugrad[tf2]", "plugrad[tf2-cpu]"))
 INSTALL_TF2 = 'pip install "plugrad[tf2]" (or plugrad[tf2-cpu])'

@@ -773,3 +773,39 @@ def test_a_command_can_be_checked(with_commands):
     good, bad = with_commands.run(CALL + '[call("plugins", "--check", each) for each in ("hello", "bad")]')
     assert (good[0], "loads, and is a command: plugrad hello" in good[1]) == (0, True)
     assert (bad[0], "unusable: plugin 'bad'" in bad[1]) == (1, True)
+
+
+def test_a_plugin_that_exits_when_it_is_imported_is_a_problem_of_its_own(site):
+    modules = {
+        "leaves": "import sys\nsys.exit(3)",
+        "leaves_later": ALGORITHM.replace("return Config", "raise SystemExit(3)"),
+    }
+    plugins = {("algorithms", "leaver"): "leaves", ("algorithms", "late"): "leaves_later"}
+    site.install("plugrad-leaver", plugins=plugins, modules=modules)
+    kind, said = site.error("get_algorithm('leaver')")
+    assert kind == "PluginError"
+    assert "'leaver' of plugrad-leaver 1.0 fails to load (leaves): SystemExit: 3" in said
+    lines = ["from click.testing import CliRunner", "from plugrad.cli import main"]
+    program = [*lines, "[(done := CliRunner().invoke(main, ['algorithms'])).exit_code, done.stdout]"]
+    code, printed = site.run("\n".join(program))
+    assert code == 0
+    assert all(name in printed for name in ("leaver", "late", "ppo", "sac"))
+
+
+def test_an_algorithm_without_a_loss_does_not_pass_the_check_and_the_error_says_so(site):
+    site.install(
+        "plugrad-lossless", plugins={("algorithms", "lossless"): "lossless"}, modules={"lossless": ALGORITHM}
+    )
+    lines = ["from click.testing import CliRunner", "from plugrad.cli import main"]
+    program = [
+        *lines,
+        "[(done := CliRunner().invoke(main, ['plugins', '--check', 'lossless'])).exit_code, done.output]",
+    ]
+    code, printed = site.run("\n".join(program))
+    assert code == 1
+    assert "it does not answer the hook 'compute_loss_for_module'" in " ".join(printed.split())
+    build = "get_algorithm('lossless')().framework('numpy').build_learner(env='CartPole-v1')"
+    kind, said = site.error(build)
+    assert kind == "PluginError"
+    assert "algorithm 'lossless'" in said
+    assert "has no loss: it does not answer the hook 'compute_loss_for_module'" in said

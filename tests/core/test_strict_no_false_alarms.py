@@ -10,7 +10,14 @@ from random_spaces import RandomSpaces
 
 from plugrad import AlgorithmConfig, get_algorithm, hookimpl
 from plugrad.hooks.plugin_records import list_plugins
-from plugrad.testing.tiny_learners import tiny_batch, tiny_learner, weights_of
+from plugrad.losses import mean_over_rows
+from plugrad.testing.tiny_learners import (
+    ActorCriticLearner,
+    tiny_batch,
+    tiny_config,
+    tiny_learner,
+    weights_of,
+)
 
 MODELS: dict[str, dict[str, Any]] = {
     "lstm": {"use_lstm": True, "lstm_cell_size": 2, "max_seq_len": 3},
@@ -112,3 +119,66 @@ def test_every_listener_that_needs_no_extra_is_portable(name: str) -> None:
     finally:
         algorithm.stop()
     assert np.isfinite(results["learners/default_policy/total_loss"])
+
+
+SUMS_OVER_AXES: dict[str, Any] = {
+    "sum": lambda ops, x, batch: ops.mean(ops.sum(x, axis=(0, 2))),
+    "mean, then rows": lambda ops, x, batch: mean_over_rows(ops, ops.mean(x, axis=(2, 0)), batch),
+    "largest": lambda ops, x, batch: ops.mean(ops.max(x, axis=(0, 2), keepdims=True)),
+    "square": lambda ops, x, batch: ops.mean(ops.var(x, axis=(0, 2))),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OVER_AXES)
+def test_a_reduction_over_several_axes_gives_what_numpy_gives(name: str) -> None:
+    class OverAxes:
+        @hookimpl(wrapper=True)
+        def compute_losses(self, learner: Any, fwd_out: Any, batch: Any) -> Any:
+            losses = yield
+            ops = learner.ops
+            for module_id, outputs in fwd_out.items():
+                values = ops.expand_dims(ops.stack([outputs["action_dist_inputs"][:, 0]] * 3, 0), -1)
+                losses[module_id] = losses[module_id] + SUMS_OVER_AXES[name](ops, values, batch[module_id])
+            return losses
+
+    found = []
+    for backend in ("strict", "numpy"):
+        learner = tiny_learner(backend, plugins=[OverAxes()])
+        learner.update(tiny_batch())
+        found.append(weights_of(learner))
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
+
+
+kept_learners: list[Any] = []
+
+
+class _KeepsItsLearner:
+    """As a script or a plugin may that looks at it later."""
+
+    def __init__(self) -> None:
+        self.learner: Any = None
+
+    @hookimpl(wrapper=True)
+    def before_gradient_based_update(self, learner: Any) -> Any:
+        self.learner = learner
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def compute_losses(self, learner: Any) -> Any:
+        return (yield)
+
+
+def test_a_learner_of_an_authors_class_may_be_kept_in_a_global_and_in_a_listener() -> None:
+    class Mine(ActorCriticLearner):
+        def _update(self, batch: Any) -> Any:
+            return super()._update(batch)
+
+    learner = Mine(config=tiny_config("strict"), plugins=[_KeepsItsLearner()])
+    kept_learners.append(learner)
+    try:
+        learner.build()
+        learner.update(tiny_batch())
+        results = learner.update(tiny_batch())
+    finally:
+        kept_learners.clear()
+    assert np.isfinite(results["default_policy"]["total_loss"])

@@ -141,5 +141,5 @@ def _report_or_problem(name: str) -> AlgorithmReport:
         return report(name)
     except PlugradError as error:
         return AlgorithmReport(name, problem=str(error))
-    except Exception as error:  # a stranger's: it must not hide the others
+    except (Exception, SystemExit) as error:  # a stranger's: it must not hide the others
         return AlgorithmReport(name, problem=f"{type(error).__name__}: {error}")

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import click
 
@@ -96,7 +97,25 @@ def framework_line(record: PluginRecord) -> str:
     use = f"backend {record.name}"
     if record.requires is None or not record.installed:
         return _missing(record.requires or "", use, record.command)
-    return _found(record.requires, use)
+    found = _found(record.requires, use)
+    lost = _what_is_lost(record)
+    return f"{found}\n{'':<16}{lost}" if lost else found
+
+
+def _what_is_lost(record: PluginRecord) -> str:
+    """What the framework's version goes without: the backend's file `versions.py` may say it.
+
+    The file is run by itself, because importing it from its package would import the framework.
+    """
+    package = find_spec(record.value.partition(":")[0].partition(".")[0])
+    for folder in (package and package.submodule_search_locations) or ():
+        spec = spec_from_file_location("versions", Path(folder, "versions.py"))
+        with suppress(Exception):
+            if spec is not None and spec.loader is not None and Path(folder, "versions.py").exists():
+                module = module_from_spec(spec)
+                spec.loader.exec_module(module)
+                return str(module.what_is_lost(_version(record.requires or "")))
+    return ""
 
 
 def part_line(part: Part) -> str:

@@ -9,6 +9,7 @@ import click
 
 from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, PlugradError
+from plugrad.hooks.dispatch import hook_methods
 from plugrad.hooks.manager import BACKEND_SPECIFICATIONS, Plugin, implementations, is_wrapper, specifications
 from plugrad.hooks.plugin_records import PluginRecord, obstacle
 from plugrad.hooks.registry import (
@@ -20,7 +21,11 @@ from plugrad.hooks.registry import (
     load_listener,
     use_plugin,
 )
-from plugrad.learner.learner import CORE
+from plugrad.learner.build import no_loss_error
+from plugrad.learner.learner import CORE, Learner
+
+_LOSSES = {"compute_loss_for_module", "compute_losses", "update"}
+"""Hooks of which one has to say what the loss is."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,16 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _check_complete(plugin: Plugin) -> None:
-    """Refuse a backend that leaves a hook unanswered, and an algorithm without a config of its own."""
+    """Refuse a backend that leaves a hook unanswered, and an algorithm without its own config or without a loss."""
     if plugin.tier == "algorithm":
-        get_algorithm(plugin.name)
+        learner_class = get_algorithm(plugin.name)().get_learner_class()
+        own = {
+            hook
+            for name, hook in hook_methods(Learner).items()
+            if getattr(learner_class, name) is not getattr(Learner, name)
+        }
+        if not _LOSSES & {*own, *implementations(plugin)}:
+            raise no_loss_error(plugin)
     if plugin.tier == "backend":
         answered = {hook for each in (*CORE, plugin) for hook in implementations(each)}
         missing = [hook for hook in specifications(BACKEND_SPECIFICATIONS) if hook not in answered]

@@ -20,6 +20,10 @@ from plugrad.types import ModuleBatches, ModuleID, ParamRef, Tensor
 
 FunctionalCall = Callable[[Mapping[ParamRef, Tensor]], AbstractContextManager[None]]
 
+MOST_WIDTHS = 8
+"""How many sizes of minibatches are compiled for one set of columns. Others run uncompiled."""
+WIDTHS_CHANGE = f"the size of the minibatches keeps changing, and at most {MOST_WIDTHS} sizes are compiled"
+"""The reason for `learner.update_mode`."""
 _DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 
 

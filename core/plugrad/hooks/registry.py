@@ -269,7 +269,7 @@ def _import(entry: EntryPoint, record: PluginRecord) -> Any:
         raise error
     try:
         return entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a stranger's sys.exit() must not end the command
         if isinstance(error, ModuleNotFoundError) and record.requires == error.name:
             raise missing_framework(record) from error  # its metadata exists, but its files do not
         raise PluginError(

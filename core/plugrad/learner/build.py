@@ -12,7 +12,7 @@ from plugrad.config.module_specs import names_modules, spaces_of, specs_of
 from plugrad.errors import ConfigError, PluginError, did_you_mean
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.dispatch import hook_methods
-from plugrad.hooks.manager import HookManager
+from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.learner.capabilities import check_here
 from plugrad.learner.connectors import Piece, make_pipeline
 from plugrad.learner.expected_weights import are_weights_expected, check_module_ids, expected_weights
@@ -77,6 +77,8 @@ def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManag
             continue
         if hook == "compute_loss_for_module":
             if not overridden & {"compute_losses", "update"}:
+                if algorithm := next((each for each in learner.plugins if each.tier == "algorithm"), None):
+                    raise no_loss_error(algorithm)
                 raise PluginError(
                     f"{type(learner).__name__} has no loss: {type(learner.config).__name__} belongs to no algorithm; "
                     "use an algorithm's config (plugrad.get_algorithm('ppo')) or override compute_loss_for_module",
@@ -86,6 +88,22 @@ def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManag
             raise PluginError(
                 f"backend {learner.config.backend!r} does not answer the hook {hook!r}", hook=hook
             )
+
+
+def no_loss_error(algorithm: Plugin) -> PluginError:
+    """The error for an algorithm that says nowhere how its loss is computed.
+
+    Args:
+        algorithm: the plugin.
+
+    Returns:
+        The error, to be raised.
+    """
+    return PluginError(
+        f"{algorithm} has no loss: it does not answer the hook 'compute_loss_for_module', and the Learner class of its "
+        "config does not override it",
+        hook="compute_loss_for_module",
+    )
 
 
 def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:

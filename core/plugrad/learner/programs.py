@@ -1,6 +1,6 @@
 """The programs of a learner's updates, one for each set of columns; and how a batch is passed to them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from plugrad.learner.components import digest_without_optimizer, state_variables
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import Order, chunks, columns_to_numpy, pad_rows
 from plugrad.learner.step import Reads, make_step
-from plugrad.types import Array
+from plugrad.types import Array, ModuleID
 
 
 class Programs:
@@ -38,7 +38,8 @@ class Programs:
             The program; the same one for the same columns.
         """
         self._forget_other_constants()
-        key = (naming, *((module_id, *each) for module_id, each in columns.items()))
+        # Frameworks compile anew for another order of keys; `PreparedProgram` puts them in the first one's.
+        key = (naming, *sorted((module_id, *sorted(each)) for module_id, each in columns.items()))
         if key not in self._made:
             batch = self._learner.program_batch
             reads: Reads = set() if batch is None else batch.reads[key]
@@ -82,6 +83,7 @@ class PreparedProgram:
     def __init__(self, learner: LearnerInternals, program: Program, reads: Reads) -> None:
         self.program, self.reads = program, reads
         self._learner = learner
+        self._first_orders: dict[Hashable, Mapping[ModuleID, Sequence[str]]] = {}
         self._takes_arrays = program.takes_arrays and _converts_as_the_backend(learner)
 
     def means(self, columns: Batch, order: Order) -> dict[str, Array]:
@@ -95,6 +97,7 @@ class PreparedProgram:
             The means of the metrics, `{name: number}`.
         """
         learner, program = self._learner, self.program
+        columns, order = self._in_first_order(columns, order)
         num_steps = len(next(iter(order.values())))
         if program.static_shapes:
             columns = {m: _padded(columns_to_numpy(learner, each)) for m, each in columns.items()}
@@ -109,6 +112,20 @@ class PreparedProgram:
             for name, mean in learner._convert_to_numpy(found).items():
                 means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
         return means
+
+    def _in_first_order(self, columns: Batch, order: Order) -> tuple[Batch, Order]:
+        """Modules and columns in the order that they had in the first batch."""
+        key = frozenset((module_id, frozenset(each)) for module_id, each in columns.items())
+        first = self._first_orders.setdefault(
+            key, {module_id: [*each] for module_id, each in columns.items()}
+        )
+        return (
+            {
+                module_id: {name: columns[module_id][name] for name in names}
+                for module_id, names in first.items()
+            },
+            {module_id: order[module_id] for module_id in first},
+        )
 
     def _converted(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         return batch if self._takes_arrays else self._learner._convert_batch_type(batch)

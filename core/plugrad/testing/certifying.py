@@ -58,7 +58,15 @@ def _with_fixtures(plugin: Plugin) -> Sequence[ModuleType]:
     if module.__name__.endswith(".py"):
         return [module]
     beside = f"{module.__package__}.testing"
-    return [import_module(beside)] if module.__package__ and find_spec(beside) else []
+    if not (module.__package__ and find_spec(beside)):
+        return []
+    try:
+        return [import_module(beside)]
+    except ImportError as error:
+        raise pytest.UsageError(
+            f"{plugin}: its fixtures cannot be loaded: {beside} fails to import: {type(error).__name__}: {error}. "
+            "Install what it needs, or import that in the fixtures that use it"
+        ) from error
 
 
 def _with_name(kind: str, name: str) -> ModuleType:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plugrad.learner import Learner
 from plugrad.testing.strict.refusal import is_authors
 from plugrad.testing.strict.tensor import StrictTensor
 
@@ -33,7 +34,8 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         return "generator", repr(_state_of(value))
     if isinstance(value, np.ndarray):
         return id(value), value.tobytes() if value.nbytes < _BYTES and value.dtype != object else value.shape
-    if depth > _DEEPEST or isinstance(value, StrictTensor | ModuleType | BuiltinFunctionType):
+    # A script or a listener may keep its learner, whose state is watched by itself.
+    if depth > _DEEPEST or isinstance(value, StrictTensor | ModuleType | BuiltinFunctionType | Learner):
         return type(value).__name__, id(value)
     if isinstance(value, Mapping):
         return "mapping", *_many([item for pair in list(value.items())[:_MOST] for item in pair], depth)

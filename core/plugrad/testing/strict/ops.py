@@ -255,7 +255,8 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _raw(value: Any) -> Any:
-    return [raw(each) for each in value] if isinstance(value, list | tuple) else raw(value)
+    # A tuple stays one: axes must be, and shapes may be.
+    return type(value)(raw(each) for each in value) if isinstance(value, list | tuple) else raw(value)
 
 
 def _flat(values: Any) -> list[Any]:

@@ -1,0 +1,82 @@
+"""Batches whose length or order of columns changes from update to update: what is compiled, and what it computes."""
+
+import logging
+
+import numpy as np
+import pytest
+from learning import ppo_batch, ppo_config, weights
+
+from plugrad import hookimpl
+from plugrad.hooks.backend_helpers import MOST_WIDTHS
+
+COMPILING = "compiling the update for"
+
+
+class CountsTraces:
+    """Counts how often Python computes the losses, and reports the rows that they get."""
+
+    def __init__(self):
+        self.calls = 0
+
+    @hookimpl(wrapper=True)
+    def compute_losses(self, learner, batch):
+        losses = yield
+        self.calls += 1
+        for module_id, rows in batch.items():
+            ones = learner.ops.ones_like(rows["advantages"])
+            learner.register_metric(module_id, "rows", learner.ops.sum(ones))
+        return losses
+
+
+def built(backend, mode, **training):
+    counter = CountsTraces()
+    config = ppo_config(backend, **training).framework(backend, compile=mode)
+    learner = config.get_learner_class()(config=config, plugins=[counter])
+    learner.build()
+    return learner, counter
+
+
+@pytest.mark.costly("torch")
+def test_another_order_of_columns_compiles_nothing_and_changes_no_bit(backend):
+    (learner, counter), (other, _) = (built(backend, "complete_update", minibatch_size=8) for _ in range(2))
+    learner.update(ppo_batch(16))
+    other.update(ppo_batch(16))
+    traced = counter.calls
+    for n in range(1, 4):
+        batch = ppo_batch(16, seed=n)
+        names = [*batch]
+        learner.update({name: batch[name] for name in names[n:] + names[:n]})
+        other.update(batch)
+    assert learner.update_mode.startswith("complete_update")
+    assert counter.calls == traced
+    assert weights(learner).tobytes() == weights(other).tobytes()
+
+
+@pytest.mark.costly("torch", "tf2", "jax")
+def test_whole_batches_of_changing_length_compile_few_sizes_and_give_the_numbers_of_none(backend, caplog):
+    learner, _ = built(backend, "complete_update", minibatch_size=None, num_epochs=1)
+    eager, _ = built(backend, "none", minibatch_size=None, num_epochs=1)
+    lengths = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    with caplog.at_level(logging.INFO, "plugrad"):
+        for n in lengths:
+            found = learner.update(ppo_batch(n, seed=n))["default_policy"]
+            assert found["rows"] == n  # a row of padding would count
+    assert "the size of the minibatches keeps changing" in learner.update_mode
+    compiled = sum(COMPILING in each.message for each in caplog.records)
+    assert compiled <= (len(lengths) if backend == "jax" else MOST_WIDTHS)
+    eager.set_state(learner.get_state())
+    for n in (5, 20, 1):
+        learner.update(ppo_batch(n, seed=n))
+        eager.update(ppo_batch(n, seed=n))
+    np.testing.assert_allclose(weights(learner), weights(eager), rtol=0, atol=1e-6)
+
+
+def test_jax_keeps_the_programs_of_the_last_sizes_alone():
+    import needs
+
+    needs.backend("jax")
+    learner, _ = built("jax", "complete_update", minibatch_size=None, num_epochs=1)
+    for n in range(2, 2 + MOST_WIDTHS + 2):
+        learner.update(ppo_batch(n))
+    (prepared,) = learner._update_run._programs._made.values()
+    assert [*prepared.program._of_widths] == [(n,) for n in range(4, 4 + MOST_WIDTHS)]
