@@ -1,5 +1,6 @@
 """Iterations as TensorBoard events, written by tensorboardX: what `plugrad train --tensorboard` uses."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,9 @@ class TensorboardLogger(RunLogger):
 
     def begin(self, algorithm: Any) -> Any:
         """Create the event file."""
-        settings = {"logdir": algorithm.run_directory, **self._settings}
+        # The suffix: tensorboardX would write through a link that someone put at a name that can be guessed.
+        unique = {"logdir": algorithm.run_directory, "filename_suffix": f".{secrets.token_hex(8)}"}
+        settings = {**unique, **self._settings}
         return required("tensorboardX", extra="tensorboard").SummaryWriter(**settings)
 
     def log(self, run: Any, numbers: Mapping[str, float], step: int) -> None:

@@ -52,19 +52,25 @@ def disk_errors(action: str, path: StrPath) -> Iterator[None]:
 
 
 def write_file(
-    path: StrPath, data: bytes | bytearray | Iterator[bytes], *, mode: int = 0o666, dir_fd: int | None = None
+    path: StrPath,
+    data: bytes | bytearray | Iterator[bytes],
+    *,
+    mode: int | None = None,
+    dir_fd: int | None = None,
 ) -> None:
     """Create a file and wait until its bytes are on the disk. Its name is durable after `sync_directory`.
 
     Args:
         path: the file, which must not exist.
         data: its content, or the pieces of it one after the other.
-        mode: its permissions, less those that the umask takes.
+        mode: its permissions; None: those of any new file, which the umask decides.
         dir_fd: the open directory that `path` is relative to; None: the current one.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, mode, dir_fd=dir_fd)
+    fd = os.open(path, flags, 0o666, dir_fd=dir_fd)
     try:
+        if mode is not None:
+            os.fchmod(fd, mode)
         for piece in (data,) if isinstance(data, bytes | bytearray) else data:
             rest = memoryview(piece)
             while rest:
@@ -75,7 +81,11 @@ def write_file(
 
 
 def replace_file(
-    path: Path, data: bytes | bytearray | Iterator[bytes], *, within: Path | None = None, mode: int = 0o666
+    path: Path,
+    data: bytes | bytearray | Iterator[bytes],
+    *,
+    within: Path | None = None,
+    mode: int | None = None,
 ) -> None:
     """Write a file in place of the regular file of this name, all at once; a missing directory is made.
 
@@ -84,7 +94,7 @@ def replace_file(
         data: its content, or the pieces of it one after the other.
         within: the directory that the user named, in which `path` is: below it no link is followed. None: that of
             `path`.
-        mode: permissions of the new file, less those that the umask takes.
+        mode: permissions of the new file; None: those of any new file, which the umask decides.
 
     Raises:
         CheckpointUnsafeError: this name, or a directory below `within`, is a link; or the name is no regular file.

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import FAILED, debug_option
 from plugrad.cli.typed_names import look_for_plugin
 from plugrad.errors import PluginError, did_you_mean
@@ -54,7 +55,8 @@ def certify(ctx: click.Context, name: str, output: Path | None, some: str | None
     with TemporaryDirectory() as folder:
         found = _certificate(Path(folder), name, kind, ("-k", some) if some else ())
     if output is not None:
-        output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        with disk_errors("write", output):
+            replace_file(output, f"{json.dumps(found, indent=2)}\n".encode())
     _show(found)
     ctx.exit(0 if found["proven"] else FAILED)
 

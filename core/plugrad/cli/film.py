@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import gymnasium as gym
 import numpy as np
 
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.returns import return_words
 from plugrad.cli.trained import episodes_of
 from plugrad.cli.trust import Trust
@@ -172,6 +174,8 @@ def write_animation(frames: Sequence[Array], frames_per_second: float, target: P
     from PIL import Image  # late: --help needs no pillow
 
     first, *others = [Image.fromarray(frame) for frame in frames]
-    target.parent.mkdir(parents=True, exist_ok=True)
     settings: Mapping[str, Any] = {"duration": 1000 / frames_per_second, "loop": 0}
-    first.save(target, save_all=True, append_images=others, **settings)
+    film = BytesIO()
+    first.save(film, format=target.suffix[1:], save_all=True, append_images=others, **settings)
+    with disk_errors("write", target):
+        replace_file(target, film.getvalue())

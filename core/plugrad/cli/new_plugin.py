@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
 from plugrad.errors import ConfigError
 from plugrad.hooks.plugin_records import list_plugins
@@ -83,10 +84,9 @@ def write_plugin(folder: Path, name: str, kind: str) -> None:
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} is there already and stays as it is: remove it, or choose another name")
     template = files("plugrad.cli").joinpath("templates", kind)
-    for path, text in [(rename(path, name), rename(text, name)) for path, text in _files_in(template)]:
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+    with disk_errors("write", folder):
+        for path, text in [(rename(path, name), rename(text, name)) for path, text in _files_in(template)]:
+            replace_file(folder / path, text.encode(), within=folder.parent)
 
 
 def rename(text: str, name: str) -> str:

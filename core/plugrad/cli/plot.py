@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from io import BytesIO
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
 from plugrad.cli.metrics_files import iterate_rows
 from plugrad.cli.options import toml_literal
@@ -154,11 +156,13 @@ def draw(
         axes.fill_between(curve.timesteps, curve.low, curve.high, color=COLORS[0], alpha=0.12, linewidth=0)
     _draw_thresholds(axes, curves)
     _style_axes(axes, len(groups), what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    picture, form = BytesIO(), path.suffix[1:].lower() or "png"
     # The same curves give the same SVG.
     with plt.rc_context({"svg.hashsalt": "plugrad"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(picture, format=form, metadata={"Date": None} if form == "svg" else None)
     plt.close(figure)
+    with disk_errors("write", path):
+        replace_file(path, picture.getvalue())
 
 
 def _groups(curves: Sequence[Curve]) -> list[list[Curve]]:

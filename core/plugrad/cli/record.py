@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from plugrad.algorithm import Algorithm
+from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, scalars
@@ -71,6 +72,8 @@ def record(
     To record a whole training from its beginning: plugrad train ALGORITHM ENV --offline_data.output DIR
     """
     directory = out or run / "episodes"
+    if out is None:
+        refuse_links(directory, run)
     algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
     try:
         if timesteps is not None:

@@ -24,7 +24,7 @@ import tomli_w
 
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, runs, writer_lock
-from plugrad.checkpoint.disk import disk_errors, replace_file
+from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
@@ -40,6 +40,17 @@ from plugrad.learner import checkpointing
 
 RUNS = Path("runs")
 LOCK = "train.lock"
+WRITTEN = (
+    LOCK.removesuffix(".lock"),  # what is locked
+    LOCK,
+    "config.toml",
+    "stop.toml",
+    "metrics.jsonl",
+    "metrics.csv",
+    "summary.json",
+    *(f"checkpoints/{name}" for name in ("last", "last.lock", "best", "best.lock")),
+)
+"""What training writes in a run directory."""
 MAX_SUMMARY_BYTES = 2**16
 _NO_JSON = {"inf": inf, "-inf": -inf, "nan": nan}
 
@@ -219,6 +230,7 @@ def training_lock(path: Path) -> Iterator[None]:
 
     Raises:
         ConfigError: the path is no directory, or a directory with files that is no run directory.
+        CheckpointUnsafeError: something that training writes is a link, or neither a file nor a directory.
         CheckpointLockedError: another process trains there; names its pid, its host and when it began.
     """
     if path.exists() and not path.is_dir():
@@ -226,6 +238,8 @@ def training_lock(path: Path) -> Iterator[None]:
     names = {each.name for each in path.iterdir()} if path.exists() else set()
     if names and not names & {LOCK, "config.toml"}:
         raise _not_empty(path)
+    for name in WRITTEN:
+        refuse_links(path / name, path)
     refusal = (
         f"{path} is being trained by {{holder}}: wait until it ends, or train in another directory with --out"
     )
@@ -259,12 +273,16 @@ def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
 
     Returns:
         The directory, below the current one. A number is appended if the name is taken.
+
+    Raises:
+        CheckpointUnsafeError: `runs` is a link.
     """
     name = "offline" if config.env is None else str(config.env)
     env = re.sub(r"[^A-Za-z0-9_.-]", "_", name.rpartition(":")[2].rpartition("/")[2])
     stamp = time.strftime("%Y%m%d-%H%M%S")
     first = RUNS / f"{algorithm}-{env}-{config.backend}-s{config.seed}-{stamp}"
     path, number = first, 1
+    refuse_links(RUNS, Path())
     while True:
         try:
             path.mkdir(parents=True)

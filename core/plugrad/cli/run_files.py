@@ -33,13 +33,35 @@ def read_text(path: Path, max_bytes: int) -> str:
         ConfigError: the file is missing, no regular file, too long, not UTF-8, or cannot be read; names it.
     """
     try:
-        return _bytes(path, max_bytes).decode("utf-8")
+        return read_bytes(path, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}"
         ) from None
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Read a whole file.
+
+    Args:
+        path: a regular file, or a link to one.
+        max_bytes: a longer file is refused.
+
+    Returns:
+        Its content.
+
+    Raises:
+        ConfigError: the file is missing, no regular file, too long, or cannot be read; names it.
+    """
+    try:
+        with _open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(max_bytes + 1) if size <= max_bytes else b""
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    if max(size, len(data)) > max_bytes:
+        raise ConfigError(f"{path} has {max(size, len(data))} bytes; at most {max_bytes} are read")
+    return data
 
 
 def read_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
@@ -116,14 +138,6 @@ def _is_json(path: Path) -> bool:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     return parse_json(text) if _is_json(path) else parse_toml(text)
-
-
-def _bytes(path: Path, max_bytes: int) -> bytes:
-    with _open(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_bytes:
-            raise ConfigError(f"{path} has {size} bytes; at most {max_bytes} are read")
-        return file.read(max_bytes + 1)
 
 
 def _open(path: Path) -> BinaryIO:

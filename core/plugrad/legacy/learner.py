@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plugrad.checkpoint.disk import refuse_links
 from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.learner import Learner, checkpointing
 from plugrad.learner.snapshot import restore_on_error
@@ -145,6 +146,7 @@ def _cross_save(learner: Learner, below: Any, path: StrPath, **kwargs: Any) -> s
     cross_save(learner, below, path, **kwargs)
     if is_overridden(type(learner), Learner, "_save_optimizers"):
         folder = Path(path) / OPTIMIZER_FOLDER
+        refuse_links(folder, Path(path))
         folder.mkdir(exist_ok=True)
         older(learner, "_save_optimizers")(str(folder))
     return str(path)

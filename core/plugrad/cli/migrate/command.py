@@ -1,14 +1,15 @@
 """`plugrad migrate`: RLlib programs, rewritten."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import unified_diff
-from io import BytesIO
 from pathlib import Path
-from tokenize import detect_encoding
 
 import click
 
+from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.exits import debug_option
+from plugrad.cli.migrate.files import read_program_text, regular_files
+from plugrad.cli.migrate.notes import Note
 from plugrad.cli.migrate.weights import convert, is_checkpoint
 from plugrad.errors import PlugradError
 from plugrad.importing.extras import require_extra
@@ -55,21 +56,24 @@ def migrate(paths: tuple[Path, ...], write: bool, out: Path | None, trust_pickle
     if out is not None:
         _refuse_one_place_for_two(files, out)
     for path, place in files:
-        source, encoding = _read(path)
         try:
-            text, notes = rewrite(source)
-        except SyntaxError as error:
-            raise PlugradError(f"{path}, line {error.lineno}: this is no Python: {error.msg}") from error
+            source, encoding = read_program_text(path)
+            text, notes = _rewritten(path, source, rewrite)
+        except PlugradError as error:
+            if path in paths:
+                raise
+            click.echo(f"{error}: it is left as it is", err=True)  # others of the folder may be programs
+            continue
         click.echo("".join(_difference(path, source, text)), nl=False)
         for note in notes:
             click.echo(f"{path}:{note.line}: {note.text} ({note.page})", err=True)
             named.add((path, note.line))
         if out is not None:
-            target = out / place
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(text.encode(encoding))
+            with disk_errors("write", out / place):
+                replace_file(out / place, text.encode(encoding), within=out)
         elif write and text != source:
-            path.write_bytes(text.encode(encoding))
+            with disk_errors("write", path):
+                replace_file(path, text.encode(encoding), mode=path.stat().st_mode & 0o777)
     if named:
         lines = "1 line needs" if len(named) == 1 else f"{len(named)} lines need"
         click.echo(f"{lines} a look: see above", err=True)
@@ -79,7 +83,8 @@ def _files(paths: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
     """Each Python file, and where it lies below the path that was given."""
     for path in paths:
         if path.is_dir():
-            yield from ((each, each.relative_to(path)) for each in sorted(path.rglob("*.py")))
+            found = regular_files(path, ".py", _tell_what_is_left)
+            yield from ((each, each.relative_to(path)) for each in found)
         else:
             yield path, Path(path.name)
 
@@ -94,16 +99,19 @@ def _refuse_one_place_for_two(files: Sequence[tuple[Path, Path]], out: Path) -> 
             )
 
 
-def _read(path: Path) -> tuple[str, str]:
-    """The text of a program with its line ends, and its encoding."""
-    data = path.read_bytes()
+def _tell_what_is_left(path: Path, why: str) -> None:
+    click.echo(f"{path} {why}: it is left as it is", err=True)
+
+
+def _rewritten(
+    path: Path, source: str, rewrite: Callable[[str], tuple[str, list[Note]]]
+) -> tuple[str, list[Note]]:
     try:
-        encoding, _ = detect_encoding(BytesIO(data).readline)
-        return data.decode(encoding), encoding
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise PlugradError(
-            f"{path} is no text in the encoding that it says, or else in UTF-8: {error}"
-        ) from error
+        return rewrite(source)
+    except SyntaxError as error:
+        raise PlugradError(f"{path}, line {error.lineno}: this is no Python: {error.msg}") from error
+    except ValueError as error:  # a null byte
+        raise PlugradError(f"{path}: this is no Python: {error}") from error
 
 
 def _difference(path: Path, old: str, new: str) -> Iterator[str]:

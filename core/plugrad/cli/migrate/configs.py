@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import libcst as cst
@@ -27,6 +28,7 @@ from plugrad.model_config import MODEL_SETTINGS
 from plugrad.replay.settings import DEFAULTS as REPLAY_SETTINGS
 
 _DELETE = "delete it: "
+_CONFIGS = frozenset(name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig")
 
 
 def rewrite(program: Program, node: cst.BaseExpression, line: int) -> cst.BaseExpression:
@@ -139,7 +141,7 @@ def _setting(program: Program, section: str, arg: cst.Arg, line: int) -> list[tu
         return _connectors(program, arg, line)
     if name == "rollout_fragment_length" and string(arg.value) == "auto":
         return []  # it is the default
-    if name == "learner_connector" and "FrameStackingLearner" in program.imported.values():
+    if name == "learner_connector" and "FrameStackingLearner" in program.of_rllib:
         return []  # frames are stacked once, by the env runner
     if name in PER_LEARNER:
         arg = _of_all_learners(program, section, arg, line)
@@ -175,17 +177,25 @@ _OLDER = {("framework", "framework"), ("rl_module", "model_config_dict")}
 
 def _fields(program: Program) -> Mapping[str, FieldInfo]:
     """The settings of the config classes that a program may use."""
+    return _fields_of(_classes(program))
+
+
+@cache
+def _fields_of(classes: tuple[Any, ...]) -> Mapping[str, FieldInfo]:
     found: dict[str, FieldInfo] = {}
-    for each in _classes(program):
+    for each in classes:
         found |= each.fields()
     return found
 
 
-def _classes(program: Program) -> list[Any]:
+def _classes(program: Program) -> tuple[Any, ...]:
     """The config classes that a program imports; all where it imports none."""
-    every = {name for name in HERE if name.endswith("Config") and name != "AlgorithmConfig"}
-    imported = every.intersection(program.imported.values()) or every
-    return [resolve_name(":".join(HERE[name])) for name in sorted(imported)]
+    return _classes_of(program.of_rllib & _CONFIGS or _CONFIGS)
+
+
+@cache
+def _classes_of(names: frozenset[str]) -> tuple[Any, ...]:
+    return tuple(resolve_name(":".join(HERE[name])) for name in sorted(names))
 
 
 def _of_all_learners(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
@@ -214,7 +224,7 @@ def _half(program: Program, section: str, arg: cst.Arg, line: int) -> cst.Arg:
 
 
 def _note_default_minibatch(program: Program, arg: cst.Arg, line: int) -> None:
-    is_default = "PPOConfig" in program.imported.values() and not program.sets_minibatch_size
+    is_default = "PPOConfig" in program.of_rllib and not program.sets_minibatch_size
     if is_default and program.num_learners != 1:
         text = (
             f"num_learners={code(arg.value)}: RLlib's default minibatch_size=128 is of each learner, plugrad's of all: "
@@ -277,7 +287,7 @@ def _own_settings(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, 
 
 def _connectors(program: Program, arg: cst.Arg, line: int) -> list[tuple[str, cst.Arg]]:
     """RLlib's connector pieces that are settings here; others are noted."""
-    pieces = set(program.imported.values())
+    pieces = program.of_rllib
     found: list[tuple[str, cst.Arg]] = []
     if "MeanStdFilter" in pieces:
         found.append(_env_runner_setting(arg, "normalize_observations", "True"))

@@ -51,7 +51,7 @@ def unwrapped(program: Program, call: cst.Call) -> cst.BaseExpression:
     """
     if isinstance(call.func, cst.Attribute) and len(call.args) == 1 and code(call.func.value) == "self":
         spaces = SPACES_OF_AGENTS.get(call.func.attr.value)
-        if spaces is not None and "MultiAgentEnv" in program.imported.values():
+        if spaces is not None and "MultiAgentEnv" in program.of_rllib:
             return cst.parse_expression(f"self.{spaces}[{code(call.args[0].value)}]")
     name = program.imported.get(name_of(call.func) or "")
     if name in NOT_NEEDED and name.endswith("Env") and len(call.args) == 1:

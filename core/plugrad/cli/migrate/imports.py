@@ -18,6 +18,7 @@ def forward_train(self, batch, **kwargs):
     return {**outputs, Columns.VF_PREDS: values}
 """
 """RLlib's losses ask a `ValueFunctionAPI` for values; plugrad's read a column."""
+_OF_RAY = {"import ray": "ray", "from ray import tune": "tune", "from ray import air, tune": "tune"}
 _UNKNOWN = "{name} has no counterpart that plugrad migrate knows"
 
 
@@ -64,9 +65,9 @@ def _note_ray(program: Program, names: Sequence[cst.ImportAlias], line: int) -> 
     """Note `from ray import train, tune` where something of it is used, but for what is rewritten."""
     for alias in names:
         name = code(alias.asname.name) if alias.asname is not None else code(alias.name)
-        used = [each for each in program.ray_calls.get(name, ()) if each != "register_env"]
-        if used:
-            text = f"{name}.{used[0]}: plugrad searches and trains without Ray Tune; see the page"
+        used = program.ray_calls.get(name)
+        if used is not None:
+            text = f"{name}.{used}: plugrad searches and trains without Ray Tune; see the page"
             program.notes.add(line, text, "docs/tune.md")
 
 
@@ -182,7 +183,7 @@ def add(module: cst.Module, program: Program) -> cst.Module:
     Returns:
         What takes its place.
     """
-    kept = [each for each in module.body if not _is_unused_ray(each, module.code)]
+    kept = _without_unused_ray(module)
     by_module: dict[str, list[str]] = defaultdict(list)
     for home, name, local in sorted(program.needed):
         by_module[home].append(name if name == local else f"{name} as {local}")
@@ -237,10 +238,10 @@ def _is_import(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.SimpleStatementLine) and isinstance(node.body[0], cst.Import | cst.ImportFrom)
 
 
-def _is_unused_ray(node: cst.CSTNode, source: str) -> bool:
-    """Whether a statement only imports `ray` or `tune`, and nothing uses it."""
-    if not _is_import(node):
-        return False
-    text = code(node)
-    names = {"import ray": "ray", "from ray import tune": "tune", "from ray import air, tune": "tune"}
-    return text in names and is_unused(names[text], source)
+def _without_unused_ray(module: cst.Module) -> list[cst.SimpleStatementLine | cst.BaseCompoundStatement]:
+    """The statements of a module but for those that only import `ray` or `tune` where nothing uses it."""
+    imports = {n: _OF_RAY.get(code(each)) for n, each in enumerate(module.body) if _is_import(each)}
+    named = {name for name in imports.values() if name is not None}
+    source = module.code if named else ""  # the text of the whole program takes as long as the rewriting
+    unused = {name for name in named if is_unused(name, source)}
+    return [each for n, each in enumerate(module.body) if imports.get(n) not in unused]

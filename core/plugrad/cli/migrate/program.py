@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from plugrad.cli.migrate.names import CONSTANTS
 from plugrad.cli.migrate.notes import Notes
@@ -33,7 +34,8 @@ class Program:
         own_code: which of `OWN_CODE` the program sets.
         results: `{variable: "evaluation" or "env_runners", the part of the results that it holds}`; None: not always.
         algorithms: variables that hold an algorithm.
-        ray_calls: `{part of ray: its members that the file uses}`, such as `{"tune": {"Tuner"}}`.
+        ray_calls: `{part of ray: the first of its members that the file uses and that is not rewritten}`, such as
+            `{"tune": "Tuner"}`.
         own_settings: `{setting of a learner_config_dict: default}`, as Python.
         needed: `{(module, name, name in the file)}` to import.
         notes: what is left to do.
@@ -48,10 +50,15 @@ class Program:
     own_code: set[str] = field(default_factory=set)
     results: dict[str, str | None] = field(default_factory=dict)
     algorithms: set[str] = field(default_factory=set)
-    ray_calls: dict[str, list[str]] = field(default_factory=dict)
+    ray_calls: dict[str, str] = field(default_factory=dict)
     own_settings: dict[str, str] = field(default_factory=dict)
     needed: set[tuple[str, str, str]] = field(default_factory=set)
     notes: Notes = field(default_factory=Notes)
+
+    @cached_property
+    def of_rllib(self) -> frozenset[str]:
+        """The names of RLlib that the file imports; asked for once the file was read."""
+        return frozenset(self.imported.values())
 
     def means(self, node: ast.expr, name: str) -> bool:
         """Whether an expression is this name of RLlib: imported, or an attribute such as `tune.register_env`."""
@@ -64,27 +71,23 @@ class Program:
         return f"Own{name}" if self.own_settings else name
 
 
-def read_program(source: str) -> Program:
+def read_program(tree: ast.AST) -> Program:
     """Look a file through.
 
     Args:
-        source: its text.
+        tree: of the file.
 
     Returns:
         What the rewritings need to know.
-
-    Raises:
-        SyntaxError: it is no Python.
     """
-    tree = ast.parse(source)
     program = Program()
     nodes = list(ast.walk(tree))
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and OF_RLLIB.match(node.module or ""):
             program.imported |= {alias.asname or alias.name: alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id in RAY_PARTS:
-                program.ray_calls.setdefault(node.value.id, []).append(node.attr)
+            if node.value.id in RAY_PARTS and node.attr != "register_env":
+                program.ray_calls.setdefault(node.value.id, node.attr)
         elif isinstance(node, ast.ClassDef):
             program.config_parameters[node.name] = _first_parameter(node)
     for node in nodes:
@@ -116,25 +119,21 @@ def _int(node: ast.expr) -> int | None:
 
 def _look_at_results(program: Program, nodes: Sequence[ast.AST]) -> None:
     """Find the variables that hold a part of the results."""
-    assigned = [node for node in nodes if isinstance(node, ast.Assign)]
-    for node in sorted(assigned, key=lambda each: each.lineno):
+    assigned = sorted((node for node in nodes if isinstance(node, ast.Assign)), key=lambda each: each.lineno)
+    first_line: dict[str, int] = {}
+    for node in assigned:
+        for each in node.targets:
+            if isinstance(each, ast.Name):
+                first_line.setdefault(each.id, node.lineno)
+    for node in assigned:
         part = _part_of_results(program, node.value)
         for each in node.targets:
             if not isinstance(each, ast.Name):
                 continue
             if part is not None or each.id in program.results:
-                before = program.results.get(each.id, "" if _is_assigned(assigned, each.id, node) else part)
+                is_assigned = first_line[each.id] < node.lineno
+                before = program.results.get(each.id, "" if is_assigned else part)
                 program.results[each.id] = part if before == part else None
-
-
-def _is_assigned(nodes: Sequence[ast.Assign], name: str, before: ast.Assign) -> bool:
-    """Whether a variable is assigned on an earlier line."""
-    return any(
-        isinstance(each, ast.Name) and each.id == name
-        for node in nodes
-        if node.lineno < before.lineno
-        for each in node.targets
-    )
 
 
 def _part_of_results(program: Program, node: ast.expr) -> str | None:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 Statement = cst.BaseStatement
 _NO_PROGRAM = "nothing was changed: rewritten, the program would be no Python ({found}): rewrite it by hand"
+_TOO_DEEP = (
+    "nothing was changed: its expressions are nested too deeply for plugrad migrate: rewrite it by hand"
+)
+MAX_DEPTH = 1000
+"""Levels of a program's tree; Python's own limit is not much higher."""
 
 
 def migrate(source: str) -> tuple[str, list[Note]]:
@@ -32,7 +37,13 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     Raises:
         SyntaxError: it is no Python.
     """
-    program = read_program(source)
+    try:
+        tree = ast.parse(source)
+        program = None if _is_too_deep(tree) else read_program(tree)
+    except (RecursionError, MemoryError):  # of Python's parser, too
+        program = None
+    if program is None:
+        return source, [Note(1, _TOO_DEEP)] if "ray" in source else []
     if not program.imported and "ray" not in source:
         return source, []
     try:
@@ -42,7 +53,23 @@ def migrate(source: str) -> tuple[str, list[Note]]:
     except (SyntaxError, cst.ParserSyntaxError) as error:
         found = error.msg if isinstance(error, SyntaxError) else error.message
         return source, [Note(1, _NO_PROGRAM.format(found=found))]
+    except RecursionError:
+        return source, [Note(1, _TOO_DEEP)]
     return text, sorted(program.notes.found)
+
+
+def _is_too_deep(tree: ast.AST) -> bool:
+    """Whether libcst's parser, which is no Python, might overflow its stack; it nests `a and b` and `a.b`, too."""
+    level, depth = [tree], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        for node in level:
+            if isinstance(node, ast.BoolOp) and len(node.values) > MAX_DEPTH:
+                return True
+            if isinstance(node, ast.alias) and node.name.count(".") > MAX_DEPTH:
+                return True
+    return depth > MAX_DEPTH
 
 
 class _Rewriter(cst.CSTTransformer):

@@ -4,6 +4,7 @@ It is the only file of plugrad that unpickles what a user names. It is never imp
 dicts, and nothing else: a file that names another class or function is refused before that is called.
 """
 
+import os
 import pickle
 import sys
 from collections import OrderedDict
@@ -37,7 +38,8 @@ class Weights(pickle.Unpickler):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], "rb") as file:
+    # O_NONBLOCK: a FIFO at this name must not make it wait for a writer.
+    with os.fdopen(os.open(sys.argv[1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         try:
             state = Weights(file).load()
             arrays = {str(name): np.ascontiguousarray(value) for name, value in state.items()}

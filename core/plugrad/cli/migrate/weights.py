@@ -4,13 +4,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
 
 from plugrad.checkpoint import save_checkpoint
+from plugrad.cli.migrate.files import regular_files
 from plugrad.errors import CheckpointError, CheckpointUnsafeError
 from plugrad.rl_module.saved_weights import KIND
 from plugrad.types import COMPONENT_RL_MODULE, Array, ModuleID
@@ -25,7 +26,12 @@ _PARTS = {"encoder": "encoder", "actor_encoder": "pi", "critic_encoder": "vf"}
 
 def is_checkpoint(path: Path) -> bool:
     """Whether a folder is a checkpoint of RLlib's, of an algorithm, a learner or a module."""
-    return path.is_dir() and any(path.rglob(STATE))
+    return path.is_dir() and any(_states(path))
+
+
+def _states(path: Path) -> Iterator[Path]:
+    found = regular_files(path, STATE, left=lambda where, why: None)
+    return (each for each in found if each.name == STATE)
 
 
 def convert(path: Path, out: Path, *, trusted: bool) -> list[ModuleID]:
@@ -48,7 +54,7 @@ def convert(path: Path, out: Path, *, trusted: bool) -> list[ModuleID]:
             f"{path} is pickled, and unpickling can run what a file names: if it is yours, add --trust-pickle"
         )
     found: dict[ModuleID, dict[str, Array]] = {}
-    for state in sorted(path.rglob(STATE)):
+    for state in sorted(_states(path)):
         module_id = state.parent.name
         arrays = names_here(_read(state), str(state))
         if module_id in found and not _equal(found[module_id], arrays):
@@ -102,7 +108,11 @@ def _read(path: Path) -> dict[str, Array]:
     with tempfile.TemporaryDirectory(prefix="plugrad-") as folder:
         out = Path(folder) / "weights.safetensors"
         command = [sys.executable, "-I", str(CHILD), str(path), str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise CheckpointUnsafeError(f"{path} was not read within {TIMEOUT_S:g} s") from None
         if done.returncode:
-            raise CheckpointUnsafeError(f"{path} was not read: {done.stderr.strip().splitlines()[-1]}")
+            said = done.stderr.strip().splitlines() or [f"its process ended with code {done.returncode}"]
+            raise CheckpointUnsafeError(f"{path} was not read: {said[-1]}")
         return {name: np.array(value) for name, value in load_file(out).items()}
