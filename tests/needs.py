@@ -16,6 +16,7 @@ FRAMEWORKS = {"torch": "torch", "tf2": "tensorflow", "jax": "jax"}
 NO_BACKEND = "PLUGRAD_TEST_BACKENDS does not ask for "
 NO_EXTRA = "not installed: "
 NO_MACHINES = "no two machines: "
+NO_ROOT = "not root: "
 NO_GPU = "torch sees fewer GPUs than "
 
 
@@ -56,6 +57,12 @@ def extra(module: str) -> ModuleType:
     if find_spec(top) is None and "1" not in demanded and top not in demanded:
         pytest.skip(NO_EXTRA + module, allow_module_level=True)
     return import_module(module)
+
+
+def root() -> None:
+    """Skip the running test where this process may make no device nodes and no files of other users."""
+    if os.geteuid() != 0:
+        pytest.skip(NO_ROOT + "no device nodes, and no files of other users")
 
 
 def gpus(number: int) -> None:

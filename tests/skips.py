@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_MACHINES
+from needs import NO_BACKEND, NO_EXTRA, NO_GPU, NO_MACHINES, NO_ROOT
 
 NOT_DECLARED = {
     "numpy": "batched_learners, changed_losses, complete_update, exact_kinks, fused_step, native_optimizers, onnx, "
@@ -29,6 +29,8 @@ def allowed() -> dict[str, str]:
     }
     if sys.platform != "linux" or os.geteuid() != 0:
         reasons[NO_MACHINES] = "network namespaces need root: elsewhere the test of two Ray nodes has to do"
+    if os.geteuid() != 0:
+        reasons[NO_ROOT] = "links, FIFOs and modes are tried without; the head of the run says so"
     for backend, capabilities in NOT_DECLARED.items():
         for capability in capabilities.split(", "):
             reasons[f"not proven: backend {backend!r} does not declare {capability!r}"] = "it has none"
@@ -44,9 +46,13 @@ def allowed() -> dict[str, str]:
     return reasons
 
 
-def pytest_report_header() -> str:
-    """Say that skips are looked at."""
-    return "skips: only for the reasons in tests/skips.py"
+def pytest_report_header() -> list[str]:
+    """Say that skips are looked at, and whether this user can make what a stranger's folder may have."""
+    tried = "tried, as root" if os.geteuid() == 0 else "not tried: that needs root"
+    return [
+        "skips: only for the reasons in tests/skips.py",
+        f"device nodes and files of other users: {tried}",
+    ]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

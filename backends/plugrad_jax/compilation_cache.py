@@ -3,29 +3,22 @@
 This is the only setting that is made for the whole process.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import jax
 
-from plugrad.hooks.backend_helpers import program_folder
+from plugrad.hooks.backend_helpers import program_folder_or_none
 
-log = logging.getLogger("plugrad")
 _config: Any = jax.config
 _FOLDER, _LEAST_SECONDS = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 
 
 def use_folder() -> None:
-    """Set the cache folder, unless a setting or an environment variable does, or it cannot be made."""
-    if getattr(_config, _FOLDER) is None:
-        try:
-            folder = program_folder("jax")
-        except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
-            log.info("jax: compiled updates are not kept on disk: %s", error)
-        else:
-            _config.update(_FOLDER, str(folder))
+    """Set the cache folder, unless a setting or an environment variable does, or it cannot be used."""
+    if getattr(_config, _FOLDER) is None and (folder := program_folder_or_none("jax")) is not None:
+        _config.update(_FOLDER, str(folder))
 
 
 @contextmanager

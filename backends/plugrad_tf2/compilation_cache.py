@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from plugrad.hooks.backend_helpers import program_folder
+from plugrad.hooks.backend_helpers import program_folder_or_none
 from plugrad_tf2 import xla_flags
 from plugrad_tf2.scheduling import num_threads
 
@@ -55,16 +55,17 @@ def in_folder() -> Iterator[None]:
 def _folder() -> Path | None:
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != _HIDE_ERRORS or not xla_flags.can_add(_VARIABLE, _FOLDER):
         return None
+    folder = program_folder_or_none("tf2", _options())
+    if folder is None:
+        return None
     try:
-        folder = program_folder("tf2") / _options()
-        folder.mkdir(mode=0o700, exist_ok=True)
         for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-MOST_PROGRAMS]:
             old.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
+    except OSError as error:  # read-only
         log.info("tf2: compiled updates are not kept on disk: %s", error)
         return None
     # TensorFlow splits its flags at spaces.
-    return folder if os.access(folder, os.W_OK) and " " not in str(folder) else None
+    return folder if " " not in str(folder) else None
 
 
 def _options() -> str:

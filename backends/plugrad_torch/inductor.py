@@ -1,15 +1,17 @@
 """Inductor, torch's compiler: its options, and the reason where it did not compile."""
 
-import logging
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from plugrad.hooks.backend_helpers import first_line, program_folder
+from plugrad.hooks.backend_helpers import first_line, program_folder_or_none
 
-log = logging.getLogger("plugrad")
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 ON_CPU = {
     "cpp_wrapper": True,
@@ -49,14 +51,30 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], d
 
 
 def use_folder() -> None:
-    """Set the folder of inductor's cache, if none is set; inductor's default is a folder for temporary files."""
-    if _FOLDER not in os.environ:
-        try:
-            folder = program_folder("torch")
-            if os.access(folder, os.W_OK):
-                os.environ[_FOLDER] = str(folder)
-        except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
-            log.info("torch: compiled updates are kept in inductor's own folder: %s", error)
+    """Set the folder of inductor's cache, unless the user did.
+
+    Inductor's default is a name in the folder for temporary files that anybody can take before. So where the user's
+    cache cannot be used, this process has a folder that is removed when it ends. A folder that torch has set by its
+    default is replaced, too.
+    """
+    named = os.environ.get(_FOLDER)
+    if named is not None and not _is_default(Path(named)):
+        return
+    folder = program_folder_or_none("torch")
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="plugrad-torch-"))  # mode 0700, under a new name
+        atexit.register(_remove_own, folder, os.getpid())
+    os.environ[_FOLDER] = str(folder)
+
+
+def _is_default(folder: Path) -> bool:
+    """Whether torch named it, as soon as something asked for inductor's cache."""
+    return folder.name.startswith("torchinductor_") and folder.parent == Path(tempfile.gettempdir())
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not in a fork
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def options_for(device: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Code that several backends share."""
 
+import logging
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ MOST_WIDTHS = 8
 """How many sizes of minibatches are compiled for one set of columns. Others run uncompiled."""
 WIDTHS_CHANGE = f"the size of the minibatches keeps changing, and at most {MOST_WIDTHS} sizes are compiled"
 """The reason for `learner.update_mode`."""
+_log = logging.getLogger("plugrad")
 _DTYPES = {"f": "float32", "i": "int32", "u": "int32", "b": "bool"}
 
 
@@ -32,23 +35,79 @@ def default_dtype(value: Any) -> str:
     return _DTYPES[np.asarray(value).dtype.kind]
 
 
-def program_folder(framework: str) -> Path:
+def program_folder(framework: str, *inner: str) -> Path:
     """Make the folder for compiled programs in the user's cache, one for each kind of processor.
+
+    What is loaded from it runs as this user. So nobody else may be able to write to it or to replace it: see
+    `why_not_closed`. The folders are made with mode 0700.
 
     Args:
         framework: the name in `~/.cache/plugrad/<framework>/<processor>`; `XDG_CACHE_HOME` replaces `~/.cache`.
+        *inner: names of folders in it.
 
     Returns:
-        The folder.
+        The folder, without links.
 
     Raises:
+        PermissionError: another user might write to it.
         OSError: it cannot be made.
         RuntimeError: the user has no home directory.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache, "plugrad", framework, _processor())
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = cache.resolve()  # a link of the user's is followed, one below it is not
+    own = ("plugrad", framework, _processor(), *inner)
+    for name in own:
+        folder /= name
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if (reason := why_not_closed(folder, made=len(own))) is not None:
+        raise PermissionError(
+            f"{reason}, and what is loaded from there runs as you: remove it, or set XDG_CACHE_HOME to a folder of "
+            "your own"
+        )
     return folder
+
+
+def program_folder_or_none(framework: str, *inner: str) -> Path | None:
+    """As `program_folder`; None, and one line in the log, where no compiled programs can be kept or trusted."""
+    try:
+        folder = program_folder(framework, *inner)
+    except PermissionError as error:
+        _log.warning("%s: compiled updates are neither kept on disk nor loaded: %s", framework, error)
+    except (OSError, RuntimeError) as error:  # read-only, full, or nobody's home
+        _log.info("%s: compiled updates are not kept on disk: %s", framework, error)
+    else:
+        return folder if os.access(folder, os.W_OK) else None
+    return None
+
+
+def why_not_closed(folder: Path, *, made: int = 1) -> str | None:
+    """The reason why another user might write to a folder or replace it, or None.
+
+    Args:
+        folder: an absolute path without links above the last `made` names.
+        made: how many of its last names must be directories of this user to which nobody else may write. Those above
+            must be of this user or of root, and where others may write, they may rename only what is theirs (the sticky
+            bit, as in /tmp). A folder above that the user's own group may write to is the user's decision.
+
+    Returns:
+        The reason, as the beginning of a sentence.
+    """
+    for number, path in enumerate((folder, *folder.parents)):
+        found = os.lstat(path)
+        mode, user = stat.S_IMODE(found.st_mode), os.geteuid()
+        if not stat.S_ISDIR(found.st_mode):
+            return f"{path} is a link or no directory"
+        if number < made:
+            if found.st_uid != user:
+                return f"{path} belongs to user {found.st_uid}, not to you ({user})"
+            if mode & 0o022:
+                return f"others may write to {path} (mode {mode:04o})"
+        elif found.st_uid not in (user, 0):
+            return f"{path} belongs to user {found.st_uid}, neither to you ({user}) nor to root"
+        elif not mode & stat.S_ISVTX and (mode & 0o002 or (mode & 0o020 and found.st_gid != os.getegid())):
+            return f"others may write to {path} (mode {mode:04o})"
+    return None
 
 
 def _processor() -> str:
