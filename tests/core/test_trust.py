@@ -16,6 +16,7 @@ import needs
 import numpy as np
 import pytest
 import tomli_w
+from click.testing import Result
 from gymnasium.envs.classic_control import CartPoleEnv
 from tiny_runs import TINY, plugrad, tiny_run
 
@@ -304,3 +305,64 @@ def test_names_that_two_threads_look_up_at_once_leave_the_current_folder_on_the_
         waits.first_is_done.set()
         assert "numpy.second" in str(other.result())
     assert sys.path == before
+
+
+# --- folders to write to ----------------------------------------------------------------------------------------------
+
+
+def resume(run: Path, *more: object, code: int) -> Result:
+    """Go on for so long that episodes end, which are what is recorded."""
+    return plugrad("train", "--resume", run, "--quiet", "--stop-timesteps=160", *more, code=code)
+
+
+def test_a_run_that_goes_on_writes_where_its_file_says_only_in_its_own_directory(
+    run: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    name_in(run, "offline_data", output=str(elsewhere))
+    done = resume(run, code=2)
+    assert done.stderr.startswith(f"plugrad: error: {run}/config.toml: offline_data.output=")
+    assert "outside of the run's directory" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "--trust" in done.stderr
+    assert not elsewhere.exists()
+    resume(run, "--trust", code=0)
+    assert elsewhere.is_dir()
+
+
+def test_a_run_may_record_into_its_own_directory_but_through_no_link(run: Path, tmp_path: Path) -> None:
+    name_in(run, "offline_data", output=str(run / "recorded"))
+    (tmp_path / "elsewhere").mkdir()
+    (run / "recorded").symlink_to(tmp_path / "elsewhere")
+    resume(run, code=2)
+    (run / "recorded").unlink()
+    for name in (run, run / ".." / "beside", run / "recorded" / ".." / ".."):
+        name_in(run, "offline_data", output=str(name))
+        resume(run, code=2)
+    name_in(run, "offline_data", output=str(run / "recorded"))
+    resume(run, code=0)
+    assert (run / "recorded").is_dir()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_of_settings_names_no_folder_to_write_to_unless_that_is_typed(
+    run: Path, tmp_path: Path
+) -> None:
+    name_in(run, "offline_data", output=str(tmp_path / "elsewhere"))
+    shutil.copy(run / "config.toml", tmp_path / "mine.toml")
+    new = ["train", "ppo", "--config", tmp_path / "mine.toml", "--quiet", "--stop-timesteps=160"]
+    assert "offline_data.output" in plugrad(*new, "--out", tmp_path / "a", code=2).stderr
+    assert not (tmp_path / "elsewhere").exists()
+    plugrad(*new, "--out", tmp_path / "b", "--offline_data.output", tmp_path / "typed", code=0)
+    assert ((tmp_path / "typed").is_dir(), (tmp_path / "elsewhere").exists()) == (True, False)
+
+
+def test_who_opens_a_run_records_nothing_because_its_file_says_so(run: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    name_in(run, "offline_data", output=str(elsewhere))
+    resume(run, "--trust", code=0)
+    shutil.rmtree(elsewhere)
+    for opened in (run, run / "checkpoints" / "last"):
+        plugrad("eval", opened, "--episodes=1", code=0)
+        plugrad("record", opened, "--timesteps=64", "-o", tmp_path / "typed", code=0)
+    assert ((tmp_path / "typed").is_dir(), elsewhere.exists()) == (True, False)

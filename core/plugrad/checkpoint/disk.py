@@ -210,7 +210,7 @@ def refuse_links(path: Path, within: Path) -> None:
         place /= name
         try:
             found = os.lstat(place)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         if not stat.S_ISDIR(found.st_mode):
             _refuse_other_than_file(place, found)

@@ -34,6 +34,7 @@ from plugrad.errors import (
     BackendNotFoundError,
     CheckpointCorruptError,
     CheckpointError,
+    CheckpointUnsafeError,
     ConfigError,
 )
 from plugrad.learner import checkpointing
@@ -229,8 +230,8 @@ def training_lock(path: Path) -> Iterator[None]:
         path: the run directory, made if it is missing.
 
     Raises:
-        ConfigError: the path is no directory, or a directory with files that is no run directory.
-        CheckpointUnsafeError: something that training writes is a link, or neither a file nor a directory.
+        ConfigError: the path is no directory, or a directory with files that is no run directory; or something that
+            training writes is a link, or neither a file nor a directory.
         CheckpointLockedError: another process trains there; names its pid, its host and when it began.
     """
     if path.exists() and not path.is_dir():
@@ -238,8 +239,11 @@ def training_lock(path: Path) -> Iterator[None]:
     names = {each.name for each in path.iterdir()} if path.exists() else set()
     if names and not names & {LOCK, "config.toml"}:
         raise _not_empty(path)
-    for name in WRITTEN:
-        refuse_links(path / name, path)
+    try:
+        for name in WRITTEN:
+            refuse_links(path / name, path)
+    except CheckpointUnsafeError as error:
+        raise ConfigError(str(error)) from None
     refusal = (
         f"{path} is being trained by {{holder}}: wait until it ends, or train in another directory with --out"
     )

@@ -101,7 +101,7 @@ class TrainRequest:
                 not type.
         """
         config = run.read_config(save)
-        self.trust.check(config, run.config_file)
+        self.trust.check(config, run.config_file, run=run.path)
         if not isinstance(config, self.config_class):
             raise ConfigError(f"--resume: {run.path} was not trained with {self.algorithm!r}")
         self._refuse_another_run(config)

@@ -65,6 +65,9 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
     with name_missing_plugin(run):
         config = directory.read_config(saved)
         config = config.plugins().learners(num_learners=0).env_runners(num_env_runners=0)
+        config = config.offline_data(
+            output=None
+        )  # whoever opens a run records nothing because its file says so
         trust.check(config, directory.config_file)
         config = config if trust.env is None else config.environment(trust.env)
         config = config if backend is None else config.framework(backend)

@@ -1,11 +1,13 @@
 """Which code a command may call: what the user typed, and what files name that is safe to call.
 
-The same goes for numbers of environments and processes: those that were typed, and those below a limit in files.
+The same goes for numbers of environments and processes: those that were typed, and those below a limit in files. And
+for `offline_data.output`, the one setting that names a folder to write to: a typed one, or one in the run's directory.
 
 A run's `config.toml` or the file of `--config` may come from a stranger, and so may the environments, classes,
 functions and listeners that it names. `plugrad.importing.trusted_names` decides what is called on a file's word alone.
 """
 
+import os
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,10 +16,11 @@ from typing import Any
 
 import click
 
+from plugrad.checkpoint.disk import refuse_links
 from plugrad.cli.exits import typed_command
 from plugrad.config.named_code import NamedCode, untrusted
 from plugrad.config.size_limits import too_large
-from plugrad.errors import ConfigError
+from plugrad.errors import CheckpointUnsafeError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,13 @@ class Trust:
     settings: Collection[str] = ()
     listeners: Collection[str] = ()
 
-    def check(self, config: Any, file: Path) -> None:
-        """Refuse a config that names code, or asks for more than a machine has, which nobody vouches for.
+    def check(self, config: Any, file: Path, *, run: Path | None = None) -> None:
+        """Refuse a config that names code or a folder to write to, or asks for too much, which nobody vouches for.
 
         Args:
             config: as the file has it; settings that were typed replace it later.
             file: where the config comes from, for the error.
+            run: the directory of the run that goes on, where training may write; None: there is none yet.
 
         Raises:
             ConfigError: says what is named, why that is not enough, and the command that allows it.
@@ -55,6 +59,14 @@ class Trust:
                     f"{shlex.join([*typed_command(), '--trust'])}",
                     setting=name,
                 )
+        output = config.output
+        if output is not None and "output" not in self.settings and not _is_inside(Path(output), run):
+            raise ConfigError(
+                f"{file}: offline_data.output={output!r:.200} is outside of the run's directory, and nothing is "
+                "written there because a file names it. If you trust it, type: "
+                f"{shlex.join([*typed_command(), '--trust'])}",
+                setting="output",
+            )
         for code, reason in untrusted(config):
             if not self._is_typed(code):
                 raise ConfigError(
@@ -69,6 +81,20 @@ class Trust:
         return typed or code.setting in self.settings or code.name in self.listeners
 
 
+def _is_inside(path: Path, run: Path | None) -> bool:
+    """Whether a path is below a run's directory, and nothing on the way is a link."""
+    if run is None:
+        return False
+    whole = Path(os.path.normpath(path.absolute()))
+    places = [place for place in (run.absolute(), run.resolve()) if place in whole.parents]
+    try:
+        for place in places:
+            refuse_links(whole, place)
+    except CheckpointUnsafeError:
+        return False
+    return bool(places)
+
+
 def _allowing_command(code: NamedCode) -> str:
     words = ["--env", code.name] if code.setting == "env" else ["--trust"]
     if code.setting == "plugin_names" and code.kinds == ():
@@ -81,5 +107,6 @@ def trust_option(command: Any) -> Any:
     return click.option(
         "--trust",
         is_flag=True,
-        help="Call whatever the run's files name, and start as much as they ask for. Only for a run that you trust.",
+        help="Call whatever the run's files name, write where they say, and start as much as they ask for. Only for a "
+        "run that you trust.",
     )(command)

@@ -34,8 +34,11 @@ NOTHING: Final = ()
 _MAKES_BY_NAME: Final = "shimmy"
 """A package whose environments make another environment that their arguments name."""
 
-_WRITER: Final = "gymnasium.wrappers.rendering.RecordVideo"
-"""A wrapper that writes into a folder that its arguments name."""
+_WRITERS: Final = (
+    "gymnasium.wrappers.rendering.RecordVideo",
+    "stable_baselines3.common.monitor.Monitor",
+)
+"""Wrappers that write where their arguments say."""
 
 _PETTINGZOO: Final = ("pettingzoo", "mpe2")
 """The packages whose modules have functions that make environments by PettingZoo's convention."""
@@ -74,7 +77,7 @@ def reason_against(name: str, kinds: tuple[str, ...]) -> str | None:
         return None
     if found is None or not _is_kind(found, kinds):
         return f"it is no class derived from {' or '.join(dict.fromkeys(map(_short, kinds)))}"
-    if kinds == WRAPPER and _is_kind(found, (_WRITER,)):
+    if kinds == WRAPPER and _is_kind(found, _WRITERS):
         return "it writes files where its arguments say"
     return _reason_against_package(found.__module__)
 
