@@ -37,6 +37,21 @@ class ModelSetting:
         """
         if not self.is_valid(value):
             raise ConfigError(f"{name}={value!r:.100}: must be {self.expects}")
+        if too_large := [each for each in _whole_numbers(value) if each > _MAX_SIZE]:
+            raise ConfigError(
+                f"{name}={value!r:.100}: {too_large[0]} is above {_MAX_SIZE}; layers and sequences of that size are "
+                "reserved in memory"
+            )
+
+
+_MAX_SIZE = 1_000_000
+"""The largest width of a layer, kernel of a convolution and length of a sequence that can be meant."""
+
+
+def _whole_numbers(value: Any) -> list[int]:
+    if isinstance(value, list | tuple):
+        return [number for each in value for number in _whole_numbers(each)]
+    return [value] if isinstance(value, int) else []
 
 
 def is_count(value: Any) -> bool:

@@ -86,6 +86,24 @@ def test_a_number_above_its_limit_is_refused_with_the_reason(name):
     assert str(caught.value).endswith(f": {info.reason}")
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"fcnet_hiddens": [4, 10**9]},
+        {"use_lstm": True, "lstm_cell_size": 10**9},
+        {"use_gru": True, "gru_cell_size": 10**9},
+        {"use_lstm": True, "max_seq_len": 10**12},
+        {"conv_filters": [[10**9, 3, 1]]},
+    ],
+)
+def test_a_network_that_no_memory_holds_is_refused_by_its_setting(model):
+    config = PPOConfig().framework("numpy").environment("CartPole-v1").rl_module(model_config=model)
+    with pytest.raises(
+        ConfigError, match=f"{[*model][-1]}=.*10{{9}}.* is above 1000000; layers and sequences"
+    ):
+        config.build_learner()
+
+
 def test_a_sample_that_does_not_fit_into_memory_is_an_error_that_names_the_setting():
     with pytest.raises(
         ConfigError, match=r"10000000 steps in each of 8 .*rollout_fragment_length to fewer steps"
