@@ -213,7 +213,17 @@ def test_a_run_directory_keeps_its_config_and_its_best_return(tmp_path):
         again.checkpoint()
 
 
-@pytest.mark.parametrize(("env", "name"), [("CartPole-v1", "CartPole-v1"), ("my.pkg:ALE/Pong-v5", "Pong-v5")])
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        ("my.pkg:ALE/Pong-v5", "Pong-v5"),
+        ("pettingzoo.classic.connect_four_v3:env", "connect_four_v3"),
+        ("pettingzoo.butterfly:pistonball_v6.parallel_env", "pistonball_v6"),
+        ("my.pkg:env", "pkg"),
+        ("my.pkg:Arm", "Arm"),
+    ],
+)
 def test_the_default_path_says_what_was_trained(env, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = AlgorithmConfig(env=env, seed=7, backend="tf2")

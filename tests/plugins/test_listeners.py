@@ -302,6 +302,18 @@ def test_the_option_for_tensorboard_without_tensorboardx_fails_before_a_run_begi
     assert not (tmp_path / "run").exists()
 
 
+def test_two_tensorboard_runs_of_one_folder_within_a_second_keep_both(tmp_path, monkeypatch):
+    needs.extra("tensorboardX")
+    monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)
+    for _ in range(2):
+        each = algorithm(TensorboardLogger(logdir=str(tmp_path)))
+        each.train()
+        each.stop()
+    sizes = [path.stat().st_size for path in tmp_path.glob("events.out.tfevents.*")]
+    assert len(sizes) == 2
+    assert min(sizes) > 1000
+
+
 def test_tensorboard_events_go_where_the_run_is_or_where_one_says(tmp_path):
     needs.extra("tensorboardX")
     logger = TensorboardLogger(logdir=str(tmp_path / "events"))

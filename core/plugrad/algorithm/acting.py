@@ -202,7 +202,7 @@ class ActingAlgorithm:
         return ModulePolicies(self._acting.get_synced, explore=False)
 
     def evaluate(self, num_episodes: int | None = None, seed: int | None = None) -> dict[str, Any]:
-        """Play whole episodes with the policy, without exploration.
+        """Play whole episodes with the policy, without exploration, in `config.evaluation_env` if there is one.
 
         Evaluation has its own random stream, so these are not episodes that training plays. An episode that does not
         end is cut at `config.evaluation_max_episode_steps`, with a line in the log.
@@ -222,11 +222,12 @@ class ActingAlgorithm:
         """
         if self._evaluator is None:
             self._warn_of_no_time_limit()
-            self._evaluator = self._make_env_runner(
-                self._evaluation_policies, **evaluation_settings(self.config)
+            config = self._evaluation_config
+            self._evaluator = self._evaluation_policies.make_env_runner(
+                config, normalizers=self._make_normalizers(config)
             )
         if not isinstance(self._evaluator, EnvRunner):  # modules and their agents may have changed
-            self._evaluator.config = self.config.env_runners(**evaluation_settings(self.config))
+            self._evaluator.config = self._evaluation_config
         if self._normalizers:
             self._evaluator.normalizers = {
                 module_id: each.frozen_copy() for module_id, each in self._normalizers.items()
@@ -245,9 +246,21 @@ class ActingAlgorithm:
             **{name: sum(each) / len(each) for name, each in found.returns_by_name.items()},
         }
 
+    @property
+    def _evaluation_config(self) -> Any:
+        """The settings for evaluations: with their environment, and rewards and episodes as this has them."""
+        config = self.config
+        changes = evaluation_settings(config)
+        if config.evaluation_env is not None:
+            changes |= {"env": config.evaluation_env, "env_config": {}}
+        if config.evaluation_env_config is not None:
+            changes |= {"env_config": config.evaluation_env_config}
+        return config.changed(**changes)
+
     def _warn_of_no_time_limit(self) -> None:
         """Say once that episodes of an evaluation may have no end."""
-        if self._has_warned or not is_registered_without_limit(self.config):
+        config = self._evaluation_config
+        if self._has_warned or not is_registered_without_limit(config):
             return
         self._has_warned = True
         limit = self.config.evaluation_max_episode_steps
@@ -255,7 +268,7 @@ class ActingAlgorithm:
         _log.warning(
             "%s is registered without a limit of steps: if it counts none itself, an episode in which a policy without "
             "exploration goes on for ever %s; env_runners(time_limit=...) sets a limit for training too",
-            env_name(self.config.env),
+            env_name(config.env),
             end,
         )
 

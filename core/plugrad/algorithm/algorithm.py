@@ -80,7 +80,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
     def _begin(self, training: type[Training]) -> None:
         for module_id in () if self.config.is_offline else self._acting_module_ids:
             warn_of_far_bounds(self._learner.module[module_id])
-        if self.config.evaluation_interval is not None and self.config.env is not None:
+        if self.config.evaluation_interval is not None and self._evaluation_config.env is not None:
             self._warn_of_no_time_limit()
         if self.config.output is not None:
             self.record_training(self.config.output)
@@ -108,7 +108,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         results.update(self._training.get_metrics())
         results.update(flatten(self._seconds, "time"))
         interval = self.config.evaluation_interval
-        if interval and self.config.env is not None and self.iteration % interval == 0:
+        if interval and self._evaluation_config.env is not None and self.iteration % interval == 0:
             results.update(flatten(self.evaluate(), "evaluation"))
         results["time/iteration"] = perf_counter() - start
         self._learner.notify("iteration_ended", algorithm=self, results=results)
@@ -394,6 +394,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         backend: str | None = None,
         env: Any = None,
         env_config: dict[str, Any] | None = None,
+        evaluation_env: Any = None,
+        evaluation_env_config: dict[str, Any] | None = None,
         agent_to_module: Any = None,
         env_wrappers: Any = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
@@ -406,6 +408,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             backend: another backend than the checkpoint's, such as "tf2" for a checkpoint of torch.
             env: the environment, if the checkpoint's is not a Gymnasium id: a checkpoint imports no code.
             env_config: arguments of the environment in place of the checkpoint's, which `env` gets too.
+            evaluation_env: the environment of evaluations, if the checkpoint has one that is not a Gymnasium id.
+            evaluation_env_config: its arguments in place of the checkpoint's.
             agent_to_module: which agents use which modules, if the checkpoint's is a function.
             env_wrappers: the wrappers of the environment, if the checkpoint's are not Gymnasium's own.
             module_spec: the modules, if the checkpoint's have your own classes: as in
@@ -423,6 +427,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         instead = {
             "env": env,
             "env_config": env_config,
+            "evaluation_env": evaluation_env,
+            "evaluation_env_config": evaluation_env_config,
             "agent_to_module": agent_to_module,
             "env_wrappers": env_wrappers,
             "rl_module_spec": module_spec,

@@ -1,14 +1,20 @@
 """`plugrad eval`: the mean return of a trained policy, without exploration."""
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
+from plugrad.algorithm import Algorithm
 from plugrad.cli.exits import debug_option
+from plugrad.cli.metrics_files import iterate_rows
+from plugrad.cli.progress import EVALUATED_RETURN, ITERATION, RETURN
 from plugrad.cli.returns import range_words, return_words
-from plugrad.cli.trained import RunPath, open_trained, run_options
-from plugrad.cli.trust import Trust
+from plugrad.cli.run_directory import RunDirectory
+from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
+from plugrad.errors import ConfigError
 from plugrad.rng_streams import stream
 
 
@@ -36,20 +42,25 @@ def evaluate(
     seed: int | None,
     backend: str | None,
     as_json: bool,
-    env: str | None,
-    trust: bool,
+    choice: Choice,
 ) -> None:
     """Print the mean return of whole episodes in which RUN's policy acts greedily.
 
-    RUN is a run directory, whose best checkpoint is used, or a checkpoint. The same command gives the same
-    episodes. Training never plays them. Without --seed, the run's own evaluations do not either, so they have not
-    chosen the best checkpoint.
+    RUN is a run directory, whose best checkpoint is used, or a checkpoint. The best is that of the best mean return
+    of the run's evaluations if it had any, else of training; --checkpoint last may be better. The same command gives
+    the same episodes. Training never plays them. Without --seed, the run's own evaluations do not either, so they have
+    not chosen the best checkpoint.
     """
-    algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
+    algorithm, path = open_trained(run, backend, choice)
     try:
         if seed is None:
             seed = int(stream(algorithm.config.seed, "plugrad eval").integers(2**63))
-        result = {"checkpoint": str(path), **algorithm.evaluate(num_episodes=episodes, seed=seed)}
+        chosen = words_of_checkpoint(run, path, algorithm)
+        result = {
+            "checkpoint": str(path),
+            "policy": chosen,
+            **algorithm.evaluate(num_episodes=episodes, seed=seed),
+        }
     finally:
         algorithm.stop()
     if as_json:
@@ -65,4 +76,39 @@ def evaluate(
         elif slash:  # agent_episode_returns_mean/<agent>, module_episode_returns_mean/<module>
             click.echo(f"mean return of {kind.partition('_')[0]} {who}: {return_words(value)}")
     click.echo(f"mean length {result['episode_len_mean']:.1f}")
+    click.echo(f"policy: {chosen}")
     click.echo(f"checkpoint: {path}")
+
+
+def words_of_checkpoint(run: Path, path: Path, algorithm: Algorithm) -> str:
+    """Which iteration a checkpoint is of, by which number it was chosen, and how to choose another.
+
+    Args:
+        run: what was typed.
+        path: the checkpoint.
+        algorithm: restored from it.
+
+    Returns:
+        The words; without numbers if the run has no metrics that can be read.
+    """
+    words = f"iteration {algorithm.iteration}"
+    if path == run:
+        return words
+    directory = RunDirectory(run)
+    is_best = path == directory.best
+    words += f", the {'best' if is_best else 'last'} checkpoint"
+    row: Mapping[str, float] = {}
+    with suppress(ConfigError):  # who evaluates a policy needs no metrics
+        for row in iterate_rows(directory.metrics.jsonl):
+            if row[ITERATION] >= algorithm.iteration:
+                break
+    row = row if row.get(ITERATION) == algorithm.iteration else {}
+    numbers = [
+        f"{return_words(row[key])} in {where}"
+        for key, where in ((EVALUATED_RETURN, "evaluation"), (RETURN, "training"))
+        if key in row
+    ]
+    if numbers:
+        words += f": mean return {' and '.join(numbers[:1] if is_best else numbers)}"
+    other = "last" if is_best else "best"
+    return f"{words}; another one: --checkpoint {other}" if getattr(directory, other).is_dir() else words

@@ -13,8 +13,7 @@ import numpy as np
 
 from plugrad.checkpoint.disk import disk_errors, replace_file
 from plugrad.cli.returns import return_words
-from plugrad.cli.trained import episodes_of
-from plugrad.cli.trust import Trust
+from plugrad.cli.trained import Choice, episodes_of
 from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.sampling.environments import create_env
 from plugrad.sampling.multi_agent.env_faces import has_many_agents
@@ -27,7 +26,7 @@ FRAMES_PER_SECOND = 30
 """For environments whose metadata have no `render_fps`."""
 
 
-def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trust: Trust) -> None:
+def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, choice: Choice) -> None:
     """Film whole episodes in which a run's policy acts greedily, and print what was filmed.
 
     Args:
@@ -35,7 +34,7 @@ def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trus
         out: the picture; its suffix decides the format.
         episodes: how many.
         seed: of the environment; None: the run's.
-        trust: what the user vouches for.
+        choice: which checkpoint, and which environment.
 
     Raises:
         ConfigError: no picture has this suffix, or the environment renders no frames.
@@ -47,7 +46,7 @@ def film_episodes(run: Path, out: Path, episodes: int, *, seed: int | None, trus
         raise MissingFrameworkError('a film needs pillow: pip install "plugrad[video]"')
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame wants a screen even where it opens no window
     film = Film(episodes)
-    recorded = episodes_of(run, film.make_env, episodes, seed=seed, trust=trust)
+    recorded = episodes_of(run, film.make_env, episodes, seed=seed, choice=choice)
     write_animation(film.frames, film.frames_per_second, out)
     mean = sum(episode.get_return() for episode in recorded) / episodes
     click.echo(f"episodes: {episodes}, frames: {len(film.frames)}, mean return {return_words(mean)}")

@@ -10,8 +10,7 @@ import click
 from plugrad.cli.exits import debug_option
 from plugrad.cli.film import SUFFIXES, create_rendered_env, film_episodes
 from plugrad.cli.returns import return_words
-from plugrad.cli.trained import episodes_of, watch_options
-from plugrad.cli.trust import Trust
+from plugrad.cli.trained import Choice, episodes_of, watch_options
 from plugrad.errors import ConfigError
 from plugrad.sampling.settings import EnvSource
 
@@ -27,23 +26,20 @@ HUMAN = "human"
     help=f"Film it instead of opening a window: {', '.join(SUFFIXES)}.",
 )
 @debug_option
-def play(
-    run: Path, episodes: int, video: Path | None, seed: int | None, env: str | None, trust: bool
-) -> None:
+def play(run: Path, episodes: int, video: Path | None, seed: int | None, choice: Choice) -> None:
     """Show whole episodes in which RUN's policy acts greedily, in a window of the environment.
 
     RUN is a run directory, whose best checkpoint is used, or a checkpoint. The environment must have the render
     mode "human"; Gymnasium's environments need an extra of Gymnasium for it.
     """
-    vouched = Trust(env=env, everything=trust)
     if video is not None:
-        film_episodes(run, video, episodes, seed=seed, trust=vouched)
+        film_episodes(run, video, episodes, seed=seed, choice=choice)
         return
     if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
         click.echo(
             "There is no screen: DISPLAY is not set. To film it: plugrad play RUN --video FILE.gif", err=True
         )
-    for episode in episodes_of(run, make_shown_env, episodes, seed=seed, trust=vouched):
+    for episode in episodes_of(run, make_shown_env, episodes, seed=seed, choice=choice):
         click.echo(f"return {return_words(episode.get_return())} in {len(episode)} steps")
 
 

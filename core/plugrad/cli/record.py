@@ -14,8 +14,7 @@ from plugrad.cli.display import PlainLines
 from plugrad.cli.exits import debug_option
 from plugrad.cli.progress import SECONDS, TIMESTEPS, Progress, scalars
 from plugrad.cli.returns import return_words
-from plugrad.cli.trained import RunPath, open_trained, run_options
-from plugrad.cli.trust import Trust
+from plugrad.cli.trained import Choice, RunPath, open_trained, run_options
 from plugrad.offline import EpisodeData, save_episodes
 from plugrad.types import DEFAULT_MODULE_ID
 
@@ -61,8 +60,7 @@ def record(
     explore: bool,
     module_id: str,
     backend: str | None,
-    env: str | None,
-    trust: bool,
+    choice: Choice,
 ) -> None:
     """Write whole episodes of RUN's policy, as data for plugrad train bc --offline_data.input_ DIR.
 
@@ -74,7 +72,7 @@ def record(
     directory = out or run / "episodes"
     if out is None:
         refuse_links(directory, run)
-    algorithm, path = open_trained(run, backend, Trust(env=env, everything=trust))
+    algorithm, path = open_trained(run, backend, choice)
     try:
         if timesteps is not None:
             _record_training(algorithm, timesteps, directory)

@@ -52,6 +52,9 @@ WRITTEN = (
     *(f"checkpoints/{name}" for name in ("last", "last.lock", "best", "best.lock")),
 )
 """What training writes in a run directory."""
+_MAKERS = ("env", "parallel_env", "raw_env")
+"""The names of the functions and classes of PettingZoo's modules that make environments."""
+_NO_BEST = ": it needs an evaluation, or 20 episodes of training"
 MAX_SUMMARY_BYTES = 2**16
 _NO_JSON = {"inf": inf, "-inf": -inf, "nan": nan}
 
@@ -181,16 +184,26 @@ class RunDirectory:
             raise ConfigError(f"{path}: a JSON object is expected, found {type(summary).__name__}")
         return {name: _NO_JSON.get(str(each), each) for name, each in summary.items()}
 
-    def checkpoint(self) -> Path:
-        """The best checkpoint if there is one, else the last.
+    def checkpoint(self, which: str | None = None) -> Path:
+        """A checkpoint of the run.
+
+        Args:
+            which: "best" or "last"; None: the best if there is one, else the last.
 
         Raises:
             ConfigError: there is none.
         """
-        found = runs.best_or_last(self.path)
-        if found is None:
+        if which is not None:
+            found = self.best if which == "best" else self.last
+            if not found.is_dir():
+                raise ConfigError(
+                    f"{self.path} has no {which} checkpoint{' yet' if which == 'last' else _NO_BEST}"
+                )
+            return found
+        best_or_last = runs.best_or_last(self.path)
+        if best_or_last is None:
             raise ConfigError(f"{self.path} has no checkpoint yet")
-        return found
+        return best_or_last
 
     def newest_undamaged_save(self) -> Checkpoint:
         """The newest save of `last` that can be read; each damaged one is reported on stderr.
@@ -282,6 +295,9 @@ def default_path(config: AlgorithmConfig, algorithm: str) -> Path:
         CheckpointUnsafeError: `runs` is a link.
     """
     name = "offline" if config.env is None else str(config.env)
+    *modules, last = re.split(r"[:.]", name.rpartition("/")[2])
+    if modules and last in _MAKERS:  # a game of PettingZoo has the name of its module
+        name = modules[-1]
     env = re.sub(r"[^A-Za-z0-9_.-]", "_", name.rpartition(":")[2].rpartition("/")[2])
     stamp = time.strftime("%Y%m%d-%H%M%S")
     first = RUNS / f"{algorithm}-{env}-{config.backend}-s{config.seed}-{stamp}"

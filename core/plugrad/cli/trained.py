@@ -1,24 +1,30 @@
 """Opening a trained policy: the algorithm of a run directory or of a checkpoint, and the options for it."""
 
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config import AlgorithmConfig
+from plugrad.cli.options import parse_value
 from plugrad.cli.run_directory import RunDirectory, name_missing_plugin
 from plugrad.cli.trust import Trust, trust_option
 from plugrad.cli.typed_names import look_for_plugin, look_in_current_folder
 from plugrad.episodes import Episode
+from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
 from plugrad.sampling.named_envs import env_name
 
-NO_TRUST = Trust()
+_ENVIRONMENT = ("env", "env_config", "evaluation_env", "evaluation_env_config")
+_CODE = ("env", "evaluation_env", "agent_to_module", "env_wrappers")
+"""The settings that `Algorithm.from_checkpoint` takes in place of a checkpoint's, which may name code."""
 
 
 class RunPath(click.Path):
@@ -41,26 +47,77 @@ class RunPath(click.Path):
         return path
 
 
-def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tuple[Algorithm, Path]:
+@dataclass(frozen=True)
+class Choice:
+    """What a command opens of a run, and with which environment.
+
+    Attributes:
+        trust: what the user vouches for; an environment that was typed replaces the run's, also that of evaluations.
+        env_config: the environment's arguments that were typed, or None.
+        checkpoint: "best" or "last"; None: the best if there is one, else the last.
+    """
+
+    trust: Trust = field(default_factory=Trust)
+    env_config: Mapping[str, Any] | None = None
+    checkpoint: str | None = None
+
+    def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a run that change.
+
+        Args:
+            config: the run's settings, those of its environments at least.
+
+        Returns:
+            The changed settings. The arguments of the run's environment are not those of another one, which is printed.
+        """
+        env, own = self.trust.env, config.get("env_config") or {}
+        typed = None if self.env_config is None else dict(self.env_config)
+        if env is None:
+            evaluated = {"evaluation_env", "evaluation_env_config"} & {
+                k for k, v in config.items() if v is not None
+            }
+            names = ("env_config", *(("evaluation_env_config",) if evaluated else ()))
+            return {} if typed is None else dict.fromkeys(names, typed)
+        changes = {"env": env, "evaluation_env": None, "evaluation_env_config": None}
+        if typed is None and env != config.get("env"):
+            typed = config.get("evaluation_env_config") or {} if env == config.get("evaluation_env") else {}
+            if own and typed != own:
+                click.echo(
+                    f"{env} is made without the run's env_config {own!r:.200}, which is of {config.get('env')}: "
+                    "--env-config gives it another",
+                    err=True,
+                )
+        return changes if typed is None else {**changes, "env_config": typed}
+
+
+NO_CHOICE = Choice()
+
+
+def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> tuple[Algorithm, Path]:
     """Build the algorithm of a run and restore it.
 
     Args:
-        run: a run directory, whose best checkpoint is used, or a checkpoint. The settings of a run may name
-            code as far as `trust` allows; those of a checkpoint may not.
+        run: a run directory, or a checkpoint. The settings of a run may name code as far as `choice.trust` allows;
+            those of a checkpoint too if it trusts everything, else none.
         backend: another backend than the one that trained, or None.
-        trust: what the user vouches for; an environment that was typed replaces the run's.
+        choice: what to open of it.
 
     Returns:
         The algorithm, in this process and without listeners, and the checkpoint.
 
     Raises:
-        ConfigError: the run has no checkpoint, or its settings name code that nobody vouches for.
+        ConfigError: the run has no such checkpoint, or its settings name code that nobody vouches for.
         CheckpointError: the checkpoint cannot be read.
     """
+    trust = choice.trust
     if not (run / "config.toml").is_file():
-        return Algorithm.from_checkpoint(str(run), backend=backend, env=trust.env), run
+        if choice.checkpoint is not None:
+            raise ConfigError(
+                f"--checkpoint {choice.checkpoint}: {run} is no run directory, but a checkpoint"
+            )
+        return _open_checkpoint(run, backend, choice), run
     directory = RunDirectory(run)
-    path = directory.checkpoint()
+    path = directory.checkpoint(choice.checkpoint)
     saved = checkpointing.load(path, kind="algorithm")
     with name_missing_plugin(run):
         config = directory.read_config(saved)
@@ -69,7 +126,7 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
             output=None
         )  # whoever opens a run records nothing because its file says so
         trust.check(config, directory.config_file)
-        config = config if trust.env is None else config.environment(trust.env)
+        config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
         with expect_weights(saved.state.get("learner", {})):
             algorithm = config.build_algo()
@@ -77,8 +134,22 @@ def open_trained(run: Path, backend: str | None, trust: Trust = NO_TRUST) -> tup
     return algorithm, path
 
 
+def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorithm:
+    saved = checkpointing.load(path, kind="algorithm").metadata.get("config")
+    config = saved if isinstance(saved, Mapping) else {}
+    given: dict[str, Any] = {}
+    if choice.trust.everything:
+        given = {name: config[name] for name in _CODE if config.get(name)}
+    if choice.trust.env is not None or choice.env_config is not None:
+        given |= choice.changes(config)
+        if choice.trust.env is not None:  # that of evaluations too
+            own = given.get("env_config", config.get("env_config") or {})
+            given |= {"evaluation_env": choice.trust.env, "evaluation_env_config": own}
+    return Algorithm.from_checkpoint(str(path), backend=backend, **given)
+
+
 def episodes_of(
-    run: Path, make: Callable[..., Any], episodes: int, *, seed: int | None, trust: Trust
+    run: Path, make: Callable[..., Any], episodes: int, *, seed: int | None, choice: Choice
 ) -> Sequence[Episode]:
     """Let a run's policy act greedily for whole episodes.
 
@@ -87,12 +158,12 @@ def episodes_of(
         make: makes the environment of that which the run names, and of its `env_config`.
         episodes: how many.
         seed: of the environment; None: the run's.
-        trust: as in `open_trained`.
+        choice: as in `open_trained`.
 
     Returns:
         The episodes.
     """
-    algorithm, _ = open_trained(run, None, trust)
+    algorithm, _ = open_trained(run, None, choice)
     source = algorithm.config.env
     changes = {"num_envs_per_env_runner": 1, "vectorization_mode": "sync"}
     shown = partial(make, source)
@@ -106,7 +177,14 @@ def episodes_of(
 
 
 def run_options(command: Any) -> Any:
-    """Add `--env`, `--trust` and `--plugin` to a command that opens a run."""
+    """Add the options of a `Choice`, which the command gets as `choice`, and `--plugin`."""
+
+    @wraps(command)
+    def with_choice(
+        *arguments: Any, env: str | None, trust: bool, env_config: Any, checkpoint: str | None, **others: Any
+    ) -> Any:
+        choice = Choice(Trust(env=env, everything=trust), env_config, checkpoint)
+        return command(*arguments, choice=choice, **others)
 
     def find_env(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
         return None if text is None else look_in_current_folder(text)
@@ -115,9 +193,25 @@ def run_options(command: Any) -> Any:
         "--env",
         metavar="NAME",
         callback=find_env,
-        help="The environment, where the run names a function or what is not installed; default: the run's.",
+        help="The environment, where the run names a function or what is not installed, or another one; default: the "
+        "run's.",
     )
-    return env(trust_option(plugin_option(command)))
+    env_config = click.option(
+        "--env-config",
+        metavar="DICT",
+        callback=_parse_env_config,
+        help="Arguments of the environment, such as '{gravity = 3.0}'; default: the run's, for its own environment.",
+    )
+    checkpoint = click.option(
+        "--checkpoint",
+        type=click.Choice(["best", "last"]),
+        help="Which checkpoint of a run directory; default: the best if there is one, else the last.",
+    )
+    return env(env_config(checkpoint(trust_option(plugin_option(with_choice)))))
+
+
+def _parse_env_config(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+    return None if text is None else parse_value(AlgorithmConfig.fields()["env_config"], text)
 
 
 def watch_options(command: Any) -> Any:

@@ -6,8 +6,7 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.cli.film import SUFFIXES, film_episodes
-from plugrad.cli.trained import watch_options
-from plugrad.cli.trust import Trust
+from plugrad.cli.trained import Choice, watch_options
 
 
 @click.command(short_help="Film episodes of a trained policy.")
@@ -20,10 +19,10 @@ from plugrad.cli.trust import Trust
     help=f"The picture: {', '.join(SUFFIXES)}.  [default: RUN/video.gif]",
 )
 @debug_option
-def video(run: Path, episodes: int, out: Path | None, seed: int | None, env: str | None, trust: bool) -> None:
+def video(run: Path, episodes: int, out: Path | None, seed: int | None, choice: Choice) -> None:
     """Film whole episodes in which RUN's policy acts greedily.
 
     RUN is a run directory, whose best checkpoint is used, or a checkpoint. The environment must be able to
     render; Gymnasium's environments need an extra of Gymnasium for it.
     """
-    film_episodes(run, out or run / "video.gif", episodes, seed=seed, trust=Trust(env=env, everything=trust))
+    film_episodes(run, out or run / "video.gif", episodes, seed=seed, choice=choice)

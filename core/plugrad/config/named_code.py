@@ -7,7 +7,7 @@ from plugrad.importing.names import is_local_plugin
 from plugrad.importing.trusted_names import ENVIRONMENT, LEARNER, MODULE, NOTHING, WRAPPER, reason_against
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 
-_KINDS = {"env": ENVIRONMENT, "learner_class": LEARNER}
+_KINDS = {"env": ENVIRONMENT, "evaluation_env": ENVIRONMENT, "learner_class": LEARNER}
 _WRAPPERS = "env_wrappers"
 MODULE_SETTINGS = ("rl_module_spec", "policies")
 _LISTENERS = "plugin_names"

@@ -172,6 +172,8 @@ class SamplingSettings(FluentConfig):
         return self._change("offline_data", settings)
 
     evaluation_interval: int | None = field(None, section="evaluation", minimum=1)
+    evaluation_env: Any = field(None, section="evaluation", importable=True)
+    evaluation_env_config: dict[str, Any] | None = field(None, section="evaluation")
     evaluation_num_episodes: int = field(
         20, section="evaluation", minimum=1, **UPPER_LIMITS["evaluation_num_episodes"]
     )
@@ -182,6 +184,10 @@ class SamplingSettings(FluentConfig):
 
         Args:
             evaluation_interval (int): iterations from one evaluation to the next. None: no evaluation. Default: `None`.
+            evaluation_env (str, class or function): the environment of evaluations, as `env` of `environment()`; it has
+                the same spaces. None: that of training. Default: `None`.
+            evaluation_env_config (dict): its keyword arguments. None: those of training for the same environment, none
+                for another one. Default: `None`.
             evaluation_num_episodes (int): episodes per evaluation. Default: `20`.
             evaluation_max_episode_steps (int): steps after which an episode of an evaluation or recording is cut, if
                 the environment has not ended it: a policy that does not explore may run for ever. None: never.

@@ -28,7 +28,7 @@ from plugrad.rl_module import MultiRLModule
 from plugrad.types import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, ModuleID
 
 _NUMPY = "numpy"
-_CODE = ("env", "agent_to_module", "learner_class", "learner_connector")
+_CODE = ("env", "evaluation_env", "agent_to_module", "learner_class", "learner_connector")
 """Settings that may name code and that acting does not need."""
 _WRAPPERS = "env_wrappers"
 _OF_ENVIRONMENTS = ("algorithm", KIND)

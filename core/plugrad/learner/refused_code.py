@@ -19,6 +19,7 @@ _OWN_MODULES: Final = (importable_name(RandomRLModule),)
 
 _INSTEAD: Final = {
     "env": "give env= to Algorithm.from_checkpoint",
+    "evaluation_env": "give evaluation_env= to Algorithm.from_checkpoint",
     "env_wrappers": "give env_wrappers= to Algorithm.from_checkpoint",
     "agent_to_module": "give agent_to_module= to Algorithm.from_checkpoint",
     "module": "give module_spec= to Algorithm.from_checkpoint, module= or module_spec= to Learner.from_checkpoint, "
