@@ -109,6 +109,18 @@ MODEL_SETTINGS: Mapping[str, ModelSetting] = {
         "images [10, 10, channels]; other images of uint8 need the setting. Published ones by name: nature for 84x84, "
         "world_models for 64x64, minatar for 10x10",
     ),
+    "image_layout": ModelSetting(
+        None,
+        "None, or one of channels_first, channels_last",
+        (None, "channels_first", "channels_last").__contains__,
+        "order of the axes of images with channels. None: by their lengths, see docs/images.md",
+    ),
+    "uint8_scale": _choice(
+        "part",
+        "row",
+        help="uint8 numbers of a Dict or Tuple are divided by the highest bound of their own part. row: as in older "
+        "checkpoints, by the highest bound of all parts if all are uint8, else by 1",
+    ),
     "conv_activation": _choice("relu", "tanh", "sigmoid", "linear", help="activation after each convolution"),
     "vf_share_layers": _switch(False, "one encoder for the policy and the value function"),
     "free_log_std": _switch(

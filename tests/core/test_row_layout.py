@@ -171,9 +171,11 @@ def test_vectors_in_a_dict_are_what_the_flat_row_is():
         np.testing.assert_array_equal(found[column], want)
 
 
-def test_bytes_alone_are_scaled_as_in_a_flat_row():
-    space = Dict({"a": Box(0, 9, (2,), np.uint8), "b": Box(0, 7, (3,), np.uint8)})
-    joined, flat = network(space), network(row_space(space))
+@pytest.mark.parametrize(("bound", "rule"), [(9, "part"), (7, "row")])
+def test_bytes_of_one_scale_are_scaled_as_in_a_flat_row(bound, rule):
+    """Those of older checkpoints have one scale in a row."""
+    space = Dict({"a": Box(0, 9, (2,), np.uint8), "b": Box(0, bound, (3,), np.uint8)})
+    joined, flat = network(space, uint8_scale=rule), network(row_space(space))
     weights = flat.initial_weights(np.random.default_rng(0))
     rows = np.arange(10, dtype=np.uint8).reshape(2, 5) % 8
     np.testing.assert_array_equal(

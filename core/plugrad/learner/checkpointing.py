@@ -25,6 +25,7 @@ from plugrad.errors import (
 )
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
+from plugrad.learner.byte_scales import KEY, byte_scales, keep_byte_scales
 from plugrad.learner.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.refused_code import refuse_code, refuse_own_modules
@@ -59,6 +60,7 @@ def metadata_of(learner: LearnerInternals, config: Any, *, kind: str) -> dict[st
         "module_ids": list(learner.module),
         "plugins": plugin_manifest(learner.plugins),
         "config": written,
+        KEY: byte_scales(learner.module),
     }
 
 
@@ -191,7 +193,7 @@ def config_of(
     refuse_code(config_class, {name: value for name, value in data.items() if name not in given})
     if "rl_module_spec" not in given:
         refuse_own_modules(config)
-    config = keep_dense_encoders(config, checkpoint.state)
+    config = keep_byte_scales(keep_dense_encoders(config, checkpoint.state), checkpoint.metadata)
     return config.plugins()  # a checkpoint never loads a listener
 
 

@@ -43,6 +43,7 @@ from plugrad.learner.build import (
     warn_of_unknown_modules,
     with_spaces,
 )
+from plugrad.learner.byte_scales import check_byte_scales
 from plugrad.learner.checkpointing import (
     Hyperparameters,
     log_hyperparameters,
@@ -75,6 +76,7 @@ from plugrad.rng_streams import fresh_seed, stream
 from plugrad.schedules import Coefficients, ConfigView
 from plugrad.types import (
     ALL_MODULES,
+    COMPONENT_RL_MODULE,
     DEFAULT_MODULE_ID,
     TOTAL_LOSS_KEY,
     Array,
@@ -902,6 +904,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         checkpoint = checkpointing.load(path, kind="learner")
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
+        if COMPONENT_RL_MODULE in state:
+            check_byte_scales(self.module, state[COMPONENT_RL_MODULE], checkpoint.metadata, checkpoint.path)
         if component is not None:
             self.set_state(state)
         else:

@@ -10,11 +10,13 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner import checkpointing
+from plugrad.learner.byte_scales import KEY, rule_of
 from plugrad.learner.internals import LearnerInternals
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.policy.policy_file import PolicyFile
+from plugrad.rl_module import RLModule
 from plugrad.types import COMPONENT_RL_MODULE, ModuleID
 
 KIND = "policy"
@@ -71,7 +73,7 @@ def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModu
     """The spec of a module without what only training needs, and the remaining parameters; None: all of them."""
     module = learner.module[module_id]
     spec = RLModuleSpec(
-        model_config={} if module.network is None else module.model_config,
+        model_config={} if module.network is None else _written_model_config(module),
         inference_only=module.inference_only,
     )
     if module.network is None:
@@ -84,6 +86,12 @@ def _acting_spec(learner: LearnerInternals, module_id: ModuleID) -> tuple[RLModu
     if network.initial_state().keys() != module.network.initial_state().keys():
         return spec, None
     return lean, [each.name for each in network.parameters]
+
+
+def _written_model_config(module: RLModule) -> Mapping[str, Any]:
+    """The settings with the rule of uint8 numbers, which files of older versions lack."""
+    rule = rule_of(module)
+    return module.model_config if rule is None else {**module.model_config, KEY: rule}
 
 
 def _moments(encoder: ObservationEncoder) -> dict[str, Any]:

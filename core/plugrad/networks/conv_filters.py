@@ -31,12 +31,15 @@ PRESETS: dict[str, Filters] = {
 arXiv:1803.10122, appendix A.1), for 10x10 (Young and Tian 2019, arXiv:1903.03176)."""
 
 
-def image_filters(space: gym.Space[Any], setting: Any) -> tuple[ImageLayout, Filters] | None:
+def image_filters(
+    space: gym.Space[Any], setting: Any, order: str | None = None
+) -> tuple[ImageLayout, Filters] | None:
     """The layout of images and their filters.
 
     Args:
         space: space of one observation, or of one part of it.
         setting: `conv_filters` of a `model_config`.
+        order: `image_layout` of a `model_config`.
 
     Returns:
         Both; None if there are no convolutions.
@@ -44,12 +47,14 @@ def image_filters(space: gym.Space[Any], setting: Any) -> tuple[ImageLayout, Fil
     Raises:
         ConfigError: filters are given, but the observations do not have the axes of images.
     """
-    given = given_layout(space)
+    given = given_layout(space, order)
     if setting is None:
         layout = image_layout(space)
-        if layout is not None:
+        if layout is not None and given is not None and order is not None:
+            layout = given
+        if layout is not None and min(layout.shape[:2]) >= SMALLEST_IMAGE:
             return layout, IMAGE_FILTERS
-        is_small = is_image(space) and given is not None and given.axes == ("height", "width", "channels")
+        is_small = is_image(space) and given is not None and len(given.axes) == 3
         return (given, PRESETS["minatar"]) if given and is_small and given.shape[:2] == (10, 10) else None
     filters = conv_filters(setting)
     if filters and given is None:

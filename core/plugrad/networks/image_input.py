@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import ConfigError
 from plugrad.networks.conv_filters import Filters, image_filters, map_shapes
 from plugrad.networks.inputs import Input, byte_scale
@@ -19,7 +20,7 @@ from plugrad.networks.layers import (
     dense,
     layer_parameters,
 )
-from plugrad.observations.images import SMALLEST_IMAGE, ImageLayout, is_image
+from plugrad.observations.images import SMALLEST_IMAGE, ImageLayout, is_ambiguous, is_image
 from plugrad.ops import Ops
 from plugrad.types import Tensor
 
@@ -116,12 +117,23 @@ def image_input(
     Raises:
         ConfigError: there are no default convolutions for these images, or a setting is not supported.
     """
-    found = image_filters(space, config["conv_filters"])
+    order = config["image_layout"]
+    found = image_filters(space, config["conv_filters"], order)
     if found is not None:
+        if order is None and is_ambiguous(found[0].lengths):
+            _warn_ambiguous(path, found[0])
         return ImageInput(space, *found, config, path=path, features=features)
     if config["conv_filters"] is None and is_image(space):
         _refuse_image(path, tuple(space.shape or ()))
     return None
+
+
+def _warn_ambiguous(path: str, layout: ImageLayout) -> None:
+    other = ", ".join((*layout.axes[:-3], "channels", "height", "width"))
+    warn_at_users_line(
+        f"observations{path} {list(layout.lengths)} are read as {layout}; they could as well be [{other}]. Say "
+        'which: .rl_module(model_config={"image_layout": "channels_last"}), or "channels_first"'
+    )
 
 
 def _refuse_image(path: str, shape: tuple[int, ...]) -> NoReturn:

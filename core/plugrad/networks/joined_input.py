@@ -1,4 +1,4 @@
-"""The input part of an encoder for Dict and Tuple observations: images get convolutions, all else is unchanged."""
+"""The input part of an encoder for Dict and Tuple observations: images get convolutions, uint8 numbers are scaled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from plugrad.errors import ConfigError
 from plugrad.networks.image_input import IMAGE_FEATURES, image_input
 from plugrad.networks.inputs import Input, VectorInput, byte_scale
 from plugrad.networks.layers import Parameter, reshape_inner
-from plugrad.observations import RowPart, row_parts
+from plugrad.observations import RowPart, is_structured, row_parts
 from plugrad.observations.images import is_image
 from plugrad.ops import Ops
 from plugrad.types import Tensor
@@ -87,14 +87,16 @@ def joined_input(space: gym.Space[Any], config: Mapping[str, Any]) -> Input:
     images = [_image(part, config) for part in parts]
     if config["conv_filters"] and not any(images):
         raise ConfigError(f"conv_filters={config['conv_filters']!r}, and there is no image in {space}")
-    scale = _scale([part for part, image in zip(parts, images, strict=True) if image is None], parts)
+    scales = _scales(parts, config["uint8_scale"])
     slices = []
-    for image, group in groupby(range(len(parts)), images.__getitem__):  # adjacent numbers form one slice
+    for (image, scale), group in groupby(
+        range(len(parts)), lambda n: (images[n], scales[n])
+    ):  # adjacent numbers of one scale form one slice
         places = list(group)
         start, stop = parts[places[0]].start, parts[places[-1]].stop
         shape = (stop - start,) if image is None else parts[places[0]].shape
         slices.append(_Slice(places[0], start, stop, shape, image or VectorInput(shape, scale)))
-    return JoinedInput(slices) if any(images) else slices[0].input
+    return JoinedInput(slices) if any(images) or len(slices) > 1 else slices[0].input
 
 
 def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:
@@ -105,10 +107,40 @@ def _image(part: RowPart, config: Mapping[str, Any]) -> Input | None:
     return convolutions or VectorInput(part.shape, byte_scale(part.space))
 
 
-def _scale(numbers: list[RowPart], parts: list[RowPart]) -> float | None:
-    """The factor for numbers outside images if all parts are uint8: 1 over the highest bound."""
+def _scales(parts: list[RowPart], rule: str) -> list[float | None]:
+    """The factor for the numbers of each part; those of images scale themselves.
+
+    Args:
+        parts: of a row.
+        rule: "part": `byte_scale` of each; "row", of older versions: the same for all, 1 over the highest bound outside
+            images if all parts are uint8, else 1.
+    """
+    if rule == "part":
+        return [None if is_image(part.space) else byte_scale(part.space) for part in parts]
     if any(part.space.dtype != np.uint8 for part in parts):
-        return None
+        return [None] * len(parts)
     # Discrete parts are one-hot, so their bound is 1.
-    highest = [int(np.max(part.space.high)) for part in numbers if isinstance(part.space, gym.spaces.Box)]
-    return 1.0 / max([1, *highest])
+    numbers = [part.space for part in parts if not is_image(part.space)]
+    highest = [int(np.max(space.high)) for space in numbers if isinstance(space, gym.spaces.Box)]
+    return [1.0 / max([1, *highest])] * len(parts)
+
+
+def uint8_rules_differ(space: gym.Space[Any] | None) -> bool:
+    """Whether the rules of `uint8_scale` give the numbers of observations different factors.
+
+    Args:
+        space: of one observation; None: it is not known.
+
+    Returns:
+        False also for a space that the built-in networks do not take.
+    """
+    if space is None or not is_structured(space):
+        return False
+    try:
+        parts = row_parts(space)
+    except ConfigError:
+        return False
+    one, other = (
+        [1.0 if scale is None else scale for scale in _scales(parts, rule)] for rule in ("part", "row")
+    )
+    return any(a != b for a, b, part in zip(one, other, parts, strict=True) if not is_image(part.space))

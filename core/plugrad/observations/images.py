@@ -55,11 +55,26 @@ def image_layout(space: gym.Space[Any]) -> ImageLayout | None:
     return None
 
 
-def given_layout(space: gym.Space[Any]) -> ImageLayout | None:
-    """The layout of images of any size, whose filters the user gives: [height, width, channels] if in doubt."""
+def given_layout(space: gym.Space[Any], order: str | None = None) -> ImageLayout | None:
+    """The layout of images of any size, whose filters or order the user gives: [height, width, channels] if in doubt.
+
+    Args:
+        space: of one observation.
+        order: `image_layout` of a `model_config`: "channels_first", "channels_last"; None: by the lengths.
+    """
     shape = tuple(space.shape or ())
-    axes = _axes(shape) or {2: _IMAGE[:2], 3: _IMAGE, 4: ("frames", *_IMAGE)}.get(len(shape))
+    last = {2: _IMAGE[:2], 3: _IMAGE, 4: ("frames", *_IMAGE)}.get(len(shape))
+    if order is not None and len(shape) > 2:
+        first = {3: _CHANNELS_FIRST, 4: ("frames", *_CHANNELS_FIRST)}.get(len(shape))
+        axes = first if order == "channels_first" else last
+    else:
+        axes = _axes(shape) or last
     return None if axes is None else ImageLayout(axes, shape)
+
+
+def is_ambiguous(shape: tuple[int, ...]) -> bool:
+    """Whether images of this shape could as well have their channels first: all lengths but frames are large."""
+    return len(shape) in (3, 4) and min(shape[-3:]) >= SMALLEST_IMAGE
 
 
 def is_image(space: gym.Space[Any] | None) -> bool:
