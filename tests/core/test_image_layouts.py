@@ -61,7 +61,7 @@ def test_a_shape_that_could_be_two_layouts_is_warned_of_with_the_setting(shape):
 def test_other_shapes_are_not_warned_of(shape):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        network(image(*shape))
+        assert channels(network(image(*shape)))
 
 
 def test_both_layouts_compute_the_same_on_the_same_image():
