@@ -220,3 +220,33 @@ def test_a_network_of_no_module_has_no_distribution() -> None:
     network = ActorCritic(RLModuleSpec(observation_space=BOX, action_space=BOX))
     with pytest.raises(ConfigError, match="no module was made of it"):
         network.distribution(numpy_ops, np.zeros((1, 4), np.float32))
+
+
+@pytest.mark.parametrize("setting", ["squashed", "a stranger"])
+def test_the_action_dist_cls_that_setup_sets_is_used(backend: str, setting: str) -> None:
+    """RLlib's name: for training, exploring and acting greedily."""
+    base = own_module(backend)
+
+    class Sets(base):  # type: ignore[misc, valid-type]
+        def setup(self) -> None:
+            super().setup()
+            strange = type("Dist", (), {})
+            squashed = squashed_gaussian_class(self.action_space, numpy_ops)
+            self.action_dist_cls = squashed if setting == "squashed" else strange
+
+    spec = RLModuleSpec(module_class=Sets)
+    config = BCConfig().framework(backend, compile="none").rl_module(rl_module_spec=spec)
+    config = config.environment(observation_space=gym.spaces.Box(-9.0, 9.0, (3,)), action_space=BOX)
+    learner = config.debugging(seed=0).build_learner()
+    if setting == "squashed":
+        for explore in (True, False):
+            actions = learner.compute_actions(OBSERVATIONS, explore=explore)["actions"]
+            assert (actions >= BOX.low).all()
+            assert (actions <= BOX.high).all()
+        assert issubclass(learner.module[P].get_train_action_dist_cls(), SquashedGaussian)
+        assert np.isfinite(learner.update({"obs": OBSERVATIONS, "actions": actions})[P]["total_loss"])
+    else:
+        with pytest.raises(
+            ConfigError, match=r"Sets\.action_dist_cls is .*subclass of plugrad.distributions"
+        ):
+            learner.compute_actions(OBSERVATIONS)

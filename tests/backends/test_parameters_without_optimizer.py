@@ -8,7 +8,7 @@ from learning import OBSERVATIONS, ValueLearner, ppo_batch, ppo_config, value_co
 
 from plugrad import DEFAULT_MODULE_ID, RLModuleSpec
 from plugrad.errors import ConfigError
-from plugrad.optimizers import SGD
+from plugrad.optimizers import SGD, Adam
 from plugrad_sac import SACConfig
 
 P = DEFAULT_MODULE_ID
@@ -175,3 +175,30 @@ def test_a_learner_without_optimizers_says_so_at_its_first_update():
         module_id=P, optimizer=SGD(), params=learner.get_parameters(learner.module[P]), lr_or_lr_schedule=0.1
     )
     learner.update(ppo_batch())
+
+
+class Twice(ValueLearner):
+    """Gives some parameters twice, as those of two modules that share a layer."""
+
+    more = 2
+
+    def configure_optimizers_for_module(self, module_id, config=None):
+        params = self.get_parameters(self.module[module_id])
+        params = [*params, *params[: self.more]]
+        self.register_optimizer(module_id=module_id, optimizer=Adam(), params=params, lr_or_lr_schedule=0.1)
+
+
+class Once(Twice):
+    more = 0
+
+
+def test_a_parameter_that_is_listed_twice_is_stepped_once(backend):
+    found = []
+    for learner_class in (Once, Twice):
+        config = value_config(backend, learner_class=learner_class, grad_clip=0.1)
+        learner = config.framework(backend, compile="none").build_learner()
+        learner.update(ppo_batch())
+        learner.update(ppo_batch(seed=1))
+        found.append(learner.get_weights()[P])
+    for name, weight in found[0].items():
+        np.testing.assert_array_equal(found[1][name], weight)

@@ -1,13 +1,23 @@
 """Target networks: what they hold, when they move, and that they are part of everything that a learner remembers."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
-from learning import ValueLearner, digest, largest_difference, ppo_config, value_config, with_modules
+from learning import (
+    OBSERVATIONS,
+    ValueLearner,
+    digest,
+    largest_difference,
+    ppo_config,
+    value_config,
+    with_modules,
+)
 from target_learning import TAU, BootstrappingLearner, bootstrapping
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec
 from plugrad import numpy_ops as np_ops
 from plugrad.errors import ConfigError, NonFiniteError, RestoreMismatchError
+from plugrad_dqn import DQNConfig
 
 P = DEFAULT_MODULE_ID
 
@@ -140,3 +150,32 @@ def test_a_name_that_is_no_parameter_is_refused():
 
     with pytest.raises(ConfigError, match=r"no parameter 'vf.out.wieght' in .*Did you mean 'vf.out.weight'"):
         value_config(learner_class=Misspelt).build_learner()
+
+
+def test_rows_and_timesteps_are_counted_apart():
+    """Updates without timesteps first, such as offline, then training from timestep 0: the target goes on moving."""
+    config = DQNConfig().framework("numpy", compile="none").debugging(seed=0)
+    config = config.rl_module(model_config={"fcnet_hiddens": [2]})
+    config = config.training(target_network_update_freq=32, minibatch_size=None)
+    learner = config.build_learner(spaces={P: (OBSERVATIONS, gym.spaces.Discrete(2))})
+    rng = np.random.default_rng(0)
+    rows = {
+        "obs": rng.normal(size=(16, 3)).astype(np.float32),
+        "new_obs": rng.normal(size=(16, 3)).astype(np.float32),
+        "actions": rng.integers(0, 2, 16),
+        "rewards": rng.normal(size=16).astype(np.float32),
+        "terminateds": np.zeros(16, bool),
+        "truncateds": np.zeros(16, bool),
+    }
+
+    def moves(number, first=None):
+        before = learner.counters.get(f"num_target_updates_lifetime/{P}", 0)
+        for n in range(number):
+            now = {} if first is None else {"num_env_steps_sampled_lifetime": first + 16 * (n + 1)}
+            learner.update(rows, timesteps=now or None)
+        return learner.counters.get(f"num_target_updates_lifetime/{P}", 0) - before
+
+    assert moves(6) == 3
+    assert moves(6, first=0) == 3
+    assert moves(4, first=0) == 2, "time that goes back begins anew"
+    assert moves(4) in (2, 3)

@@ -168,3 +168,13 @@ def test_episodes_give_advantages_as_they_are_unless_the_batch_is_standardised()
 def test_another_word_is_refused() -> None:
     with pytest.raises(ConfigError, match="normalize_advantages must be one of 'batch', 'minibatch', 'none'"):
         PPOConfig().training(normalize_advantages="rows")
+
+
+def test_an_advantage_that_is_alone_in_its_minibatch_stays_and_a_warning_says_so(backend: str) -> None:
+    """Standardised it would be 0, and the policy would never train."""
+    batch = {name: values[:4] for name, values in ppo_batch(ROWS).items()}
+    one, other = (config(backend, over, minibatch_size=1).build_learner() for over in ("minibatch", "none"))
+    with pytest.warns(UserWarning, match=r"minibatches of one row: advantages cannot be standardised"):
+        one.update(batch)
+    other.update(batch)
+    assert largest_difference(one.get_weights(), other.get_weights()) == 0

@@ -331,7 +331,12 @@ def _is_counter(name: str, number: Any) -> bool:
     return type(number) is int or (type(number) is float and isfinite(number))
 
 
-_FINITE = ("weights_seq_no", "last_target_update_ts", "num_skipped_updates_in_a_row")
+_FINITE = (
+    "weights_seq_no",
+    "last_target_update_ts",
+    "last_target_update_rows",
+    "num_skipped_updates_in_a_row",
+)
 
 
 class _Streams(Component):

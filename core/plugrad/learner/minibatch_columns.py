@@ -11,6 +11,7 @@ import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.columns import Columns
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.minibatches import columns_to_numpy
 from plugrad.learner.noise import draw_noise
@@ -85,6 +86,11 @@ def _standardized(
     arrays = columns_to_numpy(learner, read)
     mask = arrays.pop(Columns.LOSS_MASK, None)
     shown = None if mask is None else mask[rows] > 0
+    if alone := [name for name, values in arrays.items() if values[rows[:1]].size == 1]:
+        warn_at_users_line(
+            f"minibatches of one row: {', '.join(alone)} cannot be standardised over one number, and stay as they are. "
+            "Take minibatch_size=2 or more, or standardise over the batch, as normalize_advantages='batch' does"
+        )
     return {name: standardize(values[rows], shown) for name, values in arrays.items()}
 
 
@@ -98,7 +104,8 @@ def standardize(values: Array, shown: Array | None) -> Array:
         shown: bool, of the same shape except for trailing axes: which values count; None: all. The others become 0.
 
     Returns:
-        float32, of the same shape. If all values of a minibatch are equal, all become 0.
+        float32, of the same shape. If all values of a minibatch are equal, all become 0; a value that is alone in its
+        minibatch stays as it is, as in stable-baselines3: 0 would train nothing.
     """
     wide = values.astype(np.float64)
     axes = tuple(range(1, wide.ndim))
@@ -108,5 +115,5 @@ def standardize(values: Array, shown: Array | None) -> Array:
     means = wide.sum(axes, keepdims=True, where=where) / np.maximum(counts, 1)
     centred = np.where(where, wide - means, 0.0)
     std = np.sqrt(np.square(centred).sum(axes, keepdims=True) / np.maximum(counts - 1, 1))
-    standardized: Array = (centred / (std + EPSILON)).astype(np.float32)
-    return standardized
+    standardized = np.where(where & (counts == 1), wide, centred / (std + EPSILON))
+    return standardized.astype(np.float32)

@@ -80,7 +80,11 @@ def register_optimizer(
     if not isinstance(optimizer, Optimizer):
         check_here(learner, Capability.FRAMEWORK_OPTIMIZERS, f"optimizer {optimizer_name!r}")
     learner._check_registered_optimizer(optimizer, params)
-    refs = tuple(learner.get_param_ref(param) for param in params)
+    # Modules that share a layer give its parameters twice: they are stepped once.
+    by_ref: dict[ParamRef, Any] = {}
+    for param in params:
+        by_ref.setdefault(learner.get_param_ref(param), param)
+    refs, params = tuple(by_ref), list(by_ref.values())
     schedule = None if lr_or_lr_schedule is None else Schedule.of(lr_or_lr_schedule)
     _check_every(every)
     optimizer_adapter = learner._wrap_optimizer(optimizer)

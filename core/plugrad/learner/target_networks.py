@@ -19,6 +19,8 @@ from plugrad.ops import Variable
 from plugrad.types import Array, ModuleID, ParamRef, Tensor
 
 LAST_TARGET_UPDATE_TS = "last_target_update_ts"
+LAST_TARGET_UPDATE_ROWS = "last_target_update_rows"
+"""The same counted in trained rows: a learner may be updated without timesteps first, and with them later."""
 NUM_TARGET_UPDATES = "num_target_updates_lifetime"
 
 _log = logging.getLogger("plugrad")
@@ -115,7 +117,9 @@ class TargetNetwork:
             for name, each in columns.items()
         }
 
-    def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
+    def update(
+        self, *, tau: Any = 1.0, every: int = 0, now: int = 0, counted: str = LAST_TARGET_UPDATE_TS
+    ) -> bool:
         """Set the target to tau * parameters + (1 - tau) * target, if an update is due.
 
         Sources: Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1; Mnih et al. 2015,
@@ -129,14 +133,16 @@ class TargetNetwork:
         Args:
             tau: in (0, 1], a float or a scalar tensor; 1.0 copies the parameters.
             every: update only if `now` has grown by this much since the last target update.
-            now: timesteps or updates so far, in the same unit as `every`.
+            now: timesteps or updates so far, in the same unit as `every`. If it has gone back, it counts from 0 again.
+            counted: name of the counter that keeps `now`; each unit has its own.
 
         Returns:
             Whether the target was updated.
         """
         counters = self._learner.counters
-        last, number = f"{LAST_TARGET_UPDATE_TS}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
-        if now - counters.get(last, 0) < every:
+        last, number = f"{counted}/{self._module_id}", f"{NUM_TARGET_UPDATES}/{self._module_id}"
+        before = counters.get(last, 0)
+        if now - (before if before <= now else 0) < every:
             return False
         self.variable.assign(self._moved(tau))
         counters[last], counters[number] = int(now), counters.get(number, 0) + 1
@@ -227,8 +233,14 @@ def move_targets_after_update(learner: LearnerProtocol, timestep: int | None) ->
         config = learner.config.get_config_for_module(module_id)
         if getattr(config, "target_update", None) == "update":
             trained = learner.counters.get(f"num_module_steps_trained_lifetime/{module_id}", 0)
-            now = trained if timestep is None else timestep
-            target.update(tau=config.tau, every=config.target_network_update_freq, now=now)
+            now, unit = (
+                (trained, LAST_TARGET_UPDATE_ROWS) if timestep is None else (timestep, LAST_TARGET_UPDATE_TS)
+            )
+            if unit == LAST_TARGET_UPDATE_ROWS and f"{unit}/{module_id}" not in learner.counters:
+                # Older checkpoints count both units in one counter.
+                older = learner.counters.get(f"{LAST_TARGET_UPDATE_TS}/{module_id}", 0)
+                learner.counters[f"{unit}/{module_id}"] = older if older <= now else 0
+            target.update(tau=config.tau, every=config.target_network_update_freq, now=now, counted=unit)
 
 
 def steps_between_moves(config: Any) -> int | None:

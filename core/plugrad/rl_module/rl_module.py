@@ -49,11 +49,14 @@ class RLModule(SavesWeights, Adaptable):
         framework: the backend's short name, such as "torch".
         ops: the backend's tensor functions; numpy's for a module without a framework.
         network: the built-in network that this module runs, or None. Acting may run such a network in numpy.
+        action_dist_cls: the class of its action distributions, set in `setup`; None: the network's or the action
+            space's. A `get_..._action_dist_cls` that is overridden comes first.
     """
 
     framework: ClassVar[str]
     ops: ClassVar[Ops] = numpy_ops
     network: Network | None = None
+    action_dist_cls: Any = None
     _made_by: Any = None
     """The user's `module_class` that made the wrapped model, if this module wraps one."""
     _num_loads = 0
@@ -262,14 +265,23 @@ class RLModule(SavesWeights, Adaptable):
     def get_train_action_dist_cls(self) -> type[Distribution]:
         """The action distribution class for `forward_train`: its `from_logits` takes ACTION_DIST_INPUTS.
 
-        By default the network's (`Network.distribution_class`), or the action space's. Override it for another one:
+        By default `action_dist_cls`, if `setup` sets it, else the network's (`Network.distribution_class`), or the
+        action space's. Override it for another one:
 
             def get_train_action_dist_cls(self):
                 return squashed_gaussian_class(self.action_space, self.ops)
 
         Raises:
-            ConfigError: the module has no action space, or there is no distribution for it.
+            ConfigError: the module has no action space, there is no distribution for it, or `action_dist_cls` is none.
         """
+        if (own := self.action_dist_cls) is not None:
+            if not (isinstance(own, type) and issubclass(own, Distribution)):
+                raise ConfigError(
+                    f"{type(self).__name__}.action_dist_cls is {own!r}: it must be a subclass of "
+                    "plugrad.distributions.Distribution, such as Categorical or squashed_gaussian_class("
+                    "self.action_space, self.ops)"
+                )
+            return own.bind(self.ops)
         if self.action_space is None:
             raise ConfigError(f"{type(self).__name__} has no action_space to make a distribution for")
         if self.network is not None:
