@@ -253,7 +253,7 @@ class _Search:
 
     def _is_authors(self, file: str, module: Any) -> bool:
         if file.startswith("<"):
-            return module == _SCRIPT
+            return bool(module == _SCRIPT)
         if file.startswith(_PLUGGY) or (file.startswith(_STANDARD) and not file.startswith(_PACKAGES)):
             return False
         return self._is_in_no_library(file)
