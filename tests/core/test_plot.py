@@ -1,5 +1,6 @@
 """`plugrad plot`: which runs are seeds of one experiment, and how others are told apart."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -58,3 +59,68 @@ def test_runs_that_differ_in_more_than_their_seed_are_no_seeds_of_one(
     plugrad("plot", whole, *runs, "-o", tmp_path / "all.svg", code=0)
     written = re.findall("<!-- (.*) -->", (tmp_path / "all.svg").read_text())
     assert [each for each in written if each.startswith("ppo")] == curves
+
+
+STEPS, MEAN = "num_env_steps_sampled_lifetime", "env_runners/episode_return_mean"
+LOWEST, HIGHEST = "env_runners/episode_return_min", "env_runners/episode_return_max"
+ODD = [
+    "inf",
+    "-inf",
+    "nan",
+    1e308,
+    -1e308,
+    1e300,
+    1e99,
+    -1e99,
+    5e-324,
+    10**300,
+    10**2000,
+    -1,
+    0,
+    "1e400",
+    "words",
+    "",
+    None,
+    True,
+    [],
+]
+
+
+def rows(*values: dict[str, Any]) -> str:
+    return "".join(
+        json.dumps({"training_iteration": n, STEPS: 8 * n, MEAN: float(n)} | each) + "\n"
+        for n, each in enumerate(values)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Attempt to set identical low and high xlims")
+@pytest.mark.parametrize("name", [STEPS, MEAN, LOWEST, HIGHEST])
+@pytest.mark.parametrize("odd", ODD, ids=lambda each: str(each)[:8])
+def test_odd_numbers_of_a_run_are_left_out_or_named(whole: Path, tmp_path: Path, name: str, odd: Any) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    for text, others in ((rows({}, {name: odd}, {}), ()), (rows(*[{name: odd}] * 3), (whole,))):
+        (run / "metrics.jsonl").write_text(text)
+        done = plugrad("plot", run, *others, "-o", tmp_path / "a.png")
+        assert done.exit_code in (0, 2), done.output
+        if done.exit_code:
+            assert done.stderr.count("\n") == 1
+            words = (f"{run}/metrics.jsonl, line", f"nothing to draw in {run}")
+            assert any(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["_hidden", "", "$", "$$x_$", "\\$", "a\nb", "\x00", "\ud800", "x" * 10_000, [1], {}, 3, None],
+)
+def test_odd_texts_of_a_run_are_drawn_as_they_can(whole: Path, tmp_path: Path, algorithm: Any) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    (run / "summary.json").write_text(json.dumps({"algorithm": algorithm, "reward_goal": 10**400}))
+    plugrad("plot", run, code=0)
+    plugrad("plot", run, whole, "-o", tmp_path / "b.svg", code=0)
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_format_that_matplotlib_does_not_write_is_one_error(whole: Path, tmp_path: Path) -> None:
+    stderr = plugrad("plot", whole, "-o", tmp_path / "a.doc", code=2).stderr
+    assert "expected a name that ends with one of" in stderr
+    assert ".png" in stderr

@@ -222,6 +222,8 @@ def _number(name: str, value: Any) -> float:
     number = float(value) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise ValueError(f"{name[:100]!r} is {str(value)[:40]!r}")
+    if isinstance(number, int) and number.bit_length() > 1000:
+        raise ValueError(f"{name[:100]!r} is an integer of {number.bit_length()} bits, which no float holds")
     return number
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from io import BytesIO
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from plugrad.errors import ConfigError, MissingFrameworkError
 from plugrad.types import Array
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#4a5568")
+MAX_DRAWN = 1e100
+"""matplotlib computes with squares and differences of what it draws."""
 MAX_NAMED = 3
 """Settings in the label of a run."""
 _ALIKE = ("seed", "observation_space", "action_space")
@@ -52,7 +53,10 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
         raise MissingFrameworkError('plugrad plot needs matplotlib: pip install "plugrad[plot]"')
     empty = [str(path) for path, curve in zip(runs, curves, strict=True) if not len(curve.timesteps)]
     if empty:
-        raise ConfigError(f"nothing to draw in {', '.join(empty)}: no episode has ended yet")
+        raise ConfigError(
+            f"nothing to draw in {', '.join(empty)}: no episode has ended yet, or its mean return is no number that "
+            f"can be drawn (finite, and at most {MAX_DRAWN:g})"
+        )
     target = output or (runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png"))
     draw(tell_apart(curves), target)
     click.echo(f"{target}")
@@ -71,6 +75,8 @@ class Curve:
         low: the lowest return of these episodes, float [N].
         high: the highest return of these episodes, float [N].
         threshold: the reward goal of the run, or None.
+
+    No number is infinite, nan or above `MAX_DRAWN`.
     """
 
     label: str
@@ -83,26 +89,36 @@ class Curve:
 
     @classmethod
     def of(cls, run: RunDirectory) -> "Curve":
-        """Read the curve of a run directory."""
+        """Read the curve of a run directory; rows whose numbers cannot be drawn are left out."""
         config, summary = run.read_config(), run.read_summary()
         drawn = (TIMESTEPS, RETURN, _LOW, _HIGH)
         rows = [
-            {name: row[name] for name in drawn if name in row}
+            {name: row[name] for name in drawn if name in row and _can_be_drawn(row[name])}
             for row in iterate_rows(run.metrics.jsonl)
             if RETURN in row
         ]
+        rows = [row for row in rows if TIMESTEPS in row and RETURN in row]
         algorithm = summary.get("algorithm") or type(config).__name__.removesuffix("Config").lower()
         goal = summary.get("reward_goal")
         return cls(
-            # A stranger's text: short, and without the formulas that matplotlib would draw.
-            label=f"{algorithm} on {config.env}, {config.backend}"[:200].replace("$", r"\$"),
-            timesteps=np.array([row[TIMESTEPS] for row in rows]),
-            returns=np.array([row[RETURN] for row in rows]),
-            low=np.array([row.get(_LOW, row[RETURN]) for row in rows]),
-            high=np.array([row.get(_HIGH, row[RETURN]) for row in rows]),
-            threshold=goal if isinstance(goal, int | float) and abs(goal) < inf else None,
+            label=_as_label(f"{algorithm} on {config.env}, {config.backend}", 200),
+            timesteps=np.array([row[TIMESTEPS] for row in rows], float),
+            returns=np.array([row[RETURN] for row in rows], float),
+            low=np.array([row.get(_LOW, row[RETURN]) for row in rows], float),
+            high=np.array([row.get(_HIGH, row[RETURN]) for row in rows], float),
+            threshold=float(goal) if isinstance(goal, int | float) and _can_be_drawn(goal) else None,
             settings={name: value for name, value in config.to_dict().items() if name not in _ALIKE},
         )
+
+
+def _can_be_drawn(number: float) -> bool:
+    return abs(number) <= MAX_DRAWN  # not where it is nan
+
+
+def _as_label(text: str, longest: int) -> str:
+    """A stranger's text: short, without the formulas that matplotlib would draw and what no font has."""
+    plain = "".join(each if each.isprintable() else "?" for each in text[:longest]).replace("$", r"\$")
+    return f"({plain})" if plain.startswith("_") else plain  # matplotlib leaves out labels that begin so
 
 
 def tell_apart(curves: Sequence[Curve]) -> list[Curve]:
@@ -123,7 +139,7 @@ def _named(curve: Curve, alike: Sequence[Curve]) -> Curve:
         for name, value in curve.settings.items()
         if any(each.settings.get(name) != value for each in alike)
     }
-    words = [f"{name}={toml_literal(differing[name])}"[:60].replace("$", r"\$") for name in differing]
+    words = [_as_label(f"{name}={toml_literal(differing[name])}", 60) for name in differing]
     more = f" and {len(words) - MAX_NAMED} more" if len(words) > MAX_NAMED else ""
     return replace(curve, label=", ".join([curve.label, *words[:MAX_NAMED]]) + more)
 
@@ -137,12 +153,22 @@ def draw(
         curves: one or more, each with at least one point.
         path: the file; its suffix decides the format. The folder is made.
         what: text at the axis of returns.
+
+    Raises:
+        ConfigError: matplotlib writes no such format.
+        CheckpointError: the disk refused, or the file is a link or no regular file.
     """
     import matplotlib  # late: --help needs no matplotlib
 
     matplotlib.use("Agg")  # draws without a screen
     from matplotlib import pyplot as plt
 
+    picture, form = BytesIO(), path.suffix[1:].lower() or "png"
+    known = matplotlib.backend_bases.FigureCanvasBase.get_supported_filetypes()
+    if form not in known:
+        raise ConfigError(
+            f"{path}: expected a name that ends with one of {', '.join(f'.{each}' for each in known)}"
+        )
     figure, axes = plt.subplots(figsize=(8, 4.8), dpi=160, layout="constrained")
     groups = _groups(curves)
     for number, group in enumerate(groups):
@@ -156,7 +182,6 @@ def draw(
         axes.fill_between(curve.timesteps, curve.low, curve.high, color=COLORS[0], alpha=0.12, linewidth=0)
     _draw_thresholds(axes, curves)
     _style_axes(axes, len(groups), what + ("\n(band: lowest to highest of them)" if len(curves) == 1 else ""))
-    picture, form = BytesIO(), path.suffix[1:].lower() or "png"
     # The same curves give the same SVG.
     with plt.rc_context({"svg.hashsalt": "plugrad"}):
         figure.savefig(picture, format=form, metadata={"Date": None} if form == "svg" else None)
