@@ -11,6 +11,9 @@ from tiny_runs import TINY, iterations, plugrad
 
 from plugrad.algorithm import Algorithm
 from plugrad.checkpoint import load_checkpoint
+from plugrad.cli.metrics_files import read_rows
+from plugrad.sampling import faults
+from plugrad.sampling.faults import TruncateOnFault
 from plugrad_ppo import PPOConfig
 
 FAULTY = ["--env=faulty_envs:Faulty", "--seed=1", "--stop-timesteps=4000"]
@@ -173,3 +176,54 @@ def test_any_other_error_saves_too_and_says_if_that_fails(
     assert done.exit_code == 1
     assert "run run: iteration 3 is saved; go on: plugrad train --resume run --new-episodes" in done.stderr
     assert saved(Path("run")) == 3
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("fault", ["error", "nan"])
+def test_a_wrapper_ends_the_episodes_of_faulty_steps_and_counts_them(
+    mode: str, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults._SAID.clear()
+    settings = config(every=2, fault=fault).env_runners(
+        env_wrappers=[TruncateOnFault], vectorization_mode=mode, rollout_fragment_length=60
+    )
+    algorithm = settings.build_algo()
+    episodes = [each for each in algorithm.sample() if each.is_done]
+    metrics = algorithm.env_runner.get_metrics()
+    algorithm.stop()
+    faulty = [each for each in episodes if each.truncated]
+    assert 0 < len(faulty) < len(episodes)
+    assert {len(each) for each in faulty} == {3}
+    assert {each.get_return() for each in faulty} == {2.0}
+    assert all(np.isfinite(each.observations).all() for each in episodes)
+    counted = episodes[-20:]
+    assert metrics["info/faults"] == pytest.approx(sum(each.truncated for each in counted) / len(counted))
+    if mode == "sync":
+        assert caplog.text.count("the episode is truncated. Further faults are counted in info/faults") == 1
+
+
+def test_a_run_with_the_wrapper_trains_through_faults_and_its_metrics_count_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    typed = '--env_runners.env_wrappers=["plugrad.sampling.faults:TruncateOnFault"]'
+    assert faulty_run(run, "--environment.env_config={every = 3}").exit_code == 1
+    plugrad("train", "--resume", run, "--new-episodes", typed, "--stop-timesteps=800", "--quiet", code=0)
+    shares = [
+        row["env_runners/info/faults"]
+        for row in read_rows(run / "metrics.jsonl")
+        if "env_runners/info/faults" in row
+    ]
+    assert 0 < np.mean(shares) < 1
+    opened = Algorithm.from_checkpoint(
+        run / "checkpoints" / "last", env=Faulty
+    )  # it needs no word for the wrapper
+    opened.stop()
+
+
+def test_an_environment_that_always_fails_is_an_error_after_some_episodes() -> None:
+    algorithm = (
+        config(every=1).env_runners(env_wrappers=[[TruncateOnFault, {"max_in_a_row": 4}]]).build_algo()
+    )
+    with pytest.raises(RuntimeError, match="diverged") as caught:
+        algorithm.sample(100)
+    algorithm.stop()
+    assert any("4 episodes in a row ended with a fault" in note for note in caught.value.__notes__)

@@ -11,7 +11,7 @@ from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.rl_module.random_module import RandomRLModule
 from plugrad.types import DEFAULT_MODULE_ID
 
-_FREE: Final = ("gymnasium.wrappers:", "gymnasium.wrappers.")
+_FREE: Final = ("gymnasium.wrappers:", "gymnasium.wrappers.", "plugrad.sampling.faults:")
 """Wrappers that a checkpoint may name, just as it may name Gymnasium ids."""
 
 _OWN_MODULES: Final = (importable_name(RandomRLModule),)

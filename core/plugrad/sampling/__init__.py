@@ -8,7 +8,7 @@ episodes, `evaluation` gives the returns of whole ones.
 - `vector_envs` has the interface of environments that step together; `vectorization` makes them, in this
   process or in others (`async_envs`).
 - `wrappers` wraps environments as settings say, `atari` and `frame_stack` among them; `learner_rewards` makes the
-  rewards that a learner sees.
+  rewards that a learner sees. `faults` has a wrapper for simulators that fail now and then.
 - `rollout` takes one step of all environments; `seen_observations` makes the policy's rows.
 - `running_episodes` saves running episodes and continues them; `replayable_env` records one as its seed and actions.
 - `rollout_fragment` holds the steps of one `sample()` and splits them into episodes.

@@ -18,6 +18,7 @@ from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
 from plugrad.sampling.contract import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics, NamedMeans
+from plugrad.sampling.faults import with_faults_counted
 from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
 from plugrad.sampling.recurrent_state import InitialState, PolicyFunction, RecurrentPolicy
@@ -68,6 +69,7 @@ class EnvRunner:
         module_id: ModuleID = DEFAULT_MODULE_ID,
     ) -> None:
         self.config = config
+        config = self.config
         self._envs = envs = make_vector_envs(config)
         if normalizer is None and config.normalize_observations:
             normalizer = ObservationNormalizer.of_space(envs.observation_space)
@@ -92,6 +94,15 @@ class EnvRunner:
         self._metrics = EpisodeMetrics(envs.num_envs)
         self._num_restarts = 0
         self.reset(seed)
+
+    @property
+    def config(self) -> SamplingConfig:
+        """The settings, with the faults among `info_metrics` where a wrapper counts them."""
+        return self._config
+
+    @config.setter
+    def config(self, config: SamplingConfig) -> None:
+        self._config = with_faults_counted(config)
 
     @property
     def normalizer(self) -> ObservationNormalizer | None:
