@@ -100,6 +100,10 @@ class RestoreMismatchError(PlugradError, ValueError):
     """A state does not fit its target; nothing was changed. Facts: `missing`, `unexpected`, `mismatched`."""
 
 
+class SpaceMismatchError(ConfigError, BatchError, RestoreMismatchError):
+    """Rows that were written for one space do not fit another. Facts: `field`, `expected`, `found`."""
+
+
 class CheckpointCorruptError(CheckpointError):
     """A file of a checkpoint is missing, damaged, or differs from the manifest."""
 

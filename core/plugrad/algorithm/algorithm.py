@@ -27,6 +27,7 @@ from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
+from plugrad.spaces import in_order_of
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
@@ -294,6 +295,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         component: str | None = None,
         hyperparameters: Hyperparameters = "checkpoint",
         new_episodes: bool = False,
+        allow_other_bounds: bool = False,
     ) -> None:
         """Restore a checkpoint of an Algorithm, or a part of its learner. If that fails, nothing changes.
 
@@ -306,10 +308,13 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
                 this algorithm's "config".
             new_episodes: do not replay the episodes that ran when the checkpoint was saved: see `begin_new_episodes`.
                 The environments may then have other settings and wrappers than those of the checkpoint.
+            allow_other_bounds: accept a checkpoint whose actions or images have other bounds, to train on in a wider or
+                narrower space.
 
         Raises:
             CheckpointError: there is no checkpoint, or it is damaged.
             ConfigError: `new_episodes`, and the config `is_offline`.
+            SpaceMismatchError: it was trained in other spaces.
             RestoreMismatchError: it does not fit this algorithm; lists all differences.
         """
         if component is not None:
@@ -320,6 +325,10 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         checkpoint = checkpointing.load(path, kind="algorithm")
         state = checkpoint.state
         _check_parts(checkpoint)
+        with checkpointing.as_checkpoint_error(checkpoint):
+            checkpointing.check_spaces(
+                self.config, checkpoint, self._env_observation_spaces, allow_other_bounds=allow_other_bounds
+            )
         with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
@@ -347,6 +356,9 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         if name == COMPONENT_RL_MODULE and self.env_runner is not None:
             loaded = [module_id] if module_id else checkpoint.state.get(name, ())
             modules = [each for each in self._acting_module_ids if each in loaded]
+            spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
+            with checkpointing.as_checkpoint_error(checkpoint):
+                checkpointing.check_spaces(self.config, checkpoint, spaces)
             runner = whole.state.get("env_runner")
             saved = runner if isinstance(runner, Mapping) else {}
             several = saved.get("normalizers")
@@ -400,6 +412,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         env_wrappers: Any = None,
         module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
         new_episodes: bool = False,
+        allow_other_bounds: bool = False,
     ) -> "Algorithm":
         """Build an algorithm with the config and the state of a checkpoint.
 
@@ -415,6 +428,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             module_spec: the modules, if the checkpoint's have your own classes: as in
                 `config.rl_module(rl_module_spec=...)`.
             new_episodes: see `restore_from_path`.
+            allow_other_bounds: accept an `env` whose actions or images have other bounds than the checkpoint's, and use
+                the environment's.
 
         Returns:
             The algorithm.
@@ -423,6 +438,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             CheckpointError: there is no checkpoint, or it is damaged.
             ConfigError: its settings name code, which you must pass as an argument.
             RestoreMismatchError: the state does not fit the modules.
+            SpaceMismatchError: the environment has other spaces than the checkpoint's.
         """
         instead = {
             "env": env,
@@ -435,10 +451,15 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         }
         given = {name: value for name, value in instead.items() if value is not None}
         with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
-            algorithm = cls(config.changed(**given))
+            config = config.changed(**given)
+            if allow_other_bounds:
+                config = _with_bounds_of_env(config)
+            algorithm = cls(config)
         with ExitStack() as built:
             built.callback(algorithm.stop)
-            algorithm.restore_from_path(path, new_episodes=new_episodes)
+            algorithm.restore_from_path(
+                path, new_episodes=new_episodes, allow_other_bounds=allow_other_bounds
+            )
             built.pop_all()
         return algorithm
 
@@ -465,6 +486,15 @@ def _refuse_other_normalization(checkpoint: Checkpoint, config: Any) -> None:
             f"see other numbers than in training; set normalize_observations=False. Nothing was changed",
             missing=["normalizer"],
         )
+
+
+def _with_bounds_of_env(config: Any) -> Any:
+    """The config with the spaces of its environment, their parts in the order that the config's have."""
+    if config.observation_space is None:
+        return config
+    own = with_spaces(config.changed(observation_space=None, action_space=None))
+    names = ("observation_space", "action_space")
+    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in names})
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

@@ -23,6 +23,11 @@ class OfflineConfig(AlgorithmConfig):
         also_in="training",
         help="recorded episodes: a directory of plugrad record, minari:<data set id>, or a list of these",
     )
+    allow_other_bounds: bool = field(
+        False,
+        section="offline_data",
+        help="learn from episodes whose actions or images have other bounds than the environment's",
+    )
     train_batch_size: int = field(2048, help="recorded steps per update")
     minibatch_size: int | None = field(64, help="rows per gradient step; none: the whole batch")
     evaluation_interval: int | None = field(10, help="evaluate every so many iterations; none: never")

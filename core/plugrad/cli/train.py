@@ -24,6 +24,7 @@ from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
+from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
 
 
@@ -187,7 +188,7 @@ def _resume_run(
     run = RunDirectory.open(path)
     lock.enter_context(training_lock(path))
     save = run.newest_undamaged_save()
-    config = request.resumed_config(run, save)
+    config = checkpointing.in_spaces_of(request.resumed_config(run, save), save)
     with name_missing_plugin(path), expect_weights(save.state.get("learner", {})):
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)

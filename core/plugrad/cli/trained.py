@@ -128,6 +128,8 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         trust.check(config, directory.config_file)
         config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
+        with checkpointing.as_checkpoint_error(saved):
+            config = checkpointing.in_spaces_of(config, saved)
         with expect_weights(saved.state.get("learner", {})):
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))

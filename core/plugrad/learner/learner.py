@@ -910,6 +910,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             self.set_state(state)
         else:
             check_whole(state, checkpoint.path)
+            if checkpoint.metadata.get("kind") == "learner":  # an Algorithm has compared those of its own
+                with checkpointing.as_checkpoint_error(checkpoint):
+                    checkpointing.check_spaces(self.config, checkpoint, {})
             self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from plugrad.episodes import SingleAgentEpisode
-from plugrad.errors import ConfigError, RestoreMismatchError
+from plugrad.errors import ConfigError, RestoreMismatchError, SpaceMismatchError
 from plugrad.observations import model_space, stored_space
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import random_action_sampler
@@ -27,7 +27,9 @@ from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_
 from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
 from plugrad.sampling.seen_observations import SeenObservations
 from plugrad.sampling.settings import SamplingConfig, restart_entropy, steps_per_env
+from plugrad.sampling.vector_envs import VectorEnvs
 from plugrad.sampling.vectorization import make_vector_envs
+from plugrad.spaces import check_fit, row_order
 from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
 
 
@@ -54,6 +56,7 @@ class EnvRunner:
 
     Raises:
         ConfigError: the environment cannot be made (`plugrad.sampling.environments.make_vector_env`).
+        SpaceMismatchError: the settings have spaces, and the environment's do not fit them.
         EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract (`plugrad.sampling.contract`), or
             gives a NaN or infinite observation or reward.
     """
@@ -76,6 +79,7 @@ class EnvRunner:
         self.observation_space: Space[Any] = model_space(
             envs.observation_space, normalized=normalizer is not None
         )
+        _check_spaces(config, envs, self.observation_space)
         rows = stored_space(envs.row_space)
         encoder = ObservationEncoder(rows, rows, normalizer)
         seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)
@@ -367,3 +371,30 @@ def _check_normalizes(state: Any, here: Any, part: str, setting: str) -> None:
             f"the state is of a run {saved} {setting}, this runner is {found} it; set {setting}={state is not None}",
             **{"missing" if state is None else "unexpected": [part]},
         )
+
+
+def _check_spaces(config: SamplingConfig, envs: VectorEnvs, observation_space: Space[Any]) -> None:
+    """Refuse an environment whose spaces do not fit those of the settings, for which modules are built."""
+    found = {"observation_space": observation_space, "action_space": envs.action_space}
+    for name, space in found.items():
+        asked = getattr(config, name, None)
+        if asked is None:
+            continue
+        if name == "observation_space":
+            asked = model_space(asked, normalized=config.normalize_observations)
+        where = f"the settings, such as those of a checkpoint (asked), and environment {envs.name} (found)"
+        check_fit(
+            name,  # type: ignore[arg-type]
+            asked,
+            space,
+            where=where,
+            to_type=f"Give an environment of the same spaces, or leave out {name} in .environment(...)",
+        )
+        if row_order(name, asked, space) is not None:  # type: ignore[arg-type]
+            raise SpaceMismatchError(
+                f"{where}: the parts of the {name}s have another order, and vectorization_mode="
+                f'{config.vectorization_mode!r} makes rows in the environment\'s: use "sync" or "async"',
+                field=name,
+                expected=asked,
+                found=space,
+            )

@@ -56,7 +56,7 @@ def make_env(
     name = env_name(env)
     created = wrappers.wrap(create_env(env, wrappers.env_config(env_config)), name)
     check_spaces(name, created)
-    created = stack_frames(with_mask_in_info(created), wrappers.frame_stack)
+    created = wrappers.order(stack_frames(with_mask_in_info(created), wrappers.frame_stack))
     return created if isinstance(created.observation_space, Box) else FlatObservations(created)
 
 

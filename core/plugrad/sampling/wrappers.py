@@ -6,10 +6,12 @@ from typing import Any
 
 import gymnasium as gym
 
+from plugrad.action_rows import is_structured
 from plugrad.errors import ConfigError
 from plugrad.importing.names import resolve_name
 from plugrad.sampling.atari import FRAMES, FRAMESKIP, preprocess_atari
 from plugrad.sampling.settings import SamplingConfig, is_atari
+from plugrad.spaces import in_order_of
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,16 @@ class EnvWrappers:
         time_limit: steps after which an episode is truncated; None: no limit.
         env_wrappers: classes, their names, or `[class or name, {keyword: value}]`.
         frame_stack: how many frames one observation has.
+        observation_space: whose keys give the order of the parts of rows; None: the environment's.
+        action_space: likewise.
     """
 
     atari: Mapping[str, Any] | None = None
     time_limit: int | None = None
     env_wrappers: Sequence[Any] = ()
     frame_stack: int = 1
+    observation_space: gym.Space[Any] | None = None
+    action_space: gym.Space[Any] | None = None
 
     @classmethod
     def of(cls, config: SamplingConfig) -> "EnvWrappers":
@@ -37,6 +43,9 @@ class EnvWrappers:
             time_limit=config.time_limit,
             env_wrappers=tuple(config.env_wrappers),
             frame_stack=config.frame_stack or (FRAMES if is_atari(config) else 1),
+            # An own object with the settings of sampling need not have spaces.
+            observation_space=getattr(config, "observation_space", None),
+            action_space=getattr(config, "action_space", None),
         )
 
     def env_config(self, env_config: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -63,6 +72,13 @@ class EnvWrappers:
         for wrapper in self.env_wrappers:
             env = _wrapped(env, wrapper, name)
         return env
+
+    def order(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """Give the Dict spaces of an environment the order of the settings' spaces; see `OrderedSpaces`."""
+        asked = (self.observation_space, self.action_space)
+        if not any(map(is_structured, asked)):
+            return env
+        return OrderedSpaces(env, *asked)
 
     def refuse(self, mode: str, instead: str) -> None:
         """Refuse settings that need single environments.
@@ -121,3 +137,25 @@ def _wrapped(env: gym.Env[Any, Any], wrapper: Any, name: str) -> gym.Env[Any, An
             env=name,
         )
     return wrapped
+
+
+class OrderedSpaces(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment whose Dict spaces have their keys in the order of others: rows are made in the order of a space.
+
+    Args:
+        env: the environment.
+        observation_space: has the order; None: the environment's own.
+        action_space: likewise.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        observation_space: gym.Space[Any] | None,
+        action_space: gym.Space[Any] | None,
+    ) -> None:
+        super().__init__(env)
+        if observation_space is not None:
+            self.observation_space = in_order_of(observation_space, env.observation_space)
+        if action_space is not None:
+            self.action_space = in_order_of(action_space, env.action_space)

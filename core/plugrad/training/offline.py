@@ -5,16 +5,13 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from plugrad.action_rows import action_parts
 from plugrad.batch.recurrent_state import STATE_COLUMNS
 from plugrad.columns import Columns
 from plugrad.episodes import Episode, SingleAgentEpisode
-from plugrad.errors import ConfigError
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.observations import is_structured, row_shape
+from plugrad.observations import model_space
 from plugrad.offline import EpisodeData, load_episodes
 from plugrad.training.shuffled_rows import ShuffledRows
 from plugrad.training.training import ModuleResults, Training
@@ -33,13 +30,12 @@ class OfflineTraining(Training):
         algorithm: see `Training`; `config.input_` names the episodes.
 
     Raises:
-        ConfigError: their spaces differ from the modules' spaces.
+        SpaceMismatchError: their spaces do not fit the modules' spaces.
     """
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
-        data = load_episodes(self.config.input_)
-        _check_spaces(data, self.config)
+        data = _in_spaces_of(self.config, load_episodes(self.config.input_))
         self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
             _make_columns, data.episodes
         )[0]
@@ -123,20 +119,14 @@ def _rename_to_only_module(learner: LearnerProtocol, episodes: Sequence[Episode]
     ]
 
 
-def _check_spaces(data: EpisodeData, config: Any) -> None:
-    for name, comparable in (("observation_space", _comparable), ("action_space", _comparable_actions)):
-        expected, found = getattr(config, name), getattr(data, name)
-        if expected is not None and comparable(expected) != comparable(found):
-            raise ConfigError(f"input_: expected episodes of the {name} {expected}, found {found}")
-
-
-def _comparable(space: gym.Space[Any]) -> tuple[Any, ...]:
-    """What must agree between spaces. Bounds may differ, as between an environment and a recording of it."""
-    if is_structured(space) or isinstance(space, gym.spaces.Box):
-        return ("rows", row_shape(space))
-    return type(space), space.shape, getattr(space, "n", None), str(getattr(space, "nvec", None))
-
-
-def _comparable_actions(space: gym.Space[Any]) -> list[tuple[Any, ...]]:
-    """What must agree of each part of an action."""
-    return [(part.path, *_comparable(part.space)) for part in action_parts(space)]
+def _in_spaces_of(config: Any, data: EpisodeData) -> EpisodeData:
+    """The data as rows of the config's spaces; of its own where the config has none."""
+    observations = config.observation_space
+    return data.read_as(
+        observation_space=data.observation_space
+        if observations is None
+        else model_space(observations, normalized=config.normalize_observations),
+        action_space=data.action_space if config.action_space is None else config.action_space,
+        where=f"input_={config.input_!r} (found) for the settings' environment (asked)",
+        allow_other_bounds=config.allow_other_bounds,
+    )

@@ -1,0 +1,258 @@
+"""Every door where rows of one space are read for another takes parts by key, or refuses them by path."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import two_sides
+from tiny_runs import TINY, plugrad
+from two_sides import SPACES, Pair, drawn, environment, partners
+
+from plugrad import AlgorithmConfig
+from plugrad.action_rows import action_rows
+from plugrad.algorithm import Algorithm
+from plugrad.episodes import SingleAgentEpisode
+from plugrad.errors import PlugradError, SpaceMismatchError
+from plugrad.observations import flat_rows, model_space
+from plugrad.offline import EpisodeData, load_episodes, save_episodes
+from plugrad_bc import BCConfig
+from plugrad_ppo import PPOConfig
+
+CASES = [
+    pytest.param(name, how, which, other, id=f"{name}-{how}-{which.split('_')[0]}")
+    for name in SPACES
+    for how, which, other in partners(name)
+]
+
+
+def ppo(spaces: Pair, **environment_settings: Any) -> AlgorithmConfig:
+    config = PPOConfig().framework("numpy").rl_module(model_config=MODEL).debugging(seed=0)
+    config = config.training(train_batch_size=8, minibatch_size=None, num_epochs=1)
+    return config.environment(environment(spaces), **environment_settings)
+
+
+def evaluated(algorithm: Algorithm) -> Any:
+    try:
+        return np.asarray(algorithm.evaluate(2, seed=1)["episode_return_mean"])
+    finally:
+        algorithm.stop()
+
+
+def saved(spaces: Pair, path: Path) -> str:
+    algorithm = ppo(spaces).build_algo()
+    try:
+        return algorithm.save_to_path(path / "checkpoint")
+    finally:
+        algorithm.stop()
+
+
+def recorded(spaces: Pair, path: Path) -> str:
+    """Two episodes of the same observations and actions by key, whatever the order."""
+    rng, episodes = np.random.default_rng(1), []
+    for _ in range(2):
+        observations = [drawn(spaces[0], rng) for _ in range(5)]
+        actions = [drawn(spaces[1], rng) for _ in range(4)]
+        rows = np.concatenate([flat_rows(spaces[0], each)[None] for each in observations])
+        if isinstance(spaces[0], gym.spaces.Box):
+            rows = np.stack(observations)
+        acted = np.concatenate([action_rows(spaces[1], each) for each in map(in_batch, actions)])
+        whole = {"rewards": np.ones(4), "terminated": True}
+        rows = rows if rows.dtype == np.uint8 else rows.astype(np.float32)
+        episodes.append(SingleAgentEpisode(observations=rows, actions=acted, **whole))
+    save_episodes(path, episodes, observation_space=model_space(spaces[0]), action_space=spaces[1])
+    return str(path)
+
+
+def in_batch(action: Any) -> Any:
+    """A batch of one action, in its structure."""
+    if isinstance(action, dict):
+        return {key: in_batch(each) for key, each in action.items()}
+    if isinstance(action, tuple):
+        return tuple(map(in_batch, action))
+    return np.asarray(action)[None]
+
+
+def columns_of(asked: Pair, *inputs: str) -> Any:
+    """What a learner reads of recordings, in the order of the spaces asked."""
+    config = BCConfig().framework("numpy").rl_module(model_config=MODEL)
+    config = config.offline_data(input_=[*inputs]).environment(environment(asked))
+    algorithm = config.training(train_batch_size=8, minibatch_size=None).debugging(seed=0).build_algo()
+    try:
+        (columns,) = algorithm._training._columns.values()
+        return np.concatenate(
+            [columns[name].reshape(len(columns[name]), -1) for name in ("obs", "actions")], 1
+        )
+    finally:
+        algorithm.stop()
+
+
+def from_checkpoint(asked: Pair, found: Pair, path: Path) -> Any:
+    return evaluated(Algorithm.from_checkpoint(saved(asked, path), env=environment(found)))
+
+
+def restore_from_path(asked: Pair, found: Pair, path: Path) -> Any:
+    algorithm = ppo(found).build_algo()
+    try:
+        algorithm.restore_from_path(saved(asked, path))
+    except BaseException:
+        algorithm.stop()
+        raise
+    return evaluated(algorithm)
+
+
+def environment_settings(asked: Pair, found: Pair, path: Path) -> Any:
+    spaces = {"observation_space": model_space(asked[0]), "action_space": asked[1]}
+    return evaluated(ppo(found, **spaces).build_algo())
+
+
+def own_recording(asked: Pair, found: Pair, path: Path) -> Any:
+    return columns_of(asked, recorded(found, path / "recording"))
+
+
+def two_inputs(asked: Pair, found: Pair, path: Path) -> Any:
+    first = recorded(asked, path / "a")
+    data = load_episodes([first, recorded(found, path / "b")])
+    own = data.read_as(
+        observation_space=data.observation_space, action_space=data.action_space, where="itself"
+    )
+    rows = [np.concatenate([each.observations.ravel(), each.actions.ravel()]) for each in own.episodes]
+    assert isinstance(data, EpisodeData)
+    return np.concatenate(rows)
+
+
+def eval_env(asked: Pair, found: Pair, path: Path) -> Any:
+    two_sides.Current = environment(asked)
+    run = trained(path)
+    two_sides.Current = environment(found)
+    done = plugrad(
+        "eval", run, "--env", "two_sides:Current", "--trust", "--json", "--episodes", 2, "--seed", 1
+    )
+    return said(done)
+
+
+def resume(asked: Pair, found: Pair, path: Path) -> Any:
+    two_sides.Current = environment(asked)
+    run = trained(path)
+    two_sides.Current = environment(found)
+    done = plugrad("train", "--resume", run, "--trust", "--quiet", "--stop-timesteps", 20)
+    return np.asarray([done.exit_code]) if done.exit_code == 0 else said(done)
+
+
+def predict(asked: Pair, found: Pair, path: Path) -> Any:
+    algorithm = ppo(asked).build_algo()
+    try:
+        observation = drawn(found[0], np.random.default_rng(3))
+        action = algorithm.get_policy().predict(observation)[0]
+        return np.asarray(two_sides._told(action))
+    finally:
+        algorithm.stop()
+
+
+DOORS: dict[str, Callable[[Pair, Pair, Path], Any]] = {
+    each.__name__: each
+    for each in (
+        from_checkpoint,
+        restore_from_path,
+        environment_settings,
+        own_recording,
+        two_inputs,
+    )
+}
+COMMANDS = {each.__name__: each for each in (eval_env, resume)}
+
+
+def trained(path: Path) -> Path:
+    run = path / "run"
+    plugrad(
+        "train",
+        "ppo",
+        "--env",
+        "two_sides:Current",
+        *TINY,
+        "--quiet",
+        "--out",
+        run,
+        "--stop-timesteps",
+        8,
+        code=0,
+    )
+    return run
+
+
+def said(done: Any) -> Any:
+    if done.exit_code:
+        raise SpaceMismatchError(done.output)
+    return np.asarray(json.loads(done.output)["episode_return_mean"])
+
+
+MODEL: dict[str, Any] = {"fcnet_hiddens": [2], "conv_filters": []}
+OBSERVED = [
+    each
+    for each in CASES
+    if each.values[1] in ("permuted", "renamed", "resized")
+    and "observation" in each.values[2]
+    and each.values[0] != "choice"
+]
+"""What a policy can tell of a single observation: it sees no bounds, and no actions but its own."""
+
+
+@pytest.mark.parametrize(("name", "how", "which", "found"), OBSERVED)
+def test_a_policy_takes_parts_by_key_or_refuses_them_by_path(
+    name: str, how: str, which: str, found: Pair, tmp_path: Path
+) -> None:
+    check(predict, "predict", name, how, which, found, tmp_path)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("name", "how", "which", "found"), CASES)
+def test_parts_are_taken_by_key_or_refused_by_path(
+    name: str, how: str, which: str, found: Pair, door: str, tmp_path: Path
+) -> None:
+    check(DOORS[door], door, name, how, which, found, tmp_path)
+
+
+@pytest.mark.parametrize("door", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "how", "which", "found"),
+    [each for each in CASES if each.values[0] in ("dict", "dict of actions", "torques")],
+)
+def test_commands_take_parts_by_key_or_refuse_them_by_path(
+    name: str, how: str, which: str, found: Pair, door: str, tmp_path: Path
+) -> None:
+    check(COMMANDS[door], door, name, how, which, found, tmp_path)
+
+
+def check(
+    enter: Callable[[Pair, Pair, Path], Any],
+    door: str,
+    name: str,
+    how: str,
+    which: str,
+    found: Pair,
+    path: Path,
+) -> None:
+    asked = SPACES[name]
+    expected = enter(asked, asked, path / "reference")
+    if must_be_refused(door, how, which, found, asked):
+        with pytest.raises(PlugradError, match=PLACES):
+            enter(asked, found, path / "partner")
+    else:
+        np.testing.assert_allclose(enter(asked, found, path / "partner"), expected, rtol=0, atol=1e-6)
+
+
+PLACES = r"speed|noise|other|camera|joints|\['[zy]'\]|\[[01]\]|grip|arm|the whole|another order|observation"
+"""Where the spaces of these tests can differ."""
+
+
+def must_be_refused(door: str, how: str, which: str, found: Pair, asked: Pair) -> bool:
+    if how == "permuted":
+        return door == "restore_from_path"
+    if how != "rebounded" or which == "action_space":
+        return True
+    if isinstance(asked[0], gym.spaces.Discrete):  # rows are one-hot, whatever the first choice is
+        return door in ("from_checkpoint", "restore_from_path")
+    return asked[0].dtype == np.uint8
