@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from plugrad.action_rows import action_parts, is_structured
 from plugrad.errors import SpaceMismatchError
-from plugrad.observations.layout import row_parts
+from plugrad.observations.layout import row_parts, row_shape
 from plugrad.types import Array
 
 Name = Literal["observation_space", "action_space"]
@@ -43,7 +43,7 @@ def check_fit(
         SpaceMismatchError: names every part that differs by its path, with both sides.
     """
     different = [*_differences(asked, found, "", name == "action_space", whatever_bounds)]
-    if different:
+    if different and not (name == "observation_space" and _are_rows_without_keys(asked, found)):
         shown = "; ".join(different[:_MOST_SHOWN])
         more = f"; and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
         raise SpaceMismatchError(
@@ -57,9 +57,12 @@ def check_fit(
 _MOST_SHOWN = 5
 
 
-def fits(name: Name, asked: Space[Any], found: Space[Any]) -> bool:
-    """Whether `check_fit` accepts two spaces."""
-    return not any(_differences(asked, found, "", name == "action_space", False))
+def _are_rows_without_keys(asked: Space[Any], found: Space[Any]) -> bool:
+    """Whether one side has only rows, of the width of the other's: older checkpoints and recordings name no keys."""
+    if is_structured(asked) == is_structured(found):
+        return False
+    rows, parts = (found, asked) if is_structured(asked) else (asked, found)
+    return isinstance(rows, Box) and rows.dtype.kind == "f" and rows.shape == row_shape(parts)
 
 
 def in_order_of(like: Space[Any], space: Space[Any]) -> Space[Any]:
@@ -90,7 +93,7 @@ def row_order(name: Name, asked: Space[Any], found: Space[Any]) -> Array | None:
     Returns:
         int64 [numbers]: `rows[..., order]` are rows of `asked`. None if the order is the same.
     """
-    if not is_structured(asked):
+    if not (is_structured(asked) and is_structured(found)):
         return None
     parts: Any = row_parts if name == "observation_space" else action_parts
     places = {part.path: np.arange(part.start, part.stop) for part in parts(found)}

@@ -37,6 +37,7 @@ BUILTINS = {
     "PortabilityError": TypeError,
     "QueueFullError": RuntimeError,
     "RestoreMismatchError": ValueError,
+    "SpaceMismatchError": ValueError,
     "ResultError": ValueError,
     "UnknownModuleError": KeyError,
     "UnknownParameterError": KeyError,

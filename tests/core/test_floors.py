@@ -23,7 +23,7 @@ BESIDE, ABOVE = 8, 9
 """Floors of the rooms that the table has beside the others, and of `plugrad/__init__`."""
 NOT_COUNTED = ("moved", "templates")
 """Import paths of before; code of other distributions, which `plugrad new-plugin` copies."""
-MOST_LOOSE_FILES = 20
+MOST_LOOSE_FILES = 21
 MOST_LINES = 500
 LONG_FILES = {CORE / "learner/learner.py", CORE / "group/learner_group.py"}
 """One public class each, whole and with its reference."""

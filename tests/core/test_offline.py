@@ -96,7 +96,8 @@ def test_several_sources_are_one_after_the_other_if_their_spaces_agree(tmp_path)
     assert [len(each) for each in found.episodes] == [3, 2]
     save_episodes(tmp_path / "b", [episode(4, rng)], **(SPACES | {"action_space": Discrete(3)}))
     with pytest.raises(
-        BatchError, match=r"b: expected episodes of the action_space Discrete\(3, start=1\), found"
+        BatchError,
+        match=r"b \(found\).*: the whole: Discrete\(3, start=1\) asked, Discrete\(3\) found",
     ):
         load_episodes(str(tmp_path / "b"))
 

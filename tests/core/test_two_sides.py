@@ -265,3 +265,28 @@ def must_be_refused(door: str, how: str, which: str, found: Pair, asked: Pair) -
     if isinstance(asked[0], gym.spaces.Discrete):  # rows are one-hot, whatever the first choice is
         return door in ("from_checkpoint", "restore_from_path")
     return asked[0].dtype == np.uint8
+
+
+def test_other_bounds_are_taken_where_that_is_said(tmp_path: Path) -> None:
+    (found,) = [
+        other
+        for how, _, other in partners("torques")
+        if how == "rebounded" and other[1] != SPACES["torques"][1]
+    ]
+    path = saved(SPACES["torques"], tmp_path)
+    algorithm = Algorithm.from_checkpoint(path, env=environment(found), allow_other_bounds=True)
+    try:
+        assert algorithm.config.action_space == found[1]
+        algorithm.train()
+    finally:
+        algorithm.stop()
+    algorithm = ppo(found).build_algo()
+    try:
+        algorithm.restore_from_path(path, allow_other_bounds=True)
+    finally:
+        algorithm.stop()
+    recording = recorded(SPACES["torques"], tmp_path / "recording")
+    with pytest.raises(SpaceMismatchError, match="allow_other_bounds=True"):
+        columns_of(found, recording)
+    config = BCConfig().framework("numpy").offline_data(input_=recording, allow_other_bounds=True)
+    config.environment(environment(found)).training(minibatch_size=None).build_algo().stop()

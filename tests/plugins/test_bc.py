@@ -232,7 +232,7 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_built(recordi
     with pytest.raises(ConfigError, match="recorded observations are learned from as they are"):
         BCConfig().env_runners(normalize_observations=True).offline_data(input_=recording).build_algo()
     with pytest.raises(
-        ConfigError, match=r"input_: expected episodes of the observation_space Box.*found Box"
+        ConfigError, match=r"observation_spaces differ: the whole: float \[3\] asked, float \[4\]"
     ):
         config("numpy").offline_data(input_=recording).build_algo()
 

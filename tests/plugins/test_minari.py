@@ -5,7 +5,7 @@ import needs
 import numpy as np
 import pytest
 
-from plugrad.errors import BatchError, ConfigError
+from plugrad.errors import BatchError, ConfigError, SpaceMismatchError
 from plugrad.offline import load_episodes
 
 minari = needs.extra("minari")
@@ -136,3 +136,30 @@ def test_actions_with_parts_become_rows(create):
     assert list(data.action_space) == ["push", "turn"]  # Minari's order
     np.testing.assert_array_equal(data.episodes[0].actions, np.column_stack([pushes, [0, 2, 1]]))
     assert data.action_space == space
+
+
+def test_parts_of_a_data_set_are_read_by_key_whatever_the_order_of_its_keys(create):
+    """Minari sorts the keys of a Dict; the environment's stand in the order of its author."""
+    part = gym.spaces.Box(-1, 1, (1,), np.float32)
+    steps = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
+    actions = gym.spaces.Dict([("grip", gym.spaces.Discrete(2)), ("arm", part)])
+    data = create(
+        "plugrad/keys-v0",
+        gym.spaces.Dict([("noise", part), ("speed", part)]),
+        gym.spaces.Dict([("arm", part), ("grip", gym.spaces.Discrete(2))]),
+        [
+            {
+                "observations": {"noise": list(steps[:, :1]), "speed": list(steps[:, 1:])},
+                "actions": {"arm": list(steps[:3, :1]), "grip": [0, 1, 1]},
+                "rewards": [0.0] * 3,
+            }
+            | ends(3, terminations=True)
+        ],
+    )
+    own = gym.spaces.Dict([("speed", part), ("noise", part)])
+    (episode,) = data.read_as(observation_space=own, action_space=actions, where="a data set").episodes
+    np.testing.assert_array_equal(episode.observations, steps[:, ::-1])
+    np.testing.assert_array_equal(episode.actions, np.stack([[0, 1, 1], steps[:3, 0]], 1))
+    renamed = gym.spaces.Dict([("speed", part), ("sound", part)])
+    with pytest.raises(SpaceMismatchError, match="the Dict lacks 'sound'; the Dict has 'noise'"):
+        data.read_as(observation_space=renamed, action_space=actions, where="a data set")

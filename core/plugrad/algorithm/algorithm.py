@@ -23,6 +23,7 @@ from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
 from plugrad.learner.module_policies import AnyEnvRunner
+from plugrad.learner.saved_spaces import check_spaces
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
@@ -326,7 +327,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         state = checkpoint.state
         _check_parts(checkpoint)
         with checkpointing.as_checkpoint_error(checkpoint):
-            checkpointing.check_spaces(
+            check_spaces(
                 self.config, checkpoint, self._env_observation_spaces, allow_other_bounds=allow_other_bounds
             )
         with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
@@ -358,7 +359,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             modules = [each for each in self._acting_module_ids if each in loaded]
             spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
             with checkpointing.as_checkpoint_error(checkpoint):
-                checkpointing.check_spaces(self.config, checkpoint, spaces)
+                check_spaces(self.config, checkpoint, spaces)
             runner = whole.state.get("env_runner")
             saved = runner if isinstance(runner, Mapping) else {}
             several = saved.get("normalizers")

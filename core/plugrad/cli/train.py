@@ -24,8 +24,8 @@ from plugrad.cli.trust import Trust, trust_option
 from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
 from plugrad.hooks.registry import load_listener
-from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
+from plugrad.learner.saved_spaces import in_spaces_of
 
 
 @click.command(cls=SettingsCommand, context_settings={"max_content_width": 110})
@@ -188,7 +188,7 @@ def _resume_run(
     run = RunDirectory.open(path)
     lock.enter_context(training_lock(path))
     save = run.newest_undamaged_save()
-    config = checkpointing.in_spaces_of(request.resumed_config(run, save), save)
+    config = in_spaces_of(request.resumed_config(run, save), save)
     with name_missing_plugin(path), expect_weights(save.state.get("learner", {})):
         algorithm = config.build_algo()
     cleanup.callback(algorithm.stop)

@@ -20,6 +20,7 @@ from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
+from plugrad.learner.saved_spaces import in_spaces_of
 from plugrad.sampling.named_envs import env_name
 
 _ENVIRONMENT = ("env", "env_config", "evaluation_env", "evaluation_env_config")
@@ -129,7 +130,7 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         config = config.changed(**choice.changes({name: getattr(config, name) for name in _ENVIRONMENT}))
         config = config if backend is None else config.framework(backend)
         with checkpointing.as_checkpoint_error(saved):
-            config = checkpointing.in_spaces_of(config, saved)
+            config = in_spaces_of(config, saved)
         with expect_weights(saved.state.get("learner", {})):
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))

@@ -60,6 +60,7 @@ from plugrad.learner.late_parameters import (
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.program_batch import ProgramBatch
+from plugrad.learner.saved_spaces import check_spaces
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
@@ -912,7 +913,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             check_whole(state, checkpoint.path)
             if checkpoint.metadata.get("kind") == "learner":  # an Algorithm has compared those of its own
                 with checkpointing.as_checkpoint_error(checkpoint):
-                    checkpointing.check_spaces(self.config, checkpoint, {})
+                    check_spaces(self.config, checkpoint, {})
             self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 

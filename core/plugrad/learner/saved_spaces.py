@@ -1,0 +1,94 @@
+"""The spaces that a checkpoint was trained in, beside those of whoever opens it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plugrad.checkpoint import Checkpoint
+from plugrad.config.serialize import decode, decode_field
+from plugrad.config.size_limits import check_size
+from plugrad.errors import SpaceMismatchError
+from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES, stored_bytes
+from plugrad.spaces import check_fit, row_order
+
+
+def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
+    """A config without spaces, with those that a checkpoint was trained in: an environment is compared with them.
+
+    Args:
+        config: the config of a run.
+        checkpoint: from `load`.
+
+    Returns:
+        The config; as it is, where it has spaces or the checkpoint has none in common for all modules.
+    """
+    fields, saved = config.fields(), checkpoint.metadata["config"]
+    written = {name: saved.get(name) for name in ("observation_space", "action_space")}
+    if config.observation_space is not None or None in written.values():
+        return config
+    check_size(written, stored_bytes=stored_bytes(checkpoint.state))
+    return config.changed(
+        **{name: decode_field(fields[name], each, none_words=False) for name, each in written.items()}
+    )
+
+
+def check_spaces(
+    config: Any,
+    checkpoint: Checkpoint,
+    env_observation_spaces: Mapping[str, Any],
+    *,
+    allow_other_bounds: bool = False,
+) -> None:
+    """Refuse a checkpoint of other spaces, before anything is changed.
+
+    Args:
+        config: the config of the learner or algorithm that restores.
+        checkpoint: from `load`.
+        env_observation_spaces: the environment's own spaces by module, before observations are flattened; empty where
+            they are not known.
+        allow_other_bounds: accept other bounds.
+
+    Raises:
+        SpaceMismatchError: spaces differ, or have their parts in another order.
+    """
+    fields, saved = config.fields(), checkpoint.metadata["config"]
+    names = ("observation_space", "action_space")
+    of_envs = checkpoint.metadata.get(ENV_OBSERVATION_SPACES) or {}
+    if (whole := checkpoint.metadata.get(ENV_OBSERVATION_SPACE)) is not None:
+        of_envs = dict.fromkeys(env_observation_spaces, whole)
+    if not isinstance(of_envs, dict):
+        return
+    check_size(
+        {**{name: saved.get(name) for name in names}, ENV_OBSERVATION_SPACES: of_envs},
+        stored_bytes=stored_bytes(checkpoint.state),
+    )
+    pairs: list[tuple[str, Any, Any, str]] = [
+        ("observation_space", space, decode(of_envs[module_id]), f", module {module_id!r}")
+        for module_id, space in env_observation_spaces.items()
+        if module_id in of_envs
+    ]
+    for name in names:
+        own, written = getattr(config, name), saved.get(name)
+        if own is not None and written is not None:
+            pairs.append((name, own, decode_field(fields[name], written, none_words=False), ""))
+    for name, own, written, whose in pairs:
+        where = f"this {'environment' if whose else 'config'} (asked) and checkpoint {checkpoint.path} (found){whose}"
+        advice = (
+            "" if allow_other_bounds else "; if only bounds differ and that is meant: allow_other_bounds=True"
+        )
+        check_fit(
+            name,  # type: ignore[arg-type]
+            own,
+            written,
+            where=where,
+            to_type=f"Restore into an environment of the same spaces{advice}",
+            whatever_bounds=allow_other_bounds,
+        )
+        if row_order(name, own, written) is not None:  # type: ignore[arg-type]
+            raise SpaceMismatchError(
+                f"{where}: the parts of the {name}s have another order, in which the weights were trained: build with "
+                "Algorithm.from_checkpoint(path, env=...), which keeps that order, or from the checkpoint's spaces, by "
+                f".environment(env, {name}=...)",
+                field=name,
+                expected=own,
+                found=written,
+            )
