@@ -206,7 +206,7 @@ OBSERVED = [
 def test_a_policy_takes_parts_by_key_or_refuses_them_by_path(
     name: str, how: str, which: str, found: Pair, tmp_path: Path
 ) -> None:
-    check(predict, "predict", name, how, which, found, tmp_path)
+    assert_right_or_refused(predict, "predict", name, how, which, found, tmp_path)
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -214,7 +214,7 @@ def test_a_policy_takes_parts_by_key_or_refuses_them_by_path(
 def test_parts_are_taken_by_key_or_refused_by_path(
     name: str, how: str, which: str, found: Pair, door: str, tmp_path: Path
 ) -> None:
-    check(DOORS[door], door, name, how, which, found, tmp_path)
+    assert_right_or_refused(DOORS[door], door, name, how, which, found, tmp_path)
 
 
 @pytest.mark.parametrize("door", COMMANDS)
@@ -225,10 +225,10 @@ def test_parts_are_taken_by_key_or_refused_by_path(
 def test_commands_take_parts_by_key_or_refuse_them_by_path(
     name: str, how: str, which: str, found: Pair, door: str, tmp_path: Path
 ) -> None:
-    check(COMMANDS[door], door, name, how, which, found, tmp_path)
+    assert_right_or_refused(COMMANDS[door], door, name, how, which, found, tmp_path)
 
 
-def check(
+def assert_right_or_refused(
     enter: Callable[[Pair, Pair, Path], Any],
     door: str,
     name: str,
