@@ -538,6 +538,38 @@ def test_a_python_number_that_changes_is_used_in_the_next_recorded_step(
     assert found == expected
 
 
+class Brittle:
+    """An object of which hardly anything may be asked."""
+
+    def __init__(self) -> None:
+        self.coeff = 0.5
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in ("coeff", "__class__"):
+            raise RuntimeError(f"{name} of a brittle object")
+        return super().__getattribute__(name)
+
+
+class HasBrittle(Scales):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.brittle = Brittle()
+
+    def scale(self, module_id: str) -> Any:
+        return self.brittle.coeff
+
+
+def test_an_object_whose_attributes_raise_does_not_disturb_the_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorded_only(monkeypatch)
+    learner, eager = built(cls=HasBrittle), built("none", HasBrittle)
+    modes = train(learner, range(3))
+    train(eager, range(3))
+    assert all(each.startswith(RECORDED) for each in modes), modes
+    assert weights(learner).tobytes() == weights(eager).tobytes()
+
+
 def test_a_number_that_changes_with_every_update_leaves_steps_eager_and_the_mode_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -234,7 +234,9 @@ class _Search:
         if names is None:
             return None
         if event == "return":  # now it has all its variables
-            self._visit_frame(frame, names)
+            # Attributes of a stranger's object may raise anything; the step must not know.
+            with contextlib.suppress(Exception):
+                self._visit_frame(frame, names)
         return self.follow
 
     def _visit_frame(self, frame: FrameType, names: frozenset[str]) -> None:
