@@ -341,7 +341,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             if self._recorder is not None and "recorder" in state:
                 self._recorder = self._recorder.resumed(state["recorder"], new_episodes=new_episodes)
             if self.env_runner is not None:
-                running = {"running": None, "runners": {}} if new_episodes else {}
+                running: dict[str, Any] = {"running": None, "runners": {}} if new_episodes else {}
                 self.env_runner.set_state({**state["env_runner"], **running})
             self.learner_group._restore(checkpoint.path, hyperparameters=hyperparameters)
             self._acting.reset(acted)
