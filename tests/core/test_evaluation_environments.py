@@ -15,7 +15,7 @@ from plugrad.cli.metrics_files import read_rows
 from plugrad.cli.returns import return_words
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.config.named_code import named_code
-from plugrad.errors import ConfigError
+from plugrad.errors import ConfigError, SpaceMismatchError
 from plugrad.importing.trusted_names import ENVIRONMENT
 from plugrad_ppo import PPOConfig
 
@@ -91,6 +91,14 @@ def test_evaluation_has_an_environment_and_arguments_of_its_own(evaluation: Any,
     algorithm.stop()
     assert results["evaluation/episode_return_mean"] == mean
     assert results["env_runners/episode_return_mean"] == 6.0, "training keeps its own"
+
+
+def test_an_environment_of_evaluation_with_other_spaces_is_refused() -> None:
+    algorithm = config(evaluation_env="CartPole-v1", evaluation_interval=None).build_algo()
+    with pytest.raises(SpaceMismatchError, match=r"'CartPole-v1' .*float \[2\] asked, float \[4\] found"):
+        algorithm.evaluate(1)
+    algorithm.train()
+    algorithm.stop()
 
 
 def test_the_environment_of_evaluation_is_kept_and_given_anew_where_a_checkpoint_names_code(
