@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plugrad import Columns, LearnerProtocol
+from plugrad.errors import BatchError
 from plugrad.losses import check_one_per_row, vtrace
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
@@ -43,6 +44,14 @@ def vtrace_of_sequences(
         BatchError: a column does not have one number per step, and would broadcast.
     """
     ops = learner.ops
+    if len(ops.shape(values)) != 2:
+        raise BatchError(
+            f"module {module_id!r}, column 'obs': expected sequences [B, T, ...] with 'seq_lens' [B], found "
+            "rows [B, ...]: V-trace needs the order of the steps. Give update(episodes=...), or "
+            "make sequences of the columns",
+            module_id=module_id,
+            column=Columns.OBS,
+        )
     check_one_per_row(ops, module_id, batch, Columns.REWARDS, Columns.TERMINATEDS, like=values)
     terminated = ops.cast(batch[Columns.TERMINATEDS], "bool")
     steps = ops.asarray(np.arange(1, ops.shape(values)[1] + 1, dtype=np.int32)[None])

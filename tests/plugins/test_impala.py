@@ -326,3 +326,29 @@ def test_cartpole_is_solved_by_the_defaults(backend, kind, runners):
         algorithm.stop()
     if runners:
         assert max(abs(rho - 1.0) for rho in rhos) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["impala", "appo"])
+def test_no_gradient_flows_through_the_targets_of_v_trace(kind, backend):
+    """The last bias of the values moves by the mean error alone: with `vs` as constants, d/db of (v - vs)^2 / 2."""
+    settings = {"optimizer": {"type": "sgd"}, "grad_clip": None, "num_epochs": 1}
+    learner = config(kind, backend, **settings).build_learner()
+    reference = config(kind, "numpy", **settings).build_learner()
+    reference.set_weights(learner.get_weights())
+    episodes, errors = episodes_for(learner), []
+    for episode in episodes:
+        cuts = np.cumsum([0, *piece_lengths(len(episode), WIDTH)]).tolist()
+        for start, stop in pairwise(cuts):
+            policy, values = outputs(reference, episode, start, stop)
+            if episode.terminated and stop == len(episode):
+                values = np.append(values[:-1], 0.0)
+            mu_logp = episode.extra_model_outputs[Columns.ACTION_LOGP][start:stop].astype(float)
+            rhos = np.exp(policy.logp(episode.actions[start:stop]) - mu_logp)
+            vs, _ = vtrace_by_loop(episode.rewards[start:stop], values, rhos, learner.config)
+            errors += list(values[:-1] - vs)
+    before = learner.get_weights()[P]["vf.out.bias"]
+    learner.update(episodes=episodes)
+    moved = learner.get_weights()[P]["vf.out.bias"] - before
+    expected = -learner.config.lr * learner.config.vf_loss_coeff * np.mean(errors)
+    assert abs(expected) > 1e-4
+    np.testing.assert_allclose(moved, expected, rtol=1e-4)

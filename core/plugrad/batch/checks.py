@@ -43,7 +43,14 @@ class BatchChecks:
             UnknownModuleError, BatchError: see there.
         """
         form = [
-            (module_id, column, type(values), values.shape, values.dtype)
+            (
+                module_id,
+                column,
+                type(values),
+                values.shape,
+                values.dtype,
+                getattr(values, "requires_grad", False),
+            )
             for module_id, columns in batch.items()
             for column, values in columns.items()
         ]

@@ -116,11 +116,17 @@ def as_array(module_id: ModuleID, column: Any, values: Any) -> Any:
         The array or tensor.
 
     Raises:
-        BatchError: the name is no string, or the values are no array.
+        BatchError: the name is no string, or the values are no array, or a tensor that requires gradients.
     """
     if not isinstance(column, str):
         refuse(module_id, column, "a column name, which is a text", type(column).__name__)
-    if isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype")):
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "shape") and hasattr(values, "dtype"):
+        if getattr(values, "requires_grad", False) is True:
+            refuse(
+                module_id, column, "values without a graph", "a tensor that requires gradients: .detach() it"
+            )
         return values
     try:
         return np.asarray(values)

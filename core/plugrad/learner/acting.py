@@ -12,12 +12,13 @@ import gymnasium as gym
 import numpy as np
 
 import plugrad.numpy_ops as numpy_ops
+from plugrad.action_rows import action_shape
 from plugrad.batch import check_masks, refuse
 from plugrad.batch.forms import as_array
 from plugrad.columns import Columns
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.distributions import Distribution, mask_logits
-from plugrad.errors import ConfigError
+from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.action_distribution import action_distribution_class
 from plugrad.learner.connectors import initial_state
 from plugrad.learner.internals import LearnerInternals
@@ -124,6 +125,15 @@ class Actor:
             batch[Columns.ACTION_MASK] = mask[:, None] if before else mask
         outputs = self._forward(module, module_id, batch, rng, explore=explore, values=values and explore)
         after = outputs.pop(Columns.STATE_OUT, None)
+        if (own := outputs.get(Columns.ACTIONS)) is not None and not isinstance(own, np.ndarray):
+            width = ", ".join(map(str, action_shape(module.action_space) or ()))
+            raise BatchError(
+                f"module {module_id!r} ({module.class_name}) returned the column 'actions' as a "
+                f"{type(own).__name__} of {len(own)} parts: expected one array of rows [B, {width}] for "
+                f"{module.action_space}, the parts flat and side by side in the order of the space, choices from 0",
+                module_id=module_id,
+                column=Columns.ACTIONS,
+            )
         if before:
             outputs = {column: each[:, 0] for column, each in outputs.items()}
         if mask is not None and Columns.ACTIONS not in outputs:
