@@ -60,7 +60,7 @@ from plugrad.learner.late_parameters import (
 from plugrad.learner.noise import Shapes, find_noise_columns
 from plugrad.learner.optimizer_registry import check_gradient_names
 from plugrad.learner.program_batch import ProgramBatch
-from plugrad.learner.saved_spaces import check_spaces
+from plugrad.learner.saved_spaces import check_module_spaces, check_spaces
 from plugrad.learner.shape_check import ShapeCheck
 from plugrad.learner.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
@@ -906,6 +906,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
         if COMPONENT_RL_MODULE in state:
+            with checkpointing.as_checkpoint_error(checkpoint):
+                restored = [each for each in state[COMPONENT_RL_MODULE] if each in self.module]
+                check_module_spaces(checkpoint, {each: self.module[each] for each in restored})
             check_byte_scales(self.module, state[COMPONENT_RL_MODULE], checkpoint.metadata, checkpoint.path)
         if component is not None:
             self.set_state(state)

@@ -1,14 +1,17 @@
 """The spaces that a checkpoint was trained in, beside those of whoever opens it."""
 
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from plugrad.checkpoint import Checkpoint
+from plugrad.config.module_specs import spaces_of
 from plugrad.config.serialize import decode, decode_field
 from plugrad.config.size_limits import check_size
 from plugrad.errors import SpaceMismatchError
 from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES, stored_bytes
 from plugrad.spaces import check_fit, row_order
+from plugrad.types import ModuleID
 
 
 def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
@@ -92,3 +95,38 @@ def check_spaces(
                 expected=own,
                 found=written,
             )
+
+
+_OF_MODULES = ("observation_space", "action_space", "rl_module_spec", "policies")
+_KINDS: tuple[Literal["observation_space", "action_space"], ...] = ("observation_space", "action_space")
+
+
+def check_module_spaces(checkpoint: Checkpoint, modules: Mapping[ModuleID, Any]) -> None:
+    """Refuse weights of modules of other spaces, or of the same parts in another order. Bounds may differ.
+
+    Args:
+        checkpoint: from `load`; modules that it has no spaces of are not compared.
+        modules: those that get its weights.
+
+    Raises:
+        SpaceMismatchError: spaces differ, or have their parts in another order.
+    """
+    written = {name: checkpoint.metadata["config"].get(name) for name in _OF_MODULES}
+    check_size(written, stored_bytes=stored_bytes(checkpoint.state))
+    saved = SimpleNamespace(**{name: decode(value) for name, value in written.items()})
+    for module_id, module in modules.items():
+        own = module.observation_space, module.action_space
+        for name, asked, found in zip(_KINDS, own, spaces_of(saved, module_id), strict=True):
+            if asked is None or found is None:
+                continue
+            where = f"module {module_id!r} (asked) and that of {checkpoint.path} (found)"
+            build = f"Build the module with the spaces of the checkpoint, by .environment(env, {name}=...)"
+            check_fit(name, asked, found, where=where, to_type=build, whatever_bounds=True)
+            if row_order(name, asked, found) is not None:
+                raise SpaceMismatchError(
+                    f"{where}: the parts of the {name}s have another order, in which the weights were trained: "
+                    f"{asked} asked, {found} found. {build}",
+                    field=name,
+                    expected=asked,
+                    found=found,
+                )
