@@ -18,6 +18,7 @@ NO_EXTRA = "not installed: "
 NO_MACHINES = "no two machines: "
 NO_ROOT = "not root: "
 NO_GPU = "torch sees fewer GPUs than "
+NO_GPU_OF_JAX = "jax sees no GPU"
 
 
 def backends_under_test() -> list[str]:

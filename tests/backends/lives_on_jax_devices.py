@@ -4,7 +4,6 @@ test_jax_devices.py runs this. Two CPUs stand in for a GPU and a CPU: JAX comput
 otherwise, so an array of a learner on the second that nobody placed is found on the first.
 """
 
-import hashlib
 import json
 import sys
 import tempfile
@@ -34,24 +33,25 @@ P = "default_policy"
 ROWS = 8
 
 
-def numbers(tree: Any) -> str:
-    """The bits of a tree of arrays as a short text."""
-    found = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        found.update(
-            np.asarray(leaf).tobytes() if isinstance(leaf, np.ndarray | float) else repr(leaf).encode()
-        )
-    return found.hexdigest()[:16]
+def numbers(tree: Any) -> list[float]:
+    """All numbers in a tree of arrays, in its order."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    return [float(number) for leaf in leaves if leaf.dtype.kind in "biuf" for number in leaf.ravel()]
+
+
+def live_arrays() -> list[jax.Array]:
+    """Those on devices of JAX's default kind, and on CPUs."""
+    return [*jax.live_arrays(), *jax.live_arrays("cpu")]
 
 
 @contextmanager
 def all_arrays_on(device: str) -> Iterator[None]:
     """Fail if an array that is made in the block, and still there at its end, is on another device."""
-    before = {id(each) for each in jax.live_arrays("cpu")}
+    before = {id(each) for each in live_arrays()}
     yield
     strays = [
         f"{each.dtype}{list(each.shape)} on {each.device}"
-        for each in jax.live_arrays("cpu")
+        for each in live_arrays()
         if id(each) not in before and str(each.device) != NAMES.get(device, device)
     ]
     assert not strays, f"a learner on {device} has {strays}"
@@ -221,7 +221,9 @@ def undone(device: str, compile_mode: str) -> Any:
 
 def arrays_of_the_other_device(device: str, compile_mode: str) -> Any:
     """A batch, weights and gradients that are committed to the other device."""
-    other = next(each for each in jax.devices() if str(each) != NAMES.get(device, device))
+    other = next(
+        each for each in [*jax.devices(), *jax.devices("cpu")] if str(each) != NAMES.get(device, device)
+    )
     learner = own(device, compile_mode)
     given = jax.device_put(batch(np.arange(ROWS) % 2), other)
     given = {
