@@ -71,7 +71,7 @@ def put(x: Any, name: str | None) -> Any:
     return x if is_there else jax.device_put(x, device)
 
 
-def compiled(function: Callable[..., Any], name: str) -> Any:
+def compiled(function: Callable[..., Any], name: str | None) -> Any:
     """`jax.jit` of a function whose arguments and results are on a device."""
     device = placement(name)
     if device is None:

@@ -4,7 +4,7 @@ It gets parameters and gradients as `{param ref: array}`, because transformation
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad_jax import ops
 from plugrad_jax.devices import computing_on
-from plugrad_jax.variables import TensorVariable, Weight, with_keys, without_keys
+from plugrad_jax.variables import FlatParameters, TensorVariable, Weight, with_keys, without_keys
 
 RATE = "learning_rate"
 SEVERAL_RATES = "learning_rates"
@@ -43,14 +43,12 @@ class FrameworkOptimizer(Optimizer):
         self, parameters: FlatVariable, variable: Callable[[Any], Variable], zeros: Callable[[int], Any]
     ) -> None:
         """See `Optimizer.bind`: a variable for each array of the state that optax makes."""
-        self.parameters = parameters
-        with computing_on(parameters.device):
+        self.parameters, self._device = parameters, cast(FlatParameters, parameters).device
+        with computing_on(self._device):
             state = self.optimizer.init(parameters.layout.split(ops, parameters.read()))
         self._first = state
         self._state = {
-            path: (LearningRate if path[-1] == RATE else TensorVariable)(
-                leaf, leaf.dtype.name, parameters.device
-            )
+            path: (LearningRate if path[-1] == RATE else TensorVariable)(leaf, leaf.dtype.name, self._device)
             for path, leaf in _by_path(jax.tree.map(without_keys, state)).items()
         }
 
@@ -71,7 +69,7 @@ class FrameworkOptimizer(Optimizer):
             jax.tree.structure(self._first), [each.read() for each in self._state.values()]
         )
         state = jax.tree.map(with_keys, arrays, self._first)
-        with computing_on(self.parameters.device):
+        with computing_on(self._device):
             changes, state = self.optimizer.update(
                 layout.split(ops, gradient), state, layout.split(ops, flat)
             )
