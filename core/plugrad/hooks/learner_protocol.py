@@ -41,7 +41,7 @@ class TargetNetworkProtocol(Protocol):
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run the module's `forward_train` on `{column: [B, ...]}` with the copied parameters. Traced."""
 
-    def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0) -> bool:
+    def update(self, *, tau: Any = 1.0, every: int = 0, now: int = 0, counted: str = ...) -> bool:
         """Set the target to tau * parameters + (1 - tau) * target, if it is due. See `TargetNetwork.update`."""
 
     def get_state(self) -> dict[str, Array]:
