@@ -204,10 +204,24 @@ PATHS = ["rl_module/b", f"optimizer/{OPTIMIZER}", "coefficients/b", "rl_module",
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("way", ["memory", "disk"])
 def test_a_part_is_restored_and_nothing_else(tmp_path, way, path):
+    """Of the rest only the target network of loaded weights changes: it becomes equal to them."""
     source, other = built(seed=7), built()
     train(source, 0, 2)
     train(other, 0, 1)
-    expected = flat(other.get_state()) | flat(source.get_state(path))
+    for learner in (
+        source,
+        other,
+    ):  # targets keep their first weights, so that equal ones are seen to be copied
+        for module_id, target in learner.get_state("targets")["targets"].items():
+            assert any(
+                (value != learner.get_weights()[module_id][name]).any() for name, value in target.items()
+            )
+    part = source.get_state(path)
+    followers = {
+        module_id: {name: weights[name] for name in other.get_state("targets")["targets"][module_id]}
+        for module_id, weights in part.get("rl_module", {}).items()
+    }
+    expected = flat(other.get_state()) | flat(part) | flat({"targets": followers})
     if way == "memory":
         other.set_state(source.get_state(path))
     else:
