@@ -71,6 +71,20 @@ def test_parts_are_the_whole_batch(backend, accumulate, whole):
     assert_same(learner, learner.update(batch()), *whole)
 
 
+@pytest.mark.costly("jax")
+def test_the_parts_of_a_step_are_weighted_by_its_own_rows_in_each_of_six_steps(backend):
+    """A step in which few rows count weighs as much as another one."""
+    given = {"lstm": sequences(24, seed=3)}
+    # Minibatches of 8 sequences: of one row each, of five, and of both. They have 3 rows on average.
+    given["lstm"][Columns.SEQ_LENS] = np.array([1] * 8 + [5] * 8 + [1, 1, 5, 1, 5, 5, 1, 5])
+    one = config(backend, minibatch_size=24, num_epochs=2).build_learner()
+    parted = config(backend, minibatch_size=12, accumulate=2, num_epochs=2).build_learner()
+    expected, found = one.update(given), parted.update(given)
+    for learner in (one, parted):
+        assert learner.counters["num_gradient_steps_lifetime/__all_modules__"] == 6
+    assert_same(parted, found, one, expected)
+
+
 @pytest.mark.costly("tf2", "jax")
 def test_a_module_of_fewer_rows_than_parts_counts_each_row_once(backend):
     given = {**batch(), "rows": ppo_batch(3)}

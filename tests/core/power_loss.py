@@ -149,11 +149,14 @@ def recorded(root: Path) -> Iterator[Recorder]:
     recorder = Recorder(root)
     real = {
         name: getattr(os, name)
-        for name in ("open", "write", "fsync", "mkdir", "rename", "link", "unlink", "rmdir")
+        for name in ("open", "write", "fsync", "mkdir", "rename", "replace", "link", "unlink", "rmdir")
     }
 
+    def placed(path: Any, dir_fd: int | None) -> Path:
+        return Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").resolve() / path
+
     def open_(path: Any, flags: int, *rest: Any, dir_fd: int | None = None) -> int:
-        whole = Path(path) if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").resolve() / path
+        whole = placed(path, dir_fd)
         is_new = bool(flags & os.O_CREAT) and not os.path.lexists(whole)
         fd: int = real["open"](path, flags, *rest, dir_fd=dir_fd)
         if is_new:
@@ -171,14 +174,18 @@ def recorded(root: Path) -> Iterator[Recorder]:
         real["fsync"](fd)
         recorder.log.append(_inode(fd))
 
-    def mkdir(path: Any, *rest: Any) -> None:
-        real["mkdir"](path, *rest)
-        recorder.log.append(_link(Path(path)))
+    def mkdir(path: Any, *rest: Any, dir_fd: int | None = None) -> None:
+        real["mkdir"](path, *rest, dir_fd=dir_fd)
+        recorder.log.append(_link(placed(path, dir_fd)))
 
-    def rename(old: Any, new: Any) -> None:
-        assert Path(old).parent == Path(new).parent, "a move between directories is more than one change"
-        recorder.log.append(_rename(_inode(Path(old).parent), Path(old).name, Path(new).name))
-        real["rename"](old, new)
+    def move(name: str) -> Callable[..., None]:
+        def call(old: Any, new: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+            before, after = placed(old, src_dir_fd), placed(new, dst_dir_fd)
+            assert before.parent == after.parent, "a move between directories is more than one change"
+            recorder.log.append(_rename(_inode(before.parent), before.name, after.name))
+            real[name](old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+        return call
 
     def link(old: Any, new: Any, **kw: Any) -> None:
         real["link"](old, new, **kw)
@@ -186,9 +193,8 @@ def recorded(root: Path) -> Iterator[Recorder]:
 
     def remove(name: str) -> Callable[..., None]:
         def call(path: Any, *, dir_fd: int | None = None) -> None:
-            recorder.log.append(
-                _unlink(_inode(Path(path).parent if dir_fd is None else dir_fd), Path(path).name)
-            )
+            whole = placed(path, dir_fd)
+            recorder.log.append(_unlink(_inode(whole.parent), whole.name))
             real[name](path, dir_fd=dir_fd)
 
         return call
@@ -199,7 +205,8 @@ def recorded(root: Path) -> Iterator[Recorder]:
             "write": write,
             "fsync": fsync,
             "mkdir": mkdir,
-            "rename": rename,
+            "rename": move("rename"),
+            "replace": move("replace"),
             "link": link,
         }.items():
             patch.setattr(os, name, call)
