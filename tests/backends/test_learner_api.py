@@ -385,6 +385,29 @@ def use_configure_optimizers_for_module(learner):
 
 
 @use
+def use_freeze_parameters(learner):
+    class Frozen(PPOLearner):
+        def configure_optimizers_for_module(self, module_id, config=None):
+            values = [each for each in params(self) if "/vf" in self.get_param_ref(each)]
+            self.register_optimizer(
+                module_id=module_id,
+                optimizer=make_optimizer({"type": "sgd"}),
+                params=values,
+                lr_or_lr_schedule=1.0,
+            )
+            self.freeze_parameters(module_id, ["pi"])
+
+    made = Frozen(config=learner.config)
+    made.build()
+    before = made.get_weights()[P]
+    made.update(ppo_batch())
+    changed = {
+        name.split(".")[0] for name, value in made.get_weights()[P].items() if (value != before[name]).any()
+    }
+    assert changed == {"vf"}
+
+
+@use
 def use_register_optimizer(learner):
     made, rate = bare(learner), [[0, 0.25], [10, 0.5]]
     own = make_optimizer({"type": "sgd"})

@@ -7,8 +7,9 @@ import pytest
 from learning import OBSERVATIONS, digest, ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Columns, RLModuleSpec, hookimpl
-from plugrad.errors import BatchError
+from plugrad.errors import BatchError, MissingColumnError
 from plugrad_impala import APPOConfig, IMPALAConfig
+from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID
 
@@ -24,6 +25,83 @@ def test_a_column_that_still_has_a_graph_is_refused():
             learner.update({**ppo_batch(), "advantages": strange})
     assert digest(learner.get_state()) == before
     learner.update({**ppo_batch(), "advantages": strange.detach()})
+
+
+TENSORS = {
+    "torch": lambda framework, values: framework.tensor(values),
+    "tf2": lambda framework, values: framework.constant(values),
+    "jax": lambda framework, values: framework.numpy.array(values),
+}
+
+
+@pytest.mark.parametrize("other", TENSORS)
+def test_tensors_of_any_framework_are_trained_on_like_arrays(backend, other):
+    framework = needs.backend(other)
+    config = ppo_config(backend, minibatch_size=16).framework(backend, compile="none")
+    one, expected = (config.build_learner() for _ in range(2))
+    given = {**ppo_batch(), "nobody's": np.zeros(16, np.float32)}
+    one.update({column: TENSORS[other](framework, values) for column, values in given.items()})
+    expected.update(ppo_batch())
+    assert digest(one.get_state()) == digest(expected.get_state())
+
+
+class Elsewhere:
+    """A tensor on a device that numpy does not read, or one that numpy reads as something else."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, shape, array):
+        self.shape, self._array = shape, array
+
+    def __array__(self, *args, **kwargs):
+        if self._array is None:
+            raise TypeError("cannot be read from this device")
+        return self._array
+
+
+@pytest.mark.parametrize("array", [None, np.array(0.0), np.zeros(15, np.float32), np.array({}, dtype=object)])
+def test_a_tensor_that_is_no_array_is_refused_by_column_with_what_to_type(backend, array):
+    learner = ppo_config(backend).framework(backend, compile="none").build_learner()
+    before = digest(learner.get_state())
+    for column in ("advantages", "obs", "nobody's"):
+        shape = ppo_batch()[column].shape if column in ppo_batch() else (16,)
+        with pytest.raises(
+            BatchError, match=rf"module '{P}', column \"?'?{column}.*Elsewhere.*\.numpy\(\)"
+        ) as caught:
+            learner.update({**ppo_batch(), column: Elsewhere(shape, array)})
+        assert (caught.value.facts["module_id"], caught.value.facts["column"]) == (P, column)
+    assert digest(learner.get_state()) == before
+
+
+TEXTS = [np.array([{}] * 16), np.array(["a"] * 16), np.array([b"a"] * 16), ["a"] * 16, [{"x": 1}, {}] * 8]
+
+
+@pytest.mark.parametrize("values", TEXTS)
+@pytest.mark.parametrize("column", ["infos", "remarks"])
+def test_objects_and_texts_that_nobody_reads_are_left_out(backend, column, values):
+    config = ppo_config(backend, minibatch_size=16).framework(backend, compile="none")
+    one, expected = (config.build_learner() for _ in range(2))
+    one.update({**ppo_batch(), column: values})
+    expected.update(ppo_batch())
+    assert digest(one.get_state()) == digest(expected.get_state())
+
+
+def test_objects_and_texts_that_a_loss_reads_are_refused_by_what_they_are(backend):
+    class Reads(PPOLearner):
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            return self.ops.mean(fwd_out["vf_preds"] * batch["remarks"])
+
+    config = ppo_config(backend).framework(backend, compile="none").learners(learner_class=Reads)
+    learner = config.build_learner()
+    before = digest(learner.get_state())
+    for values, found in (TEXTS[0], "object"), (TEXTS[1], "<U1"):
+        expected = rf"module '{P}', column 'remarks': expected numbers or booleans, found dtype {found}"
+        with pytest.raises(BatchError, match=expected):
+            learner.update({**ppo_batch(), "remarks": values})
+    with pytest.raises(MissingColumnError, match="column 'remarks'"):
+        learner.update(ppo_batch())
+    assert digest(learner.get_state()) == before
+    learner.update({**ppo_batch(), "remarks": np.ones(16, np.float32)})
 
 
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])

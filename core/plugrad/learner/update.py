@@ -23,6 +23,7 @@ from plugrad.learner.data_parallel import (
     with_part_weights,
 )
 from plugrad.learner.default_hooks import TIMESTEP
+from plugrad.learner.given_columns import own_columns, text_errors
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.late_parameters import check_all_have_optimizers, check_no_late_parameters
 from plugrad.learner.minibatch_columns import add_step_columns
@@ -101,7 +102,8 @@ class UpdateRun:
         check_timesteps(timesteps)
         snapshot = Snapshot(learner)
         try:
-            columns, sample_counts = prepare_batch(learner, self.columns(batch, episodes), self._checks)
+            given = self.columns(batch, episodes)
+            columns, sample_counts = prepare_batch(learner, own_columns(learner, given), self._checks)
             rows = {module_id: each.steps for module_id, each in sample_counts.items()}
             columns = self._trained_columns(columns, rows, batch)
             clock.lap("connectors")
@@ -109,7 +111,8 @@ class UpdateRun:
             learner.metrics.begin_update()
             learner.before_gradient_based_update(timesteps=timesteps or {})
             sample_counts = {module_id: sample_counts[module_id] for module_id in columns}
-            self._train(columns, sample_counts, spec, clock, snapshot)
+            with text_errors(given):
+                self._train(columns, sample_counts, spec, clock, snapshot)
             learner.weights_version += 1
             env_steps = batches.env_steps_of(batch) if episodes is None else num_env_steps(episodes)
             self._count_steps(rows, columns, env_steps, timesteps or {})
@@ -134,7 +137,8 @@ class UpdateRun:
             batch: see `Learner.update`.
             spec: how the batch is divided.
         """
-        columns, sample_counts = prepare_batch(self._learner, self.columns(batch, None), self._checks)
+        given = own_columns(self._learner, self.columns(batch, None))
+        columns, sample_counts = prepare_batch(self._learner, given, self._checks)
         rows = {module_id: each.steps for module_id, each in sample_counts.items()}
         columns = self._trained_columns(columns, rows, batch)
         self._learner.metrics.begin_update()
