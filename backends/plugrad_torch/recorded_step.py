@@ -92,7 +92,7 @@ class RecordedStep(PureStep):
             indices: see `run`.
 
         Returns:
-            False if a result differs by a bit, or if the step raises. Nothing is changed.
+            False if a result differs by a bit (on CUDA by more than rounding), or if the step raises. Nothing changes.
         """
         minibatch = next(minibatches(columns, {m: rows[:1] for m, rows in indices.items()}))
         state = [each.clone() for each in self.state()]
@@ -100,7 +100,8 @@ class RecordedStep(PureStep):
         taken = {(m, column): minibatch[m][column].detach() for m, column in places}
         with torch.no_grad(), _jit.optimized_execution(False):
             used = [*(state[n] for n in self.used_state), *(taken[each] for each in self.used_places)]
-            found = self._function(*used)
+            function = self._recording if self.device == "cuda" else self._function
+            found = function(*used)
             changed, names = self.changed, self.names
             try:
                 with as_recorded(), put_back(self._learner):
@@ -110,15 +111,14 @@ class RecordedStep(PureStep):
             finally:
                 is_alike = (changed, names) == (self.changed, self.names)
                 self.changed, self.names = changed, names
-        return is_alike and all(
-            torch.equal(_bytes(one), _bytes(two)) for one, two in zip(found, expected, strict=True)
-        )
+        are_equal = _agree_within_rounding if self.device == "cuda" else _are_equal
+        return is_alike and all(are_equal(one, two) for one, two in zip(found, expected, strict=True))
 
     @cached_property
     def _function(self) -> "_Interpreted":
         interpreted = _Interpreted(self._recording, self.inputs)
         for one, two in zip(self._recording(*self.inputs), interpreted(*self.inputs), strict=True):
-            if not torch.equal(_bytes(one), _bytes(two)):
+            if not _are_equal(one, two):
                 raise NotCompiled("torch's interpreter gives other numbers")
         return interpreted
 
@@ -181,5 +181,16 @@ def _interpreted(part: Recording, inputs: Sequence[Tensor]) -> Callable[..., Seq
     return function if len(part.outputs) > 1 else on_few
 
 
-def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.reshape(-1).contiguous().view(torch.uint8)
+def _are_equal(one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors have the same bytes."""
+    first, second = (each.reshape(-1).contiguous().view(torch.uint8) for each in (one, two))
+    return torch.equal(first, second)
+
+
+def _agree_within_rounding(one: Tensor, two: Tensor) -> bool:
+    """Whether all but a hundredth of the entries agree.
+
+    CUDA adds with atomics, in any order. Where a gradient is 0 but for rounding, Adam makes a whole step of that.
+    """
+    near = torch.isclose(one, two, rtol=1e-3, atol=1e-6, equal_nan=True)
+    return bool((~near).sum() <= one.numel() // 100)

@@ -536,7 +536,7 @@ def test_a_network_that_the_checkpoint_does_not_hold_is_refused_before_it_is_bui
     algorithm = config("CartPole-v1").build_algo()
     algorithm.save_to_path(tmp_path / "good")
     good = load_checkpoint(tmp_path / "good")
-    settings = {**good.metadata["config"], "model_config": {"fcnet_hiddens": [2_000_000, 2_000_000]}}
+    settings = {**good.metadata["config"], "model_config": {"fcnet_hiddens": [900_000, 900_000]}}
     save_checkpoint(tmp_path / "bad", good.state, metadata={**good.metadata, "config": settings})
     with pytest.raises(RestoreMismatchError):
         plugrad.load_policy(tmp_path / "bad")

@@ -127,8 +127,10 @@ def _is_id(name: str) -> bool:
 
 def _unknown(env: str, error: Exception) -> ConfigError:
     package, _, env_id = env.rpartition(":")
-    registers = _functions_that_register(package) if package in sys.modules else []
-    if package in sys.modules and (registers or not did_you_mean(env_id, gym.registry)):
+    # Gymnasium's own functions register what the user gives them.
+    is_of_others = package in sys.modules and package != "gymnasium"
+    registers = _functions_that_register(package) if is_of_others else []
+    if is_of_others and (registers or not did_you_mean(env_id, gym.registry)):
         call = f" Here: call {registers[0]}() there." if registers else ""
         return ConfigError(
             f"no environment {env!r}: {package!r} was imported, and registers no id {env_id!r} when it is. If a "
