@@ -1,8 +1,11 @@
 """Classes of models in `module_class`: called with what their signatures have of the spec."""
 
 import random
+import subprocess
+import sys
 
 import model_classes
+import needs
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
@@ -196,6 +199,45 @@ def test_weights_of_a_users_class_follow_the_seed_and_the_modules_id(backend, ma
     assert digest(first) == digest(same), "whatever the state of the process's generators"
     assert digest(first) != digest(other)
     assert digest(first["a"]) != digest(first["b"]), "each module has its own"
+
+
+WEIGHTS_OF_A_PROCESS = """
+import hashlib, sys
+import gymnasium as gym, numpy as np, torch
+from plugrad import RLModuleSpec
+from plugrad_ppo import PPOConfig
+
+class Net(torch.nn.Module):
+    def __init__(self, observation_space, action_space):
+        super().__init__()
+        self.policy, self.value = torch.nn.Linear(3, int(action_space.n)), torch.nn.Linear(3, 1)
+
+    def forward(self, obs):
+        return self.policy(obs), self.value(obs)
+
+torch.manual_seed(int(sys.argv[1]))  # processes of a machine begin in other states
+np.random.seed(int(sys.argv[1]))
+spaces = gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Discrete(2)
+config = PPOConfig().framework("torch", compile="none").debugging(seed=int(sys.argv[2]))
+config = config.environment(observation_space=spaces[0], action_space=spaces[1])
+learner = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Net)).build_learner()
+weights = learner.get_weights()["default_policy"]
+print(hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights))).hexdigest())
+"""
+
+
+def test_weights_of_a_users_class_follow_the_seed_in_each_process():
+    needs.backend("torch")
+
+    def weights(process_seed, seed):
+        command = [sys.executable, "-c", WEIGHTS_OF_A_PROCESS, str(process_seed), str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    first, same, other = weights(1, 0), weights(2, 0), weights(1, 5)
+    assert first == same
+    assert first != other
 
 
 def test_generators_of_the_process_go_on_from_where_they_were(backend):
