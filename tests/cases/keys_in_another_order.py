@@ -71,11 +71,11 @@ for make in (recording, minari_data):
     with tempfile.TemporaryDirectory() as folder:
         config = BCConfig().framework(BACKEND, compile="none").debugging(seed=0).environment(Wind)
         config = config.offline_data(input_=make(f"{folder}/data")).rl_module(
-            model_config={"fcnet_hiddens": [8]}
+            model_config={"fcnet_hiddens": []}
         )
-        config = config.training(train_batch_size=256, minibatch_size=64, lr=0.02)
+        config = config.training(train_batch_size=256, minibatch_size=64, lr=0.2)
         algorithm = config.build_algo()
-        for _ in range(12):
+        for _ in range(8):
             algorithm.train()
         reached = algorithm.evaluate(20)["episode_return_mean"]
         algorithm.stop()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FRAMEWORKS = ("torch", "tf2", "jax")
+BACKENDS = (*FRAMEWORKS, "numpy", "strict")
 LIMIT_S = 300
 """None takes nearly as long on two busy cores: what does waits for something."""
 QUIET = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
@@ -51,12 +52,14 @@ def main() -> int:
     programs = {each.stem: each for each in sorted(HERE.glob("*.py")) if each.stem not in ("case", "run")}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; all of them if none is named")
-    parser.add_argument("--backends", nargs="+", default=[*FRAMEWORKS, "numpy", "strict"])
+    parser.add_argument("--backends", nargs="+", default=BACKENDS, help=f"of {', '.join(BACKENDS)}")
     asked = parser.parse_args()
-    if unknown := [name for name in asked.names if name not in programs]:
+    # `--backends torch NAME` gives the name to the option, which takes several.
+    names = [*asked.names, *(each for each in asked.backends if each not in BACKENDS)]
+    if unknown := [name for name in names if name not in programs]:
         parser.error(f"no program {', '.join(unknown)}; there are {', '.join(programs)}")
-    chosen = {name: program for name, program in programs.items() if name in (asked.names or programs)}
-    passed: dict[str, list[bool]] = {backend: [] for backend in asked.backends}
+    chosen = {name: program for name, program in programs.items() if name in (names or programs)}
+    passed: dict[str, list[bool]] = {each: [] for each in BACKENDS if each in asked.backends}
     for name, program in chosen.items():
         for backend in backends_of(program):
             if backend in passed:
