@@ -13,10 +13,11 @@ from plugrad.cli import main
 PRECIOUS = "a thesis\n"
 SMALL = [
     f"--backend={BACKEND}",
-    "--compile=none",
-    "--training.train_batch_size=16",
-    "--training.minibatch_size=16",
+    "--framework.compile=none",
+    "--training.train_batch_size=64",
+    "--training.minibatch_size=64",
     "--training.num_epochs=1",
+    "--env_runners.num_envs_per_env_runner=1",
     "--rl_module.model_config={fcnet_hiddens = [4]}",
 ]
 
@@ -28,9 +29,9 @@ def plugrad(*arguments):
 with tempfile.TemporaryDirectory() as scratch:
     home, source = Path(scratch) / "home", Path(scratch) / "source"
     home.mkdir()
-    done = plugrad("train", "ppo", "CartPole-v1", *SMALL, "--quiet", "--stop-timesteps=32", "--out", source)
+    done = plugrad("train", "ppo", "CartPole-v1", *SMALL, "--quiet", "--stop-timesteps=128", "--out", source)
     check(not done.exit_code, f"the run itself: {done.output}")
-    resume = ["train", "--quiet", "--stop-timesteps=64", "--resume"]
+    resume = ["train", "--quiet", "--stop-timesteps=192", "--resume"]
     for command, name in (
         (["plot"], "curve.png"),
         (resume, "metrics.csv"),
