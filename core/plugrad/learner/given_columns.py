@@ -30,9 +30,13 @@ def own_columns(learner: LearnerInternals, columns: Batch) -> Batch:
     Raises:
         BatchError: a tensor of another framework cannot be read as an array.
     """
+    if all(isinstance(values, np.ndarray) for each in columns.values() for values in each.values()):
+        own: tuple[type, ...] = (np.ndarray,)
+    else:
+        own = np.ndarray, type(learner.ops.asarray(0.0))
     return {
         module_id: {
-            column: values if isinstance(values, np.ndarray) else _own(learner, module_id, column, values)
+            column: values if isinstance(values, own) else _as_numpy(module_id, column, values)
             for column, values in each.items()
             if not _is_text(column, values)
         }
@@ -41,19 +45,15 @@ def own_columns(learner: LearnerInternals, columns: Batch) -> Batch:
 
 
 def _is_text(column: str, values: Any) -> bool:
-    """Whether only a metric, a listener or nobody can read it."""
+    """Whether no loss can compute with it, and it is no column that must be numbers."""
     return isinstance(values, np.ndarray) and values.dtype.kind in "OSU" and column not in _NUMBERS
 
 
-def _own(learner: LearnerInternals, module_id: ModuleID, column: str, values: Any) -> Any:
-    if isinstance(values, type(learner.ops.asarray(0.0))):
-        return values
+def _as_numpy(module_id: ModuleID, column: str, values: Any) -> Array:
     name = f"{type(values).__module__.partition('.')[0]}'s {type(values).__name__}"
     try:
         array: Array = np.asarray(values)
-    except (
-        Exception
-    ) as error:  # whatever another framework raises: on another device, of a dtype that numpy lacks
+    except Exception as error:  # another framework's: of a device, or of a dtype that numpy lacks
         refuse(module_id, column, *_what_to_type(name, str(error)))
     if array.shape != tuple(values.shape):
         refuse(module_id, column, *_what_to_type(name, f"numpy reads shape {list(array.shape)}"))
