@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from plugrad.action_rows import action_parts, is_structured
 from plugrad.errors import SpaceMismatchError
-from plugrad.observations.layout import row_parts, row_shape
+from plugrad.observations.layout import row_parts, row_space, stored_space
 from plugrad.types import Array
 
 Name = Literal["observation_space", "action_space"]
@@ -28,6 +28,7 @@ def check_fit(
     where: str,
     to_type: str,
     whatever_bounds: bool = False,
+    rows_of: Literal["asked", "found"] | None = None,
 ) -> None:
     """Refuse a space whose rows cannot be read as those of another.
 
@@ -38,12 +39,23 @@ def check_fit(
         where: whose spaces they are, such as "checkpoint runs/a (asked) and environment CartPole-v1 (found)".
         to_type: what helps, as the end of a sentence.
         whatever_bounds: accept other bounds.
+        rows_of: which side may be the Box of the other's flattened rows, whose order is that of the other's keys: older
+            checkpoints and recordings name no keys. None: neither, a Box is no Dict.
 
     Raises:
         SpaceMismatchError: names every part that differs by its path, with both sides.
     """
     different = [*_differences(asked, found, "", name == "action_space", whatever_bounds)]
-    if different and not (name == "observation_space" and _are_rows_without_keys(asked, found)):
+    if different and name == "observation_space" and rows_of is not None:
+        rows, parts = (asked, found) if rows_of == "asked" else (found, asked)
+        if _are_rows(rows, parts, whatever_bounds):
+            return
+    if different:
+        only_bounds = not whatever_bounds and not [
+            *_differences(asked, found, "", name == "action_space", True)
+        ]
+        if only_bounds:
+            to_type += f". Only bounds differ; if that is meant: {ALLOW_OTHER_BOUNDS}"
         shown = "; ".join(different[:_MOST_SHOWN])
         more = f"; and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
         raise SpaceMismatchError(
@@ -55,14 +67,17 @@ def check_fit(
 
 
 _MOST_SHOWN = 5
+ALLOW_OTHER_BOUNDS = ".environment(..., allow_other_bounds=True), on the command line --allow-other-bounds"
 
 
-def _are_rows_without_keys(asked: Space[Any], found: Space[Any]) -> bool:
-    """Whether one side has only rows, of the width of the other's: older checkpoints and recordings name no keys."""
-    if is_structured(asked) == is_structured(found):
+def _are_rows(rows: Space[Any], parts: Space[Any], whatever_bounds: bool) -> bool:
+    """Whether a Box is that of the flattened rows of a Dict or Tuple, normalised or not."""
+    if not is_structured(parts) or type(rows) is not Box:
         return False
-    rows, parts = (found, asked) if is_structured(asked) else (asked, found)
-    return isinstance(rows, Box) and rows.dtype.kind == "f" and rows.shape == row_shape(parts)
+    rows, flat = stored_space(rows), row_space(parts)
+    if whatever_bounds:
+        return rows.shape == flat.shape and rows.dtype == flat.dtype
+    return rows in (flat, stored_space(flat, normalized=True))
 
 
 def in_order_of(like: Space[Any], space: Space[Any]) -> Space[Any]:

@@ -290,3 +290,46 @@ def test_other_bounds_are_taken_where_that_is_said(tmp_path: Path) -> None:
         columns_of(found, recording)
     config = BCConfig().framework("numpy").offline_data(input_=recording, allow_other_bounds=True)
     config.environment(environment(found)).training(minibatch_size=None).build_algo().stop()
+
+
+WIDER: Pair = (SPACES["torques"][0], gym.spaces.Box(-2.0, 2.0, (2,), np.float32))
+IN_BOUNDS = ".*Only bounds differ.*allow_other_bounds=True"
+
+
+def test_the_setting_takes_other_bounds_at_every_door(tmp_path: Path) -> None:
+    asked = {"observation_space": WIDER[0], "action_space": WIDER[1]}
+    config = ppo(SPACES["torques"], **asked)
+    with pytest.raises(SpaceMismatchError, match=rf"environment \S*Mirror{IN_BOUNDS}"):
+        config.build_algo()
+    allowed = config.environment(allow_other_bounds=True)
+    algorithm = allowed.build_algo()
+    assert algorithm.config.action_space == WIDER[1]
+    algorithm.train()
+    algorithm.restore_from_path(saved(SPACES["torques"], tmp_path))
+    algorithm.stop()
+    inputs = [recorded(each, tmp_path / str(n)) for n, each in enumerate((WIDER, SPACES["torques"]))]
+    cloning = BCConfig().framework("numpy").offline_data(input_=inputs).training(minibatch_size=None)
+    with pytest.raises(PlugradError, match=f"beside the recordings{IN_BOUNDS}"):
+        cloning.environment(environment(WIDER)).build_algo()
+    cloning.environment(environment(WIDER), allow_other_bounds=True).build_algo().stop()
+
+
+def test_the_setting_of_a_checkpoint_does_not_speak_of_another_environment(tmp_path: Path) -> None:
+    algorithm = ppo(SPACES["torques"], allow_other_bounds=True).build_algo()
+    path = algorithm.save_to_path(tmp_path / "checkpoint")
+    algorithm.stop()
+    with pytest.raises(SpaceMismatchError, match="Only bounds differ"):
+        Algorithm.from_checkpoint(path, env=environment(WIDER))
+
+
+@pytest.mark.parametrize("command", ["eval", "record"])
+def test_a_command_takes_other_bounds_where_that_is_typed(command: str, tmp_path: Path) -> None:
+    two_sides.Current = environment(SPACES["torques"])
+    run = trained(tmp_path)
+    two_sides.Current = environment(WIDER)
+    checkpoint = max(each for each in (run / "checkpoints").iterdir() if each.is_dir())
+    for opened in (run, checkpoint):
+        typed = [command, opened, "--env", "two_sides:Current", "--trust", "--episodes", 1]
+        typed += ["-o", tmp_path / opened.name] if command == "record" else []
+        assert "--allow-other-bounds" in plugrad(*typed, code=2).output
+        plugrad(*typed, "--allow-other-bounds", code=0)

@@ -23,12 +23,11 @@ from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.components import generators_of
 from plugrad.learner.module_policies import AnyEnvRunner
-from plugrad.learner.saved_spaces import check_spaces
+from plugrad.learner.saved_spaces import check_spaces, with_bounds_of_env
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten
 from plugrad.rng_streams import fresh_seed
-from plugrad.spaces import in_order_of
 from plugrad.training import ModuleResults, Training
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
@@ -310,7 +309,7 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             new_episodes: do not replay the episodes that ran when the checkpoint was saved: see `begin_new_episodes`.
                 The environments may then have other settings and wrappers than those of the checkpoint.
             allow_other_bounds: accept a checkpoint whose actions or images have other bounds, to train on in a wider or
-                narrower space.
+                narrower space; so does the setting `.environment(..., allow_other_bounds=True)`.
 
         Raises:
             CheckpointError: there is no checkpoint, or it is damaged.
@@ -327,9 +326,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         state = checkpoint.state
         _check_parts(checkpoint)
         with checkpointing.as_checkpoint_error(checkpoint):
-            check_spaces(
-                self.config, checkpoint, self._env_observation_spaces, allow_other_bounds=allow_other_bounds
-            )
+            allowed = allow_other_bounds or self.config.allow_other_bounds
+            check_spaces(self.config, checkpoint, self._env_observation_spaces, allow_other_bounds=allowed)
         with self._all_or_nothing(), checkpointing.as_checkpoint_error(checkpoint):
             iteration = index(state["training_iteration"])
             acted = state.get("acting", {})  # older checkpoints have none
@@ -359,7 +357,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             modules = [each for each in self._acting_module_ids if each in loaded]
             spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
             with checkpointing.as_checkpoint_error(checkpoint):
-                check_spaces(self.config, checkpoint, spaces)
+                allowed = self.config.allow_other_bounds
+                check_spaces(self.config, checkpoint, spaces, allow_other_bounds=allowed)
             runner = whole.state.get("env_runner")
             saved = runner if isinstance(runner, Mapping) else {}
             several = saved.get("normalizers")
@@ -453,8 +452,12 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         given = {name: value for name, value in instead.items() if value is not None}
         with checkpointing.config_to_build(path, kind="algorithm", backend=backend, given=given) as config:
             config = config.changed(**given)
+            if (
+                env is not None or allow_other_bounds
+            ):  # the checkpoint's setting speaks of its own environment
+                config = config.changed(allow_other_bounds=allow_other_bounds)
             if allow_other_bounds:
-                config = _with_bounds_of_env(config)
+                config = with_bounds_of_env(config)
             algorithm = cls(config)
         with ExitStack() as built:
             built.callback(algorithm.stop)
@@ -487,15 +490,6 @@ def _refuse_other_normalization(checkpoint: Checkpoint, config: Any) -> None:
             f"see other numbers than in training; set normalize_observations=False. Nothing was changed",
             missing=["normalizer"],
         )
-
-
-def _with_bounds_of_env(config: Any) -> Any:
-    """The config with the spaces of its environment, their parts in the order that the config's have."""
-    if config.observation_space is None:
-        return config
-    own = with_spaces(config.changed(observation_space=None, action_space=None))
-    names = ("observation_space", "action_space")
-    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in names})
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

@@ -23,11 +23,6 @@ class OfflineConfig(AlgorithmConfig):
         also_in="training",
         help="recorded episodes: a directory of plugrad record, minari:<data set id>, or a list of these",
     )
-    allow_other_bounds: bool = field(
-        False,
-        section="offline_data",
-        help="learn from episodes whose actions or images have other bounds than the environment's",
-    )
     train_batch_size: int = field(2048, help="recorded steps per update")
     minibatch_size: int | None = field(64, help="rows per gradient step; none: the whole batch")
     evaluation_interval: int | None = field(10, help="evaluate every so many iterations; none: never")
@@ -53,6 +48,6 @@ class OfflineConfig(AlgorithmConfig):
         """See `AlgorithmConfig.build_algo`; without an environment and spaces, the spaces are those of the data."""
         if self.env is not None or self.observation_space is not None:
             return super().build_algo()
-        data = load_episodes(self.input_)
+        data = load_episodes(self.input_, allow_other_bounds=self.allow_other_bounds)
         spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
         return self.environment(**spaces).build_algo()

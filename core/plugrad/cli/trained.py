@@ -20,7 +20,7 @@ from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner import checkpointing
 from plugrad.learner.expected_weights import expect_weights
-from plugrad.learner.saved_spaces import in_spaces_of
+from plugrad.learner.saved_spaces import in_spaces_of, with_bounds_of_env
 from plugrad.sampling.named_envs import env_name
 
 _ENVIRONMENT = ("env", "env_config", "evaluation_env", "evaluation_env_config")
@@ -56,11 +56,13 @@ class Choice:
         trust: what the user vouches for; an environment that was typed replaces the run's, also that of evaluations.
         env_config: the environment's arguments that were typed, or None.
         checkpoint: "best" or "last"; None: the best if there is one, else the last.
+        allow_other_bounds: whether the spaces of the environment may have other bounds than the run's; its own count.
     """
 
     trust: Trust = field(default_factory=Trust)
     env_config: Mapping[str, Any] | None = None
     checkpoint: str | None = None
+    allow_other_bounds: bool = False
 
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a run that change.
@@ -131,6 +133,12 @@ def open_trained(run: Path, backend: str | None, choice: Choice = NO_CHOICE) -> 
         config = config if backend is None else config.framework(backend)
         with checkpointing.as_checkpoint_error(saved):
             config = in_spaces_of(config, saved)
+        if (
+            trust.env is not None or choice.allow_other_bounds
+        ):  # the run's setting speaks of its own environment
+            config = config.changed(allow_other_bounds=choice.allow_other_bounds)
+        if choice.allow_other_bounds:
+            config = with_bounds_of_env(config)
         with expect_weights(saved.state.get("learner", {})):
             algorithm = config.build_algo()
     algorithm.restore_from_path(str(path))
@@ -148,7 +156,9 @@ def _open_checkpoint(path: Path, backend: str | None, choice: Choice) -> Algorit
         if choice.trust.env is not None:  # that of evaluations too
             own = given.get("env_config", config.get("env_config") or {})
             given |= {"evaluation_env": choice.trust.env, "evaluation_env_config": own}
-    return Algorithm.from_checkpoint(str(path), backend=backend, **given)
+    return Algorithm.from_checkpoint(
+        str(path), backend=backend, allow_other_bounds=choice.allow_other_bounds, **given
+    )
 
 
 def episodes_of(
@@ -184,9 +194,15 @@ def run_options(command: Any) -> Any:
 
     @wraps(command)
     def with_choice(
-        *arguments: Any, env: str | None, trust: bool, env_config: Any, checkpoint: str | None, **others: Any
+        *arguments: Any,
+        env: str | None,
+        trust: bool,
+        env_config: Any,
+        checkpoint: str | None,
+        allow_other_bounds: bool,
+        **others: Any,
     ) -> Any:
-        choice = Choice(Trust(env=env, everything=trust), env_config, checkpoint)
+        choice = Choice(Trust(env=env, everything=trust), env_config, checkpoint, allow_other_bounds)
         return command(*arguments, choice=choice, **others)
 
     def find_env(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
@@ -210,7 +226,12 @@ def run_options(command: Any) -> Any:
         type=click.Choice(["best", "last"]),
         help="Which checkpoint of a run directory; default: the best if there is one, else the last.",
     )
-    return env(env_config(checkpoint(trust_option(plugin_option(with_choice)))))
+    other_bounds = click.option(
+        "--allow-other-bounds",
+        is_flag=True,
+        help="Take an environment whose actions or images have other bounds than the run's.",
+    )
+    return env(env_config(checkpoint(other_bounds(trust_option(plugin_option(with_choice))))))
 
 
 def _parse_env_config(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:

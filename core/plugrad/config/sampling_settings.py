@@ -25,6 +25,7 @@ class SamplingSettings(FluentConfig):
     observation_space: Any = field(None, section="environment")
     action_space: Any = field(None, section="environment")
     env_config: dict[str, Any] = field({}, section="environment")
+    allow_other_bounds: bool = field(False, section="environment", also_in="offline_data")
 
     def environment(self, env: Any = UNSET, **settings: Any) -> Self:
         """Set the environment, or the spaces of data that comes from elsewhere.
@@ -35,7 +36,9 @@ class SamplingSettings(FluentConfig):
             observation_space (gymnasium.Space): space of one observation. None: that of `env`. Default: `None`.
             action_space (gymnasium.Space): space of one action. None: that of `env`. Default: `None`.
             env_config (dict): keyword arguments of the environment. Default: `{}`.
-            **settings: `observation_space`, `action_space` and `env_config`.
+            allow_other_bounds (bool): take an environment, recorded episodes or a checkpoint whose actions or images
+                have other bounds than the modules' spaces. Any other difference stays an error. Default: `False`.
+            **settings: `observation_space`, `action_space`, `env_config` and `allow_other_bounds`.
 
         Returns:
             A changed copy.

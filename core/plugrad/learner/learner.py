@@ -916,7 +916,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             check_whole(state, checkpoint.path)
             if checkpoint.metadata.get("kind") == "learner":  # an Algorithm has compared those of its own
                 with checkpointing.as_checkpoint_error(checkpoint):
-                    check_spaces(self.config, checkpoint, {})
+                    allowed = self.config.allow_other_bounds
+                    check_spaces(self.config, checkpoint, {}, allow_other_bounds=allowed)
             self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 

@@ -9,8 +9,10 @@ from plugrad.config.module_specs import spaces_of
 from plugrad.config.serialize import decode, decode_field
 from plugrad.config.size_limits import check_size
 from plugrad.errors import SpaceMismatchError
+from plugrad.learner.build import with_spaces
 from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE, ENV_OBSERVATION_SPACES, stored_bytes
-from plugrad.spaces import check_fit, row_order
+from plugrad.sampling.named_envs import env_name
+from plugrad.spaces import check_fit, in_order_of, row_order
 from plugrad.types import ModuleID
 
 
@@ -32,6 +34,21 @@ def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
     return config.changed(
         **{name: decode_field(fields[name], each, none_words=False) for name, each in written.items()}
     )
+
+
+def with_bounds_of_env(config: Any) -> Any:
+    """A config with the spaces of its environment, their parts in the order that the config's have.
+
+    Args:
+        config: of a checkpoint or run, with its spaces.
+
+    Returns:
+        The config; as it is, where it has no spaces in common for all modules.
+    """
+    if config.observation_space is None:
+        return config
+    own = with_spaces(config.changed(observation_space=None, action_space=None))
+    return own.changed(**{name: in_order_of(getattr(config, name), getattr(own, name)) for name in _KINDS})
 
 
 def check_spaces(
@@ -74,17 +91,16 @@ def check_spaces(
         if own is not None and written is not None:
             pairs.append((name, own, decode_field(fields[name], written, none_words=False), ""))
     for name, own, written, whose in pairs:
-        where = f"this {'environment' if whose else 'config'} (asked) and checkpoint {checkpoint.path} (found){whose}"
-        advice = (
-            "" if allow_other_bounds else "; if only bounds differ and that is meant: allow_other_bounds=True"
-        )
+        own_side = f"environment {env_name(config.env)}" if whose else "this config"
+        where = f"{own_side} (asked) and checkpoint {checkpoint.path} (found){whose}"
         check_fit(
             name,  # type: ignore[arg-type]
             own,
             written,
             where=where,
-            to_type=f"Restore into an environment of the same spaces{advice}",
+            to_type="Restore into an environment of the same spaces",
             whatever_bounds=allow_other_bounds,
+            rows_of=None if whose else "found",
         )
         if row_order(name, own, written) is not None:  # type: ignore[arg-type]
             raise SpaceMismatchError(
@@ -121,7 +137,7 @@ def check_module_spaces(checkpoint: Checkpoint, modules: Mapping[ModuleID, Any])
                 continue
             where = f"module {module_id!r} (asked) and that of {checkpoint.path} (found)"
             build = f"Build the module with the spaces of the checkpoint, by .environment(env, {name}=...)"
-            check_fit(name, asked, found, where=where, to_type=build, whatever_bounds=True)
+            check_fit(name, asked, found, where=where, to_type=build, whatever_bounds=True, rows_of="found")
             if row_order(name, asked, found) is not None:
                 raise SpaceMismatchError(
                     f"{where}: the parts of the {name}s have another order, in which the weights were trained: "

@@ -63,23 +63,20 @@ class EpisodeData:
                 space,
                 found,
                 where=where,
-                to_type="Record with the same environment, or rename parts where the data set is made"
-                + (
-                    ". If only bounds differ and that is meant: allow_other_bounds=True"
-                    if not allow_other_bounds
-                    else ""
-                ),
+                to_type="Record with the same environment, or rename parts where the data set is made",
                 whatever_bounds=allow_other_bounds,
+                rows_of="found",
             )
             orders[name] = row_order(name, space, found)  # type: ignore[arg-type]
         return EpisodeData(episodes=[_reordered(each, where, **orders) for each in self.episodes], **asked)
 
-    def concat(self, other: "EpisodeData", *, where: str) -> "EpisodeData":
+    def concat(self, other: "EpisodeData", *, where: str, allow_other_bounds: bool = False) -> "EpisodeData":
         """The episodes of both. Those of the other have their parts in the order of this one's spaces.
 
         Args:
             other: more episodes.
             where: their source, for the error.
+            allow_other_bounds: take episodes of other bounds too.
 
         Returns:
             New data with all episodes.
@@ -91,6 +88,7 @@ class EpisodeData:
             observation_space=self.observation_space,
             action_space=self.action_space,
             where=f"{where} (found) beside the recordings before it (asked)",
+            allow_other_bounds=allow_other_bounds,
         )
         return EpisodeData(
             episodes=[*self.episodes, *other.episodes],

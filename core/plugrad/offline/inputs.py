@@ -8,12 +8,13 @@ from plugrad.offline.episode_files import read_episodes
 from plugrad.offline.minari import PREFIX, read_minari
 
 
-def load_episodes(input_: str | Sequence[str] | None) -> EpisodeData:
+def load_episodes(input_: str | Sequence[str] | None, *, allow_other_bounds: bool = False) -> EpisodeData:
     """Load the episodes of one source or of several.
 
     Args:
         input_: a directory that `plugrad record` or `save_episodes` wrote, `"minari:<data set id>"` of a data set
             that Minari has on this machine, or a list of these.
+        allow_other_bounds: read sources whose actions or images have other bounds than those of the first.
 
     Returns:
         All episodes, with their spaces.
@@ -32,7 +33,7 @@ def load_episodes(input_: str | Sequence[str] | None) -> EpisodeData:
         )
     data = _read(sources[0])
     for source in sources[1:]:
-        data = data.concat(_read(source), where=source)
+        data = data.concat(_read(source), where=source, allow_other_bounds=allow_other_bounds)
     return data
 
 

@@ -389,6 +389,8 @@ def _check_spaces(config: SamplingConfig, envs: VectorEnvs, observation_space: S
             space,
             where=where,
             to_type=f"Give an environment of the same spaces, or leave out {name} in .environment(...)",
+            whatever_bounds=getattr(config, "allow_other_bounds", False),
+            rows_of="asked",
         )
         if row_order(name, asked, space) is not None:  # type: ignore[arg-type]
             raise SpaceMismatchError(

@@ -35,7 +35,9 @@ class OfflineTraining(Training):
 
     def __init__(self, algorithm: Any) -> None:
         super().__init__(algorithm)
-        data = _in_spaces_of(self.config, load_episodes(self.config.input_))
+        data = _in_spaces_of(
+            self.config, load_episodes(self.config.input_, allow_other_bounds=self.config.allow_other_bounds)
+        )
         self._columns: dict[ModuleID, dict[str, Array]] = algorithm.learner_group.foreach_learner(
             _make_columns, data.episodes
         )[0]
