@@ -288,8 +288,8 @@ def test_other_bounds_are_taken_where_that_is_said(tmp_path: Path) -> None:
     recording = recorded(SPACES["torques"], tmp_path / "recording")
     with pytest.raises(SpaceMismatchError, match="allow_other_bounds=True"):
         columns_of(found, recording)
-    config = BCConfig().framework("numpy").offline_data(input_=recording, allow_other_bounds=True)
-    config.environment(environment(found)).training(minibatch_size=None).build_algo().stop()
+    config = BCConfig().framework("numpy").offline_data(input_=recording).training(minibatch_size=None)
+    config.environment(environment(found), allow_other_bounds=True).build_algo().stop()
 
 
 WIDER: Pair = (SPACES["torques"][0], gym.spaces.Box(-2.0, 2.0, (2,), np.float32))

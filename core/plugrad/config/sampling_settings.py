@@ -25,7 +25,7 @@ class SamplingSettings(FluentConfig):
     observation_space: Any = field(None, section="environment")
     action_space: Any = field(None, section="environment")
     env_config: dict[str, Any] = field({}, section="environment")
-    allow_other_bounds: bool = field(False, section="environment", also_in="offline_data")
+    allow_other_bounds: bool = field(False, section="environment")
 
     def environment(self, env: Any = UNSET, **settings: Any) -> Self:
         """Set the environment, or the spaces of data that comes from elsewhere.
