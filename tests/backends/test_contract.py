@@ -371,7 +371,12 @@ def test_every_hook_of_a_method_is_heard_and_a_wrapper_that_does_nothing_changes
         each.update(ppo_batch(), timesteps={"num_env_steps_sampled_lifetime": 10})
     np.testing.assert_array_equal(weights(learner), weights(plain))
     asked_by_users = {"get_optimizer", "get_optimizers_for_module", "get_exploration_inputs"}
-    of_others = {"wrap_module", "export_onnx", "batch_program"}  # users' models, many seeds
+    of_others = {
+        "wrap_module",
+        "export_onnx",
+        "batch_program",
+        "seeded_generators",
+    }  # users' models, many seeds
     assert set(METHODS) - heard <= asked_by_users | of_others
     assert learner.get_optimizers_for_module(P)[0][1] is learner.get_optimizer()
     learner.compute_actions(ppo_batch()["obs"])

@@ -306,9 +306,9 @@ def test_two_tensorboard_runs_of_one_folder_within_a_second_keep_both(tmp_path, 
     needs.extra("tensorboardX")
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)
     for _ in range(2):
-        each = algorithm(TensorboardLogger(logdir=str(tmp_path)))
-        each.train()
-        each.stop()
+        each, logger = algorithm(), TensorboardLogger(logdir=str(tmp_path))
+        logger.iteration_ended(each, each.train())
+        logger.algorithm_stopped(each)
     sizes = [path.stat().st_size for path in tmp_path.glob("events.out.tfevents.*")]
     assert len(sizes) == 2
     assert min(sizes) > 1000

@@ -28,7 +28,8 @@ def in_spaces_of(config: Any, checkpoint: Checkpoint) -> Any:
     """
     fields, saved = config.fields(), checkpoint.metadata["config"]
     written = {name: saved.get(name) for name in ("observation_space", "action_space")}
-    if config.observation_space is not None or None in written.values():
+    # The preprocessing of Atari games also chooses convolutions, where it finds the spaces itself.
+    if config.observation_space is not None or config.atari is True or None in written.values():
         return config
     check_size(written, stored_bytes=stored_bytes(checkpoint.state))
     return config.changed(
