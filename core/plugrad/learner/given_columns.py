@@ -81,7 +81,8 @@ def text_errors(given: Batch) -> Iterator[None]:
     try:
         yield
     except MissingColumnError as error:
-        module_id, column = error.facts.get("module_id"), error.facts.get("column")
+        # A column that a model does not return is of no module's batch.
+        module_id, column = str(error.facts.get("module_id")), str(error.facts.get("column"))
         columns: Mapping[str, Any] = given.get(module_id, {})
         if column in columns and _is_text(column, columns[column]):
             refuse(module_id, column, "numbers or booleans", f"dtype {columns[column].dtype}")
