@@ -5,7 +5,7 @@ from typing import Any
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID
 from plugrad.gradients import clip_gradients, flat_of
-from plugrad.learner.step import NONFINITE_KEY
+from plugrad.learner.update.step import NONFINITE_KEY
 from plugrad_ppo import PPOLearner
 from plugrad_ppo.loss import ppo_loss
 

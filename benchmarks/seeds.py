@@ -16,7 +16,7 @@ from typing import Any
 from contestant_plugrad import make_config, use_one_thread
 from workload import SMALL, make_batch
 
-from plugrad.learner.program_batch import ProgramBatch
+from plugrad.learner.update.batched_programs import ProgramBatch
 from plugrad_ppo import PPOConfig
 
 Times = tuple[float, float]

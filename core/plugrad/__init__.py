@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plugrad.hooks.plugin_records import list_plugins
     from plugrad.hooks.registry import get_algorithm
     from plugrad.learner import Learner
-    from plugrad.learner.load_policy import load_policy
+    from plugrad.learner.acting.saved_policy import load_policy
     from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
     from plugrad.rl_module import MultiRLModule, RLModule
     from plugrad.rl_module.random_module import RandomRLModule
@@ -88,7 +88,7 @@ _PLACES = {
     "get_algorithm": "plugrad.hooks.registry",
     "list_plugins": "plugrad.hooks.plugin_records",
     "Learner": "plugrad.learner",
-    "load_policy": "plugrad.learner.load_policy",
+    "load_policy": "plugrad.learner.acting.saved_policy",
     "MultiRLModuleSpec": "plugrad.module_spec",
     "RLModuleSpec": "plugrad.module_spec",
     "MultiRLModule": "plugrad.rl_module",

@@ -12,7 +12,7 @@ from learning import ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, numpy_ops
 from plugrad.errors import NonFiniteError
-from plugrad.learner.components import state_variables
+from plugrad.learner.state.components import state_variables
 from plugrad_ppo import PPOLearner
 
 ROWS = 8

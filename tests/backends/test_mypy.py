@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[2]
 STRANGERS = ("plugrad-reinforce", "plugrad-toy", "plugrad-functional")
 CHECKED = ("core", "backends", "plugins", *(f"tests/author/{name}" for name in STRANGERS))
 MISSPELT = {
-    "a part of the learner": ("core/plugrad/learner/default_hooks.py", "learner.registered_optimizers"),
+    "a part of the learner": (
+        "core/plugrad/learner/update/default_hooks.py",
+        "learner.registered_optimizers",
+    ),
     "the implementation of a backend's hook": (
         "backends/plugrad_torch/fused_optimizer.py",
         "learner.is_guarded",

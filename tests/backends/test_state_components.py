@@ -9,9 +9,9 @@ from learning import digest, ppo_batch, ppo_config, with_modules
 from needs import backends_under_test
 
 from plugrad import Learner
-from plugrad.learner.components import COMPONENTS, Component
-from plugrad.learner.snapshot import Snapshot, restore_on_error
-from plugrad.learner.snapshot import digest as digest_of
+from plugrad.learner.state.components import COMPONENTS, Component
+from plugrad.learner.state.snapshot import Snapshot, restore_on_error
+from plugrad.learner.state.snapshot import digest as digest_of
 
 
 class WithTargets(Learner):

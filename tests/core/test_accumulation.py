@@ -9,8 +9,8 @@ from learning import ValueLearner, digest, ppo_batch, ppo_config, value_config, 
 from plugrad import DEFAULT_MODULE_ID
 from plugrad.batch.sequences import SampleCount
 from plugrad.errors import NonFiniteError
-from plugrad.learner.data_parallel import WEIGHTS, shard
-from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices
+from plugrad.learner.update.data_parallel import WEIGHTS, shard
+from plugrad.learner.update.minibatches import MinibatchSpec, minibatch_indices
 from plugrad.rng_streams import stream
 
 P = DEFAULT_MODULE_ID

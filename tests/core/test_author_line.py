@@ -15,7 +15,7 @@ from plugrad.hooks.manager import Plugin
 
 MINE = (__file__, 7)
 OF_JSON = (json.decoder.__file__, 3)
-OF_CORE = (str(Path(plugrad.__file__).parent / "learner/step.py"), 5)
+OF_CORE = (str(Path(plugrad.__file__).parent / "learner/update/step.py"), 5)
 OF_NUMPY = (str(Path(np.__file__).parent / "linalg/_linalg.py"), 9)
 
 

@@ -11,7 +11,7 @@ import pytest
 from plugrad import Learner
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointVersionError, ConfigError, RestoreMismatchError
-from plugrad.learner.components import COMPONENTS
+from plugrad.learner.state.components import COMPONENTS
 
 NAME = "0.1.0/ppo-torch"
 

@@ -4,7 +4,7 @@ import pytest
 
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BackendInfo
-from plugrad.learner.build import choose_device
+from plugrad.learner.modules.build import choose_device
 from plugrad.testing.tiny_learners import tiny_config
 
 SEEN = BackendInfo(

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-import plugrad.learner.optimizer_registry
+import plugrad.learner.update.optimizers
 from plugrad import errors
 from plugrad.errors import PlugradError, did_you_mean
 
@@ -59,7 +59,7 @@ PARENTS = {
 
 def every_error() -> dict[str, type[PlugradError]]:
     """Those of `plugrad.errors` and of rooms that have their own."""
-    rooms = (errors, plugrad.learner.optimizer_registry)
+    rooms = (errors, plugrad.learner.update.optimizers)
     classes = [each for room in rooms for each in vars(room).values() if inspect.isclass(each)]
     found = {each.__name__: each for each in classes if issubclass(each, PlugradError)}
     del found["PlugradError"]

@@ -15,7 +15,7 @@ from tiny_runs import TINY, plugrad
 
 from plugrad import load_policy
 from plugrad.errors import ConfigError
-from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
+from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE
 
 HERE = Path(__file__).parent
 SECONDS, MEMORY, MEDIAN_S = 5.0, 256 * 2**20, 0.05

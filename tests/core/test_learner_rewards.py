@@ -11,7 +11,7 @@ from sampling import make_runner
 from plugrad.columns import Columns
 from plugrad.episodes import own_episode
 from plugrad.errors import ConfigError, EnvContractError, RestoreMismatchError
-from plugrad.learner.connectors import add_columns_from_episodes
+from plugrad.learner.update.connectors import add_columns_from_episodes
 from plugrad.offline import load_episodes
 from plugrad_dqn import DQNConfig
 from plugrad_ppo import PPOConfig

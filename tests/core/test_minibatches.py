@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plugrad.batch.sequences import SampleCount
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices
+from plugrad.learner.update.minibatches import MinibatchSpec, minibatch_indices
 from plugrad.rng_streams import stream
 
 sizes = st.integers(1, 40)

@@ -26,7 +26,7 @@ from plugrad.errors import (
     RestoreMismatchError,
     UnknownModuleError,
 )
-from plugrad.learner.optimizer_registry import registration_of
+from plugrad.learner.update.optimizers import registration_of
 from plugrad.optimizers import make_optimizer
 from plugrad.rl_module.random_module import RandomRLModule
 

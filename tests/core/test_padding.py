@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugrad.learner.minibatches import LEAST_ROWS, MOST_NUMBERS, chunks, pad_rows
+from plugrad.learner.update.minibatches import LEAST_ROWS, MOST_NUMBERS, chunks, pad_rows
 
 widths = st.sampled_from([1, 64, 1000, 1 << 14, 1 << 16])
 

@@ -5,7 +5,7 @@ import pytest
 
 from plugrad import hookimpl
 from plugrad.columns import Columns
-from plugrad.learner.components import state_variables
+from plugrad.learner.state.components import state_variables
 from plugrad.optimizers import SGD
 from plugrad.testing.backend_suite.programs import WithTarget
 from plugrad.testing.tiny_learners import tiny_batch, tiny_learner

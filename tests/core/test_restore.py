@@ -11,7 +11,7 @@ from learning import digest, flat, ppo_batch, ppo_config, with_modules
 
 from plugrad import ALL_MODULES, Learner
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.learner.components import COMPONENTS
+from plugrad.learner.state.components import COMPONENTS
 
 OPTIMIZER = "b_default_optimizer"
 WITH_PARTS = [name for name, component in COMPONENTS.items() if component.has_parts]

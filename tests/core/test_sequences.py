@@ -13,8 +13,8 @@ from learning import ppo_config
 from plugrad import DEFAULT_MODULE_ID, Columns, SingleAgentEpisode
 from plugrad.batch.sequences import SampleCount, count_samples, pad, piece_lengths, unpad
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.connectors import run_pipeline
-from plugrad.learner.minibatches import MinibatchSpec, minibatch_indices, pad_minibatches
+from plugrad.learner.update.connectors import run_pipeline
+from plugrad.learner.update.minibatches import MinibatchSpec, minibatch_indices, pad_minibatches
 from plugrad.rng_streams import stream
 
 P = DEFAULT_MODULE_ID

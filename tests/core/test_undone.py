@@ -8,7 +8,7 @@ from learning import digest, ppo_batch, ppo_config
 
 from plugrad import DEFAULT_MODULE_ID, Learner, SingleAgentEpisode, hookimpl
 from plugrad.errors import BatchError, ConfigError
-from plugrad.learner.connectors import add_columns_from_episodes
+from plugrad.learner.update.connectors import add_columns_from_episodes
 
 P = DEFAULT_MODULE_ID
 

@@ -87,7 +87,10 @@ MODULES = {
 }
 """`{folder: its former files}`; those that were public have a shim in `plugrad/moved`."""
 EXCEPTIONS = {
-    ("core/plugrad/learner/connectors.py", "pieces"): "RLlib's word for the parts of a connector pipeline",
+    (
+        "core/plugrad/learner/update/connectors.py",
+        "pieces",
+    ): "RLlib's word for the parts of a connector pipeline",
     ("tests/core/test_legacy.py", "lend"): "an override of the older name, which is honoured",
     ("tests/core/test_legacy.py", "tell"): "an override of the older name, which is honoured",
     ("tests/core/test_checkpoint_crash.py", "watch"): "ordinary English: it watches a process",

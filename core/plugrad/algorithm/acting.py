@@ -14,8 +14,8 @@ from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group.acting import ActingLearner
 from plugrad.learner import Learner
-from plugrad.learner.acting import make_policy, only_module_id, reads_environment
-from plugrad.learner.module_policies import (
+from plugrad.learner.acting.actor import make_policy, only_module_id, reads_environment
+from plugrad.learner.acting.env_runner_policies import (
     AnyEnvRunner,
     ModulePolicies,
     acting_module_ids,

@@ -17,13 +17,13 @@ from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
-from plugrad.learner import checkpointing
-from plugrad.learner.action_distribution import warn_of_far_bounds
-from plugrad.learner.build import with_spaces
-from plugrad.learner.checkpointing import Hyperparameters, resolve_hyperparameters
-from plugrad.learner.components import generators_of
-from plugrad.learner.module_policies import AnyEnvRunner
-from plugrad.learner.saved_spaces import check_spaces, with_bounds_of_env
+from plugrad.learner.acting.env_runner_policies import AnyEnvRunner
+from plugrad.learner.modules.action_distribution import warn_of_far_bounds
+from plugrad.learner.modules.build import with_spaces
+from plugrad.learner.state import checkpoint as checkpointing
+from plugrad.learner.state.checkpoint import Hyperparameters, resolve_hyperparameters
+from plugrad.learner.state.components import generators_of
+from plugrad.learner.state.saved_spaces import check_spaces, with_bounds_of_env
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.offline import EpisodeRecorder
 from plugrad.results import Results, flatten

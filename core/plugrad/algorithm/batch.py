@@ -8,7 +8,7 @@ from typing import Any
 
 from plugrad.algorithm.algorithm import Algorithm
 from plugrad.errors import ConfigError
-from plugrad.learner.program_batch import ProgramBatch, check_configs
+from plugrad.learner.update.batched_programs import ProgramBatch, check_configs
 from plugrad.results import Results
 
 

@@ -7,8 +7,8 @@ from plugrad.algorithm.acting import ActingAlgorithm
 from plugrad.config.module_specs import specs_of
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
-from plugrad.learner.module_policies import observation_normalizers
-from plugrad.learner.modules import spec_of
+from plugrad.learner.acting.env_runner_policies import observation_normalizers
+from plugrad.learner.modules.add_remove import spec_of
 from plugrad.module_spec import RLModuleSpec
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.sampling.environments import get_module_spaces

@@ -10,7 +10,7 @@ from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
 from plugrad.hooks.registry import algorithm_of, get_algorithm
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.build import with_spaces
+from plugrad.learner.modules.build import with_spaces
 from plugrad.types import ModuleID
 
 

@@ -6,7 +6,7 @@ import click
 
 from plugrad.cli.exits import debug_option
 from plugrad.cli.trained import plugin_option
-from plugrad.learner.load_policy import load_policy
+from plugrad.learner.acting.saved_policy import load_policy
 from plugrad.types import DEFAULT_MODULE_ID
 
 

@@ -16,8 +16,8 @@ from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint
 from plugrad.cli.exits import debug_option
 from plugrad.cli.run_directory import RunDirectory
 from plugrad.config.serialize import SPACE_KEY
-from plugrad.learner.checkpointing import ENV_OBSERVATION_SPACE
-from plugrad.learner.policy_content import KIND, as_checkpoint
+from plugrad.learner.acting.policy_content import KIND, as_checkpoint
+from plugrad.learner.state.checkpoint import ENV_OBSERVATION_SPACE
 from plugrad.policy.policy_file import read_policy_file
 from plugrad.types import Array
 

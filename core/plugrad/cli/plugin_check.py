@@ -21,8 +21,8 @@ from plugrad.hooks.registry import (
     load_listener,
     use_plugin,
 )
-from plugrad.learner.build import no_loss_error
 from plugrad.learner.learner import CORE, Learner
+from plugrad.learner.modules.build import no_loss_error
 
 _LOSSES = {"compute_loss_for_module", "compute_losses", "update"}
 """Hooks of which one has to say what the loss is."""

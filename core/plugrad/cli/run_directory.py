@@ -37,7 +37,7 @@ from plugrad.errors import (
     CheckpointUnsafeError,
     ConfigError,
 )
-from plugrad.learner import checkpointing
+from plugrad.learner.state import checkpoint as checkpointing
 
 RUNS = Path("runs")
 LOCK = "train.lock"

@@ -8,7 +8,7 @@ from plugrad.checkpoint import Checkpoint
 from plugrad.config.module_specs import specs_of
 from plugrad.config.serialize import decode_field
 from plugrad.config.size_limits import check_size
-from plugrad.learner.checkpointing import as_checkpoint_error, stored_bytes
+from plugrad.learner.state.checkpoint import as_checkpoint_error, stored_bytes
 
 AnyConfig = TypeVar("AnyConfig", bound=AlgorithmConfig)
 

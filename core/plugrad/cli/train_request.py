@@ -15,7 +15,7 @@ from plugrad.cli.run_files import read_settings
 from plugrad.cli.trust import Trust
 from plugrad.cli.tuned import Tuned, tuned_for
 from plugrad.errors import ConfigError
-from plugrad.learner.checkpointing import Hyperparameters
+from plugrad.learner.state.checkpoint import Hyperparameters
 
 DEFAULT_ENV = "CartPole-v1"
 DEFAULT_SEED = 0

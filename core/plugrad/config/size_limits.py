@@ -3,8 +3,8 @@
 `check_size` is for what reading the settings takes, `check_numbers` for what building from them takes.
 
 A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
-networks are compared with a checkpoint's weights (`plugrad.learner.expected_weights`). Everything else has a limit
-here.
+networks are compared with a checkpoint's weights (`plugrad.learner.state.expected_weights`). Everything else has a
+limit here.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -8,8 +8,12 @@ from typing import Any, NamedTuple
 
 from plugrad.episodes import Episode, SingleAgentEpisode
 from plugrad.learner import build_learner
-from plugrad.learner.components import owner_of
-from plugrad.learner.module_policies import ModulePolicies, acting_module_ids, observation_normalizers
+from plugrad.learner.acting.env_runner_policies import (
+    ModulePolicies,
+    acting_module_ids,
+    observation_normalizers,
+)
+from plugrad.learner.state.components import owner_of
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.running_moments import SharedMoments
 from plugrad.sampling.env_runner import EnvRunner

@@ -15,9 +15,9 @@ from plugrad.group.connected_batch import ConnectedBatch, after_connectors, conn
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.data_parallel import set_collective
-from plugrad.learner.rehearsal import rehearse
-from plugrad.learner.snapshot import digest
+from plugrad.learner.state.snapshot import digest
+from plugrad.learner.update.data_parallel import set_collective
+from plugrad.learner.update.rehearsal import rehearse
 from plugrad.workers.prepare import prepare_process
 
 
@@ -153,7 +153,7 @@ class LearnerActor:
         return self._reply(lambda: None)
 
     def rehearse(self, size: int, args: tuple[Any], settings: Mapping[str, Any]) -> Reply:
-        """Compile an update beforehand; see `plugrad.learner.rehearsal`.
+        """Compile an update beforehand; see `plugrad.learner.update.rehearsal`.
 
         Args:
             size: number of learners in the group.

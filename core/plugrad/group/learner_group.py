@@ -17,9 +17,9 @@ from plugrad.group.futures import Dropped, Results, UpdateFuture, first_done
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
-from plugrad.learner import checkpointing
-from plugrad.learner.acting import make_policy, warn_without_statistics
-from plugrad.learner.checkpointing import Hyperparameters
+from plugrad.learner.acting.actor import make_policy, warn_without_statistics
+from plugrad.learner.state import checkpoint as checkpointing
+from plugrad.learner.state.checkpoint import Hyperparameters
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.policy import Policy
 from plugrad.types import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID, Array, ModuleID

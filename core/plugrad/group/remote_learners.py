@@ -24,7 +24,7 @@ from plugrad.group.recovery import RecoveringLearners
 from plugrad.group.worker_group import WorkerGroup, place_of
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
-from plugrad.learner.build import check_expected_weights, with_spaces
+from plugrad.learner.modules.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
 from plugrad.workers.ray_start import get_ray
 from plugrad.workers.raylet import put

@@ -32,7 +32,7 @@ from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID, ParamRef, Tensor
 
 
 class TargetNetworkProtocol(Protocol):
-    """A target network; see `plugrad.learner.target_networks.TargetNetwork`."""
+    """A target network; see `plugrad.learner.update.target_networks.TargetNetwork`."""
 
     @property
     def variable(self) -> Variable:

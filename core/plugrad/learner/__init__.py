@@ -1,21 +1,16 @@
-"""The Learner and its parts, one file each.
+"""The Learner, and its parts in four packages.
 
 - `learner`: the class Learner. `internals`: the Learner as the other files see it.
-- Once per build: `build` (modules, device, connectors), `module_classes` (users' classes), `default_hooks` and
-  `optimizer_registry` (the core's answers to hooks), `target_networks`, `buffers`, `expected_weights`. `modules` adds
-  and removes modules later.
-- Once per update: `update`, which uses `connectors`, `minibatches`, `data_parallel` (in groups) and `nonfinite`.
-  `piece_per_module` is a connector piece for algorithms.
-- Once per minibatch, or once when it is traced: `step`, `shape_check`; `metrics` collects what is reported.
-- State: `components` (its parts), `state` (as nested dicts), `snapshot` (undo and digest),
-  `checkpointing` (on disk).
-- `acting`: actions and policies of a learner; `load_policy`: policies from a checkpoint.
+- `modules`: built once, added and removed later.
+- `update`: from a batch to new weights. Begin with `update/run.py`.
+- `state`: what is undone after an error, and what is saved.
+- `acting`: actions and policies.
 """
 
 from plugrad.deprecation import loaded
-from plugrad.learner.connectors import split_into_sequences
 from plugrad.learner.learner import Learner, build_learner
-from plugrad.learner.piece_per_module import PiecePerModule
+from plugrad.learner.update.connectors import split_into_sequences
+from plugrad.learner.update.piece_per_module import PiecePerModule
 
 __all__ = ["Learner", "PiecePerModule", "build_learner", "split_into_sequences"]
 

@@ -9,7 +9,7 @@ from plugrad.collective import Collective
 from plugrad.hooks.backend_types import BackendInfo
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
 from plugrad.hooks.manager import Plugin
-from plugrad.learner.target_networks import TargetNetwork
+from plugrad.learner.update.target_networks import TargetNetwork
 from plugrad.metrics import Metrics
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import MultiRLModule
@@ -18,7 +18,7 @@ from plugrad.types import ModuleBatches, ModuleID, Tensor
 
 
 class LossCheck(Protocol):
-    """Checks how losses are computed: `plugrad.learner.shape_check.ShapeCheck`."""
+    """Checks how losses are computed: `plugrad.learner.update.broadcast_check.ShapeCheck`."""
 
     def check(self, compute: Callable[[ModuleBatches], Any], batch: ModuleBatches) -> Any:
         """See `ShapeCheck.check`."""
@@ -32,7 +32,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     module: MultiRLModule
     collective: Collective | None
     program_batch: Any
-    """The `plugrad.learner.program_batch.ProgramBatch` that it is part of, or None."""
+    """The `plugrad.learner.update.batched_programs.ProgramBatch` that it is part of, or None."""
     ops: Ops
     metrics: Metrics
     registered_optimizers: dict[str, RegisteredOptimizer]

@@ -30,11 +30,10 @@ from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
 from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
-from plugrad.learner import checkpointing, data_parallel, default_hooks, modules, optimizer_registry, step
-from plugrad.learner import state as state_of
-from plugrad.learner.acting import Actor, make_policy, warn_without_statistics
-from plugrad.learner.buffers import Buffers, fill_missing_buffers, find_buffers
-from plugrad.learner.build import (
+from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
+from plugrad.learner.internals import LossCheck
+from plugrad.learner.modules import add_remove as modules
+from plugrad.learner.modules.build import (
     Spaces,
     check_providers,
     choose_device,
@@ -43,30 +42,34 @@ from plugrad.learner.build import (
     warn_of_unknown_modules,
     with_spaces,
 )
-from plugrad.learner.byte_scales import check_byte_scales
-from plugrad.learner.checkpointing import (
+from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
+from plugrad.learner.state import checkpoint as checkpointing
+from plugrad.learner.state import state as state_of
+from plugrad.learner.state.buffers import Buffers, fill_missing_buffers, find_buffers
+from plugrad.learner.state.byte_scales import check_byte_scales
+from plugrad.learner.state.checkpoint import (
     Hyperparameters,
     log_hyperparameters,
     resolve_hyperparameters,
     warn_of_other_plugins,
 )
-from plugrad.learner.connectors import values_of_episodes
-from plugrad.learner.internals import LossCheck
-from plugrad.learner.late_parameters import (
+from plugrad.learner.state.saved_spaces import check_module_spaces, check_spaces
+from plugrad.learner.state.snapshot import Snapshot, restore_on_error
+from plugrad.learner.state.state import Paths, check_whole, parts_in, pick_parts, select_parts
+from plugrad.learner.update import data_parallel, default_hooks, step
+from plugrad.learner.update import optimizers as optimizer_registry
+from plugrad.learner.update.batched_programs import ProgramBatch
+from plugrad.learner.update.broadcast_check import ShapeCheck
+from plugrad.learner.update.connectors import values_of_episodes
+from plugrad.learner.update.late_parameters import (
     check_all_have_optimizers,
     count_parameters,
     freeze_parameters,
 )
-from plugrad.learner.noise import Shapes, find_noise_columns
-from plugrad.learner.optimizer_registry import check_gradient_names
-from plugrad.learner.program_batch import ProgramBatch
-from plugrad.learner.saved_spaces import check_module_spaces, check_spaces
-from plugrad.learner.shape_check import ShapeCheck
-from plugrad.learner.snapshot import Snapshot, restore_on_error
-from plugrad.learner.state import Paths, check_whole, parts_in, pick_parts, select_parts
-from plugrad.learner.structured_observations import episodes_in_rows, rows_of
-from plugrad.learner.target_networks import TargetNetwork, make_target_network
-from plugrad.learner.update import UpdateRun
+from plugrad.learner.update.noise import Shapes, find_noise_columns
+from plugrad.learner.update.optimizers import check_gradient_names
+from plugrad.learner.update.run import UpdateRun
+from plugrad.learner.update.target_networks import TargetNetwork, make_target_network
 from plugrad.metrics import Metrics
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.ops import Ops

@@ -7,7 +7,8 @@ from typing import Any
 from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup
-from plugrad.learner import Learner, checkpointing
+from plugrad.learner import Learner
+from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.legacy.arguments import call_group_update
 from plugrad.legacy.overrides import Bridge, honour_overrides, newer, older, older_method, same_arguments
 from plugrad.legacy.saving import OlderSaving, cross_restore, cross_save

@@ -5,8 +5,8 @@ from typing import Any
 
 from plugrad.hooks.backend_spec import Program
 from plugrad.learner import Learner
-from plugrad.learner.programs import PreparedProgram, Programs
-from plugrad.learner.update import UpdateRun
+from plugrad.learner.update.programs import PreparedProgram, Programs
+from plugrad.learner.update.run import UpdateRun
 from plugrad.metrics import SEPARATOR
 from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.learner import Learner
-from plugrad.learner.components import state_variables
+from plugrad.learner.state.components import state_variables
 from plugrad.networks import Network
 from plugrad.networks.layers import Parameter
 from plugrad.ops import Ops

@@ -6,7 +6,7 @@ from typing import Any
 from plugrad.columns import Columns
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
-from plugrad.learner.data_parallel import only_modules
+from plugrad.learner.update.data_parallel import only_modules
 from plugrad.types import Array, ModuleID
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.learner import Learner
-from plugrad.learner.program_batch import ProgramBatch
+from plugrad.learner.update.batched_programs import ProgramBatch
 from plugrad.results import flatten
 from plugrad.testing.fixtures import requires
 from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_learner, weights_of

@@ -1,0 +1,1 @@
+"""What a Learner does with observations: `actor` computes actions, `saved_policy` opens a policy without a Learner."""

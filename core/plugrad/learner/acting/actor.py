@@ -1,0 +1,371 @@
+"""Acting: from rows of observations to the columns of a training batch; and policies.
+
+A module with a built-in network without convolutions computes actions in numpy, with a copy of its weights. For small
+networks this is several times faster than a framework call, and it gives the same result on every backend. A module
+that the backend cannot train computes in numpy anyway. Other modules act through their own forward pass.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+import plugrad.numpy_ops as numpy_ops
+from plugrad.action_rows import action_shape
+from plugrad.batch import check_masks, refuse
+from plugrad.batch.forms import as_array
+from plugrad.columns import Columns
+from plugrad.deprecation.renaming import warn_at_users_line
+from plugrad.distributions import Distribution, mask_logits
+from plugrad.errors import BatchError, ConfigError
+from plugrad.learner.acting.onnx import record_actions
+from plugrad.learner.acting.policy_content import policy_content
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.modules.action_distribution import action_distribution_class
+from plugrad.learner.update.connectors import initial_state
+from plugrad.observations import is_structured, model_space, row_shape, row_space
+from plugrad.policy import Policy
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.policy.observations import ObservationEncoder
+from plugrad.policy.policy import State
+from plugrad.rl_module import MultiRLModule, check_numbers
+from plugrad.rng_streams import stream
+from plugrad.types import DEFAULT_MODULE_ID, Array, ModuleID
+
+
+class Actor:
+    """Acts with the modules of one learner.
+
+    Args:
+        learner: a built learner.
+    """
+
+    def __init__(self, learner: LearnerInternals) -> None:
+        self._learner = learner
+        self._weights: dict[ModuleID, tuple[tuple[int, int], Mapping[str, Array]]] = {}
+        self._initial_states: dict[Any, State] = {}
+        self._distributions: dict[tuple[Any, bool], type[Distribution]] = {}
+
+    def compute_actions(
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None = None,
+        *,
+        values: bool = True,
+    ) -> dict[str, Any]:
+        """Compute the acting columns for a batch of observations, one row each.
+
+        Args:
+            obs: rows of the module's observation space, [B, ...].
+            module_id: the module that acts.
+            explore: True samples from the distribution; False takes its mode.
+            rng: draws the samples.
+            state: for a stateful module, `{name: [B, ...]}`; None: the state at the start of an episode.
+            action_mask: the allowed actions, [B, choices]; None: all.
+            values: False leaves VF_PREDS out. A built-in network then does not compute them.
+
+        Returns:
+            ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS and, if the module computed values, VF_PREDS; for a stateful module
+            also STATE_OUT. For a module that returns ACTIONS itself, the columns that it returned.
+        """
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask, values=values)
+        if Columns.ACTIONS not in outputs:
+            inputs = self._distribution_inputs(module_id, outputs, explore)
+            distribution = self._distribution(module_id, inputs, explore)
+            actions = distribution.sample(rng) if explore else distribution.mode()
+            acted = {
+                Columns.ACTIONS: actions,
+                Columns.ACTION_LOGP: distribution.logp(actions),
+                Columns.ACTION_DIST_INPUTS: inputs,
+            }
+            if values and Columns.VF_PREDS in outputs:
+                acted[Columns.VF_PREDS] = outputs[Columns.VF_PREDS]
+            outputs = acted
+        return outputs if after is None else {**outputs, Columns.STATE_OUT: after}
+
+    def choose_actions(
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None = None,
+    ) -> tuple[Array, State | None]:
+        """Only ACTIONS and STATE_OUT of `compute_actions`, computed faster; STATE_OUT is None without a state."""
+        outputs, after = self._outputs(obs, module_id, explore, rng, state, action_mask, values=False)
+        if Columns.ACTIONS in outputs:
+            return outputs[Columns.ACTIONS], after
+        inputs = self._distribution_inputs(module_id, outputs, explore)
+        distribution = self._distribution(module_id, inputs, explore)
+        return distribution.sample(rng) if explore else distribution.mode(), after
+
+    def _outputs(
+        self,
+        obs: Array,
+        module_id: ModuleID,
+        explore: bool,
+        rng: np.random.Generator,
+        state: State | None,
+        action_mask: Array | None,
+        *,
+        values: bool,
+    ) -> tuple[dict[str, Any], State | None]:
+        """The module's outputs, with ACTION_MASK and masked ACTION_DIST_INPUTS; and its STATE_OUT."""
+        module = self._learner.module[module_id]
+        before = _state(self._initial_state(module), module_id, state, len(obs))
+        batch = {Columns.OBS: obs[:, None], Columns.STATE_IN: before} if before else {Columns.OBS: obs}
+        mask = None if action_mask is None else _checked_mask(module, module_id, action_mask, len(obs))
+        if mask is not None:
+            batch[Columns.ACTION_MASK] = mask[:, None] if before else mask
+        outputs = self._forward(module, module_id, batch, rng, explore=explore, values=values and explore)
+        after = outputs.pop(Columns.STATE_OUT, None)
+        if (own := outputs.get(Columns.ACTIONS)) is not None and not isinstance(own, np.ndarray):
+            width = ", ".join(map(str, action_shape(module.action_space) or ()))
+            raise BatchError(
+                f"module {module_id!r} ({module.class_name}) returned the column 'actions' as a "
+                f"{type(own).__name__} of {len(own)} parts: expected one array of rows [B, {width}] for "
+                f"{module.action_space}, the parts flat and side by side in the order of the space, choices from 0",
+                module_id=module_id,
+                column=Columns.ACTIONS,
+            )
+        if before:
+            outputs = {column: each[:, 0] for column, each in outputs.items()}
+        if mask is not None and Columns.ACTIONS not in outputs:
+            outputs[Columns.ACTION_MASK] = mask
+            masked = mask_logits(numpy_ops, outputs[Columns.ACTION_DIST_INPUTS], mask)
+            outputs[Columns.ACTION_DIST_INPUTS] = masked
+        return outputs, after
+
+    def _distribution_inputs(self, module_id: ModuleID, outputs: Mapping[str, Array], explore: bool) -> Array:
+        if not explore:
+            return outputs[Columns.ACTION_DIST_INPUTS]
+        inputs: Array = self._learner._get_exploration_inputs(module_id=module_id, fwd_out=outputs)
+        mask = outputs.get(Columns.ACTION_MASK)
+        return inputs if mask is None else mask_logits(numpy_ops, inputs, mask)
+
+    def _distribution(self, module_id: ModuleID, inputs: Array, explore: bool) -> Distribution:
+        module = self._learner.module[module_id]
+        if module.network is None:  # a user's own module may return another class each time
+            return action_distribution_class(module, numpy_ops, explore=explore).from_logits(inputs)
+        key = module, explore
+        if key not in self._distributions:
+            self._distributions[key] = action_distribution_class(module, numpy_ops, explore=explore)
+        return self._distributions[key].from_logits(inputs)
+
+    def compute_values(self, obs: Array, module_id: ModuleID, state: State | None) -> Array:
+        """State values of observations.
+
+        Args:
+            obs: [B, ...]; for a stateful module [B, T, ...].
+            module_id: a module with a value function.
+            state: the state before the first step, `{name: [B, ...]}`; None: the state at the start of an episode.
+
+        Returns:
+            float32 [B]; for a stateful module [B, T].
+        """
+        module = self._learner.module[module_id]
+        before = _state(self._initial_state(module), module_id, state, len(obs))
+        batch = {Columns.OBS: obs, Columns.STATE_IN: before} if before else {Columns.OBS: obs}
+        if _acts_in_numpy(module):
+            values: Array = self._forward_in_numpy(module, module_id, batch, value=True)[Columns.VF_PREDS]
+            return values
+        converted = self._learner._convert_batch_type(batch)
+        values = self._learner._convert_to_numpy(module.compute_values(converted))
+        return values
+
+    def _forward(
+        self,
+        module: Any,
+        module_id: ModuleID,
+        batch: dict[str, Any],
+        rng: np.random.Generator,
+        *,
+        explore: bool,
+        values: bool,
+    ) -> dict[str, Any]:
+        if _acts_in_numpy(module):
+            return self._forward_in_numpy(module, module_id, batch, value=values)
+        # A built-in network explores with the outputs that it infers with: only its values are more.
+        explores = values if module.network is not None else explore
+        forward = module.forward_exploration if explores else module.forward_inference
+        if module_id not in self._learner.trainable_module_ids:
+            return dict(forward(batch, rng=rng))
+        converted: dict[str, Any] = self._learner._convert_to_numpy(
+            forward(self._learner._convert_batch_type(batch))
+        )
+        return converted if module.network is not None else check_numbers(module.class_name, converted)
+
+    def _forward_in_numpy(
+        self, module: Any, module_id: ModuleID, batch: dict[str, Any], *, value: bool
+    ) -> dict[str, Any]:
+        weights, obs = self._weights_of(module, module_id), batch[Columns.OBS]
+        if obs.dtype == np.float64:
+            batch = {**batch, Columns.OBS: obs.astype(np.float32)}
+        outputs: dict[str, Any] = module.network.forward(numpy_ops, weights, batch, value=value)
+        return outputs
+
+    def _initial_state(self, module: Any) -> State:
+        if module.network is None:  # a user's own module may learn it
+            return initial_state(module)
+        if module not in self._initial_states:
+            self._initial_states[module] = initial_state(module)
+        return self._initial_states[module]
+
+    def _weights_of(self, module: Any, module_id: ModuleID) -> Mapping[str, Array]:
+        version = self._learner.weights_version, module._count_changes()
+        if self._weights.get(module_id, (None,))[0] != version:
+            # The memory order affects the last bit of a product, so all weights get the same order.
+            weights = {name: np.asarray(each, order="C") for name, each in module._acting_weights().items()}
+            self._weights[module_id] = version, weights
+        return self._weights[module_id][1]
+
+
+def _acts_in_numpy(module: Any) -> bool:
+    return module.network is not None and bool(module.network.acts_in_numpy)
+
+
+def _state(initial: State, module_id: ModuleID, state: State | None, rows: int) -> dict[str, Array]:
+    """The given state, checked; or the initial state for each row; empty for a module without a state."""
+    if state is None and not initial:
+        return {}
+    if state is None:
+        return {name: np.broadcast_to(value, (rows, *value.shape)) for name, value in initial.items()}
+    if set(state) != set(initial):
+        expected = f"{', '.join(initial)}" if initial else "no state: the module is not stateful"
+        refuse(module_id, "state", expected, ", ".join(state) or "none")
+    for name, value in initial.items():
+        if np.shape(state[name]) != (rows, *value.shape):
+            expected = f"shape {[rows, *value.shape]}, a row per observation"
+            refuse(module_id, f"state/{name}", expected, f"shape {list(np.shape(state[name]))}")
+    return {name: np.asarray(state[name], value.dtype) for name, value in initial.items()}
+
+
+def _checked_mask(module: Any, module_id: ModuleID, action_mask: Any, rows: int) -> Array:
+    """The mask as bool [B, choices]."""
+    mask = as_array(module_id, Columns.ACTION_MASK, action_mask)
+    check_masks(module_id, {Columns.ACTION_MASK: mask}, module.action_space, leading=(rows,))
+    return np.asarray(mask, bool)
+
+
+def make_policy(
+    present: Callable[[], Any],
+    module_id: ModuleID,
+    *,
+    env_observation_space: gym.Space[Any] | None = None,
+    rows: gym.Space[Any] | None = None,
+    normalizer: ObservationNormalizer | None = None,
+) -> Policy:
+    """The policy of one module; `predict` uses the weights at the time of the call.
+
+    Args:
+        present: returns the current learner.
+        module_id: the module; `DEFAULT_MODULE_ID` also finds a single module that has another id.
+        env_observation_space: the environment's observation space, if the module reads the environment's observations;
+            None: the policy takes those of the module's space.
+        rows: with `env_observation_space`, what env runners make of the observations, whatever space the module object
+            was made with; None: `model_space` of it.
+        normalizer: normalises the environment's observations.
+
+    Returns:
+        The policy.
+
+    Raises:
+        UnknownModuleError: there is no such module.
+        ConfigError: the module has no spaces, or observations of its space have another shape than the rows.
+    """
+    learner = present()
+    module_id = only_module_id(learner.module, module_id)
+    module = learner.module[module_id]
+    if module.observation_space is None or module.action_space is None:
+        raise ConfigError(
+            f"module {module_id!r} has no observation_space or no action_space, and a policy needs both: give them "
+            "when the module is made"
+        )
+    space, normalized = env_observation_space, learner.config.normalize_observations
+    if space is None:
+        space, rows, normalizer = module.observation_space, module.observation_space, None
+    elif rows is None:
+        rows = model_space(space, normalized=normalized)
+    if row_shape(rows) != row_shape(module.observation_space):
+        raise ConfigError(
+            f"module {module_id!r} was made with observation_space={module.observation_space}, and it gets "
+            f"observations of {space} as rows of {rows}: make it with observation_space={rows}",
+            module_id=module_id,
+        )
+    encoder = ObservationEncoder(space, row_space(rows) if is_structured(rows) else rows, normalizer)
+    # Its own stream: predicting changes nothing that training draws.
+    rng = stream(learner.seed, module_id, "predict")
+
+    def act(
+        rows: Array, *, explore: bool, state: State | None, action_mask: Any = None
+    ) -> tuple[Array, State | None]:
+        acted: tuple[Array, State | None] = present()._choose_actions(
+            rows, module_id, explore, rng, state, action_mask
+        )
+        return acted
+
+    return Policy(
+        act=act,
+        encoder=encoder,
+        action_space=module.action_space,
+        initial_state=lambda: initial_state(present().module[module_id]),
+        content=lambda: policy_content(present(), module_id, encoder),
+        record=lambda graph, batch: record_actions(present(), module_id, graph, batch),
+    )
+
+
+def reads_environment(config: Any, space: Any, env_observation_space: gym.Space[Any]) -> bool:
+    """Whether a module that does not act in an environment with one agent could: its space is that of the rows.
+
+    Args:
+        config: an `AlgorithmConfig` with spaces.
+        space: the module's observation space.
+        env_observation_space: the environment's observation space.
+    """
+    rows = model_space(env_observation_space, normalized=config.normalize_observations)
+    return bool(space == config.observation_space or space == rows)
+
+
+def only_module_id(modules: Mapping[ModuleID, Any], module_id: ModuleID = DEFAULT_MODULE_ID) -> ModuleID:
+    """Resolve a module id: the default id also finds a single module that has another id.
+
+    Args:
+        modules: by id.
+        module_id: the id that was given.
+
+    Returns:
+        `module_id`, or the id of the only module.
+    """
+    if module_id == DEFAULT_MODULE_ID and module_id not in modules and len(modules) == 1:
+        return next(iter(modules))
+    return module_id
+
+
+def env_module_id(modules: MultiRLModule) -> ModuleID:
+    """The id of the module that acts in an environment with one agent: the default one, or the only one.
+
+    Raises:
+        ConfigError: there are several modules, and none has the default id.
+    """
+    if DEFAULT_MODULE_ID in modules or len(modules) == 1:
+        return only_module_id(modules)
+    raise ConfigError(
+        f"an environment with one agent, and the modules {', '.join(modules)}: which acts in it? Name it "
+        f"{DEFAULT_MODULE_ID!r}"
+    )
+
+
+def warn_without_statistics(config: Any) -> None:
+    """With `normalize_observations`, warn that a learner's policy has no statistics and takes normalised input."""
+    if config.normalize_observations:
+        warn_at_users_line(
+            "normalize_observations=True: the statistics are the env runners', and a learner has none, so this policy "
+            "takes observations that are normalised already. For those of the environment take "
+            "Algorithm.get_policy() or plugrad.load_policy(path) with a checkpoint of an Algorithm"
+        )

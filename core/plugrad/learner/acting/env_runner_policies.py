@@ -1,0 +1,175 @@
+"""`ModulePolicies`: a learner's modules as the policies of an env runner, for one agent or many."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+
+from plugrad.config.module_specs import spaces_of
+from plugrad.learner.acting.actor import env_module_id
+from plugrad.learner.learner import Learner
+from plugrad.learner.update.connectors import initial_state
+from plugrad.policy.normalization import ObservationNormalizer
+from plugrad.rl_module import MultiRLModule
+from plugrad.rng_streams import stream
+from plugrad.sampling import make_env_runner
+from plugrad.sampling.env_runner import EnvRunner
+from plugrad.sampling.environments import get_env_observation_spaces, is_multi_agent
+from plugrad.sampling.multi_agent.env_runner import MultiAgentEnvRunner
+from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.types import Array, ModuleID
+
+AnyEnvRunner: TypeAlias = EnvRunner | MultiAgentEnvRunner
+Normalizers: TypeAlias = Mapping[ModuleID, ObservationNormalizer]
+NormalizerT = TypeVar("NormalizerT", bound=ObservationNormalizer)
+
+
+def acting_module_ids(config: Any, modules: MultiRLModule) -> list[ModuleID]:
+    """The modules that may act in the environment of a config.
+
+    Args:
+        config: an `AlgorithmConfig` with an environment.
+        modules: a learner's modules.
+
+    Returns:
+        All modules with many agents, else one.
+
+    Raises:
+        ConfigError: there is one agent, and there are several modules, none with the default id.
+    """
+    return list(modules) if is_multi_agent(config) else [env_module_id(modules)]
+
+
+def observation_normalizers(
+    config: Any, module_ids: Iterable[ModuleID], kind: type[NormalizerT]
+) -> dict[ModuleID, NormalizerT]:
+    """New statistics of the observations that modules read in the environment of a config.
+
+    Args:
+        config: an `AlgorithmConfig` with an environment and spaces.
+        module_ids: of `acting_module_ids`.
+        kind: the class of the statistics.
+
+    Returns:
+        `{module_id: statistics}`; empty without `normalize_observations`.
+    """
+    if not config.normalize_observations:
+        return {}
+    # The module's own space: a module of an older checkpoint reads rows that are normalised as a whole.
+    spaces = {module_id: spaces_of(config, module_id)[0] for module_id in module_ids}
+    if any(_may_be_one_hot(space) for space in spaces.values()):  # only the environment knows
+        spaces |= {
+            module_id: space
+            for module_id, space in _env_observation_spaces(config, spaces).items()
+            if isinstance(space, Discrete | MultiDiscrete | MultiBinary) and module_id in spaces
+        }
+    return {module_id: kind.of_space(space) for module_id, space in spaces.items()}
+
+
+def _may_be_one_hot(space: Any) -> bool:
+    """Whether rows of a space may be those of a discrete one."""
+    return isinstance(space, Box) and bool((space.low == 0).all() and (space.high == 1).all())
+
+
+def _env_observation_spaces(config: Any, module_ids: Iterable[ModuleID]) -> Mapping[ModuleID, Any]:
+    if is_multi_agent(config):
+        return get_env_observation_spaces(config)
+    return dict.fromkeys(module_ids, get_env_spaces(config).observations)
+
+
+class ModulePolicies:
+    """Acts in environments with the modules of a learner.
+
+    Args:
+        present: returns the current learner.
+        explore: whether to sample actions from the distributions. Modules such as `RandomRLModule` draw also without.
+        seed: seed of separate action streams; None: the learner's streams.
+        normalizers: `{module_id: statistics}`, with which observations are normalised for a module.
+    """
+
+    def __init__(
+        self,
+        present: Callable[[], Learner],
+        *,
+        explore: bool = True,
+        seed: int | None = None,
+        normalizers: Normalizers | None = None,
+    ) -> None:
+        self._present = present
+        self._explore = explore
+        self._seed = seed
+        self._normalizers = normalizers or {}
+        self._streams: dict[ModuleID, Any] = {}
+
+    def reseed(self, seed: int) -> None:
+        """Draw all further actions from new streams of this seed."""
+        self._seed = seed
+        self._streams = {}
+
+    def make_env_runner(
+        self, config: Any, *, seed: int | None = None, normalizers: Normalizers | None = None
+    ) -> AnyEnvRunner:
+        """Make a single-agent or multi-agent env runner in which these modules act.
+
+        Args:
+            config: an `AlgorithmConfig` with an environment.
+            seed: seed of the environments; None: random.
+            normalizers: `{module_id: statistics}` instead of new ones.
+
+        Returns:
+            The env runner.
+
+        Raises:
+            ConfigError: the environment cannot be made, or has one agent for which several modules could act.
+        """
+        given = normalizers or {}
+        if is_multi_agent(config):
+            return MultiAgentEnvRunner(
+                config=config, act=self, initial_state=self._initial_state, seed=seed, normalizers=given
+            )
+        module_id = env_module_id(self._present().module)
+        return make_env_runner(
+            config=config,
+            act=partial(self, module_id),
+            initial_state=partial(self._initial_state, module_id),
+            seed=seed,
+            normalizer=given.get(module_id),
+            module_id=module_id,
+        )
+
+    def __call__(
+        self, module_id: ModuleID, observations: Array, state: Any = None, **mask: Array
+    ) -> Mapping[str, Any]:
+        """Compute the actions of one module.
+
+        Args:
+            module_id: the module.
+            observations: `[N, ...]`.
+            state: for a recurrent module, `{name: [N, ...]}`.
+            **mask: `action_mask` `[N, choices]` if the environment has masks.
+
+        Returns:
+            The columns of `Learner.compute_actions`, without values.
+        """
+        if module_id in self._normalizers:
+            observations = self._normalizers[module_id].normalize(observations)
+        return self._present().compute_actions(
+            observations,
+            module_id=module_id,
+            explore=self._explore,
+            state=state,
+            rng=self._rng(module_id),
+            values=False,
+            **mask,
+        )
+
+    def _initial_state(self, module_id: ModuleID) -> Mapping[str, Array]:
+        return initial_state(self._present().module[module_id])
+
+    def _rng(self, module_id: ModuleID) -> Any:
+        if self._seed is None:
+            return None
+        if module_id not in self._streams:
+            self._streams[module_id] = stream(self._seed, "actions", module_id)
+        return self._streams[module_id]

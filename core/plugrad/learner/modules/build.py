@@ -1,0 +1,362 @@
+"""Building a learner: specs of modules with their spaces, modules (including users' own), device, connectors."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import gymnasium as gym
+
+from plugrad.config import Config
+from plugrad.config.module_specs import names_modules, spaces_of, specs_of
+from plugrad.errors import ConfigError, PluginError, did_you_mean
+from plugrad.hooks.backend_spec import BackendInfo, Capability
+from plugrad.hooks.dispatch import hook_methods
+from plugrad.hooks.manager import HookManager, Plugin
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.modules.capabilities import check_here
+from plugrad.learner.modules.users_classes import build_own_module
+from plugrad.learner.state.expected_weights import are_weights_expected, check_module_ids, expected_weights
+from plugrad.learner.update.connectors import Piece, make_pipeline
+from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
+from plugrad.observations import is_structured, model_space, stored_space
+from plugrad.rl_module import MultiRLModule, RLModule
+from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
+from plugrad.sampling.environments import get_module_spaces, is_multi_agent
+from plugrad.sampling.frame_stack import stacked_space
+from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
+from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
+from plugrad.sampling.vectorization import get_env_spaces
+from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.types import DEFAULT_MODULE_ID, ModuleID
+
+log = logging.getLogger("plugrad")
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+Spaces = Mapping[ModuleID, tuple[gym.Space[Any], gym.Space[Any]]]
+
+
+def warn_of_unknown_modules(config: Config, modules: Collection[ModuleID]) -> None:
+    """Log settings for modules that the learner does not have: these are added later, or misspelled.
+
+    Args:
+        config: the learner's.
+        modules: ids of the learner's modules.
+    """
+    named = {
+        "algorithm_config_overrides_per_module": config.algorithm_config_overrides_per_module,
+        "policies_to_train": config.policies_to_train or (),
+    }
+    for setting, module_ids in named.items():
+        for module_id in sorted(set(module_ids) - set(modules)):
+            log.warning(
+                "%s names %r, which is no module of this learner (%s): it counts once add_module adds it.%s",
+                setting,
+                module_id,
+                ", ".join(modules),
+                did_you_mean(module_id, modules),
+            )
+
+
+def check_providers(learner: LearnerInternals, base: type[Any], hooks: HookManager) -> None:
+    """Refuse a learner with a hook that has no answer. An override in the learner's class counts as an answer.
+
+    Args:
+        learner: before it is built.
+        base: the class Learner.
+        hooks: of its plugins.
+
+    Raises:
+        PluginError: a hook has no answer; names the hook and who should answer it.
+    """
+    overridden = {
+        hook for name, hook in hook_methods(base).items() if _is_overridden(type(learner), base, name)
+    }
+    for hook in hook_methods(base).values():
+        if hooks.has_provider(hook) or hook in overridden:
+            continue
+        if hook == "compute_loss_for_module":
+            if not overridden & {"compute_losses", "update"}:
+                if algorithm := next((each for each in learner.plugins if each.tier == "algorithm"), None):
+                    raise no_loss_error(algorithm)
+                raise PluginError(
+                    f"{type(learner).__name__} has no loss: {type(learner.config).__name__} belongs to no algorithm; "
+                    "use an algorithm's config (plugrad.get_algorithm('ppo')) or override compute_loss_for_module",
+                    hook=hook,
+                )
+        else:
+            raise PluginError(
+                f"backend {learner.config.backend!r} does not answer the hook {hook!r}", hook=hook
+            )
+
+
+def no_loss_error(algorithm: Plugin) -> PluginError:
+    """The error for an algorithm that says nowhere how its loss is computed.
+
+    Args:
+        algorithm: the plugin.
+
+    Returns:
+        The error, to be raised.
+    """
+    return PluginError(
+        f"{algorithm} has no loss: it does not answer the hook 'compute_loss_for_module', and the Learner class of its "
+        "config does not override it",
+        hook="compute_loss_for_module",
+    )
+
+
+def _is_overridden(cls: type[Any], base: type[Any], method: str) -> bool:
+    return getattr(cls, method) is not getattr(base, method)
+
+
+def choose_device(config: Config, info: BackendInfo) -> str:
+    """The device that `config.device` means.
+
+    Args:
+        config: the learner's; `"auto"` is the first device that the backend names.
+        info: the backend's.
+
+    Returns:
+        The backend's name of the device.
+
+    Raises:
+        ConfigError: the backend does not have it.
+    """
+    if config.device == "auto":
+        return info.devices[0]
+    device = info.device_aliases.get(config.device, config.device)
+    if device not in info.devices:
+        raise ConfigError(f"device {config.device!r}: backend {info.name!r} sees {', '.join(info.devices)}")
+    return str(device)
+
+
+def make_connectors(learner: LearnerInternals) -> list[Piece]:
+    """The learner connector pipeline: the user's pieces, the default ones, the algorithm's."""
+    module = learner.module.get(DEFAULT_MODULE_ID) or next(iter(learner.module.values()))
+    pieces = learner._provide("get_learner_connectors", config=learner.config)
+    return make_pipeline(learner.config, pieces, (module.observation_space, module.action_space))
+
+
+def make_modules(
+    learner: LearnerInternals, spec: RLModuleSpec | MultiRLModuleSpec | None, module: Any
+) -> MultiRLModule:
+    """A learner's modules: finished ones; else from the given spec, the config's spec, or the algorithm's.
+
+    Args:
+        learner: before it has modules.
+        spec: as given to the learner, or None.
+        module: as given to the learner, or None.
+
+    Returns:
+        The modules, which now belong to the learner.
+
+    Raises:
+        ConfigError: a module cannot be built, or there would be none.
+    """
+    if module is not None:
+        return _given_modules(learner, module).of_learner()
+    specs = _specs(learner, spec)
+    if not specs:
+        raise ConfigError("a learner has at least one module: policies or rl_module_spec names none")
+    return MultiRLModule(
+        {module_id: build_module(learner, module_id, each) for module_id, each in specs.items()}
+    ).of_learner()
+
+
+def _given_modules(learner: LearnerInternals, module: Any) -> MultiRLModule:
+    """Modules by id as they are, one module under the default id; a model that is no RLModule is wrapped."""
+    if isinstance(module, MultiRLModule):
+        return module
+    by_id = module if type(module) is dict else {DEFAULT_MODULE_ID: module}
+    return MultiRLModule({module_id: _wrapped(learner, module_id, each) for module_id, each in by_id.items()})
+
+
+def _wrapped(learner: LearnerInternals, module_id: ModuleID, module: Any) -> RLModule:
+    if isinstance(module, RLModule):
+        return module
+    if isinstance(module, type):
+        raise ConfigError(
+            f"module {module_id!r}: expected an object, found the class {module.__qualname__}: pass "
+            f"{module.__name__}(...), or the class by RLModuleSpec(module_class=...)"
+        )
+    config = learner.config.get_config_for_module(module_id)
+    spec = RLModuleSpec(observation_space=config.observation_space, action_space=config.action_space)
+    spec.check_spaces(module_id)
+    check_here(learner, Capability.USER_MODULES, f"module {module_id!r} is a {type(module).__name__}")
+    return learner._wrap_module(module_id=module_id, module=module, module_spec=spec)
+
+
+def _specs(
+    learner: LearnerInternals, given: RLModuleSpec | MultiRLModuleSpec | None
+) -> dict[ModuleID, RLModuleSpec]:
+    """Complete specs by id: those given to the learner, else those that its config names."""
+    named: Mapping[ModuleID, RLModuleSpec | None]
+    if isinstance(given, MultiRLModuleSpec):
+        named = given.rl_module_specs
+    else:
+        named = specs_of(learner.config)
+        named = named if given is None else dict.fromkeys(named, given)
+    check_module_ids(named)
+    return {module_id: fill_spec(learner, module_id, each) for module_id, each in named.items()}
+
+
+def fill_spec(learner: LearnerInternals, module_id: ModuleID, given: RLModuleSpec | None) -> RLModuleSpec:
+    """Complete a spec with the algorithm's default and the module's config.
+
+    Args:
+        learner: whose algorithm and config.
+        module_id: of the module.
+        given: the spec; None: all is the default.
+
+    Returns:
+        A spec with a model_config and, where the config has them, spaces.
+
+    Raises:
+        ConfigError: `given` is not a spec.
+    """
+    if not isinstance(given, RLModuleSpec | None):
+        raise ConfigError(
+            f"module {module_id!r}: an RLModuleSpec is expected, not {str(given)[:100]!r}. In Python: "
+            "RLModuleSpec(module_class=Net). On the command line: "
+            """{__spec__ = "RLModuleSpec", module_class = "mymodule:Net"}"""
+        )
+    config = learner.config.get_config_for_module(module_id)
+    default: RLModuleSpec = learner._provide("get_default_rl_module_spec", config=config)
+    spec = default if given is None else given
+    if spec.module_class is None:
+        spec = replace(spec, module_class=default.module_class)
+    if not spec.model_config:
+        spec = replace(spec, model_config=default.model_config)
+    return spec.complete(config.observation_space, config.action_space)
+
+
+def build_module(learner: LearnerInternals, module_id: ModuleID, spec: RLModuleSpec) -> RLModule:
+    """Build one module: of the user's class, or the backend's module around the algorithm's network.
+
+    Args:
+        learner: whose backend and algorithm build it.
+        module_id: its id, which also names the random stream of its initial weights.
+        spec: complete.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: the spec has no spaces, or settings that cannot work.
+    """
+    spec.check_spaces(module_id)
+    if spec.module_class is not None:
+        return build_own_module(learner, module_id, spec)
+    config = learner.config.get_config_for_module(module_id)
+    network = learner._build_network(module_id=module_id, config=config, module_spec=spec)
+    network.action_space = spec.action_space
+    weights = expected_weights(module_id, network)
+    if weights is None:
+        weights = network.initial_weights(learner.stream(module_id, "weights"))
+    built: RLModule = learner._build_module(
+        module_id=module_id, module_spec=spec, network=network, weights=weights
+    )
+    return built
+
+
+def check_expected_weights(config: Config) -> None:
+    """Compare the networks of a config with the expected weights, if there are any, without building them.
+
+    Args:
+        config: with spaces.
+
+    Raises:
+        RestoreMismatchError: the config does not describe these weights.
+    """
+    if not are_weights_expected():
+        return
+    learner = config.get_learner_class()(config=config.learners(num_learners=0).plugins())
+    learner._load_plugins()
+    for module_id, spec in _specs(learner, config.rl_module_spec).items():
+        if spec.module_class is None:
+            own = config.get_config_for_module(module_id)
+            expected_weights(
+                module_id, learner._build_network(module_id=module_id, config=own, module_spec=spec)
+            )
+
+
+def with_spaces(config: ConfigT, env: Any = None, spaces: Spaces | None = None) -> ConfigT:
+    """The config with spaces written into it.
+
+    Args:
+        config: an `AlgorithmConfig`.
+        env: an environment that has the spaces; None: `config.env` where the config has no spaces.
+        spaces: `{module_id: (observation_space, action_space)}` instead.
+
+    Returns:
+        The config, changed if need be.
+
+    Raises:
+        ConfigError: neither the arguments nor the config have spaces or an environment.
+    """
+    if spaces is not None:
+        return _with_specs(config, spaces)
+    if env is None and (config.env is None or _has_spaces(config)):
+        return config
+    found = _spaces_of(config, env)
+    first = next(iter(found.values()))
+    if any(each != first for each in found.values()):
+        return _with_specs(config, found)
+    config = config.environment(config.env, observation_space=first[0], action_space=first[1])
+    if config.atari is not True or "conv_filters" in config.model_config:
+        return config
+    return config.rl_module(model_config={**config.model_config, "conv_filters": ATARI_FILTERS})
+
+
+def _has_spaces(config: Config) -> bool:
+    """Whether the config, or each of its modules, has spaces; and no module acts in a single-agent environment."""
+    if config.observation_space is not None:
+        return True
+    named = specs_of(config)
+    return DEFAULT_MODULE_ID not in named and all(None not in spaces_of(config, each) for each in named)
+
+
+def _with_specs(config: ConfigT, spaces: Spaces) -> ConfigT:
+    """The config with the specs that it names and these spaces in them, all in `rl_module_spec`."""
+    named = specs_of(config) if names_modules(config) else {}
+    for module_id in spaces if named else ():
+        if module_id not in named:
+            raise ConfigError(
+                f"spaces of {module_id!r}, which is no module of the config's: {', '.join(named)}."
+                f"{did_you_mean(str(module_id), named)}",
+                module_id=module_id,
+            )
+    common = config.rl_module_spec if isinstance(config.rl_module_spec, RLModuleSpec) else None
+    specs = {
+        module_id: replace(
+            named.get(module_id) or common or RLModuleSpec(),
+            observation_space=observation,
+            action_space=action,
+        )
+        for module_id, (observation, action) in spaces.items()
+    }
+    others = {
+        module_id: spec or RLModuleSpec() for module_id, spec in named.items() if module_id not in specs
+    }
+    config = config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={**others, **specs}))
+    if isinstance(config.policies, Mapping):
+        config = config.multi_agent(policies=dict.fromkeys(config.policies))
+    return config
+
+
+def _spaces_of(config: Config, env: Any) -> Spaces:
+    """The spaces of the modules that act in an environment: one that is given, or the config's."""
+    if has_many_agents(env) and not isinstance(env, type):
+        return spaces_of_modules(as_agent_env(env, type(env).__name__), config)
+    observation = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
+    action = getattr(env, "single_action_space", getattr(env, "action_space", None))
+    if isinstance(observation, gym.Space) and isinstance(action, gym.Space):
+        stacked = stacked_space(observation, EnvWrappers.of(config).frame_stack)
+        return {DEFAULT_MODULE_ID: (stacked if is_structured(stacked) else stored_space(stacked), action)}
+    config = config if env is None else config.environment(env)
+    if is_multi_agent(config):
+        return get_module_spaces(config)
+    spaces = get_env_spaces(config)
+    normalized = model_space(spaces.observations, normalized=config.normalize_observations)
+    return {DEFAULT_MODULE_ID: (normalized, spaces.actions)}

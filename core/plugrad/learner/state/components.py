@@ -1,0 +1,432 @@
+"""The components of a learner's state: how each is read, set, undone, hashed, and removed with its module.
+
+`COMPONENTS` lists them all. `Learner.get_state` and `set_state`, snapshots, the digest and `remove_module` read this
+list. A new component is a subclass of `Component` with an entry there.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from math import isfinite, isinf
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import CheckpointError, RestoreMismatchError
+from plugrad.every_nth import with_count_as_in, without_count
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.buffers import buffer_variables
+from plugrad.ops import Variable
+from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
+
+State = dict[str, Any]
+
+
+class Component:
+    """One component of a learner's state.
+
+    Attributes:
+        name: its key in `Learner.get_state()`.
+        attributes: the learner's attributes that hold it. The first maps the names of its parts to the parts.
+        has_parts: whether `get_state("<name>/<part>")` can return one part.
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+    has_parts = True
+
+    def parts(self, learner: LearnerInternals) -> list[str]:
+        """The names of its parts: module ids, or full names of optimizers; empty without parts."""
+        return list(getattr(learner, self.attributes[0])) if self.has_parts else []
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        """The current state.
+
+        Args:
+            learner: a built learner.
+            parts: names from `parts()`; ignored without parts.
+
+        Returns:
+            `{part: nested dict of numpy copies and plain values}`; the whole component if it has no parts.
+        """
+        raise NotImplementedError
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        """Load a state, or the parts in it.
+
+        Args:
+            learner: a built learner.
+            state: from `get`, already checked.
+        """
+        raise NotImplementedError
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """What a state must look like to fit. Default: the current state.
+
+        Args:
+            learner: a built learner.
+            parts: those that the state must have.
+            state: the given state, not checked yet.
+
+        Returns:
+            A state with the expected names, shapes and dtypes.
+        """
+        return self.get(learner, parts)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        """The variables that programs read and change."""
+        return []
+
+    def values(self, learner: LearnerInternals) -> State:
+        """A copy of what updates change outside of variables. Default: the whole component if it has no parts."""
+        return {} if self.has_parts else self.get(learner, ())
+
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """Restore a copy.
+
+        Args:
+            learner: a built learner.
+            values: from `values()`.
+        """
+        if not self.has_parts:
+            self.set(learner, values)
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        """The bytes from which the learner's digest is computed; equal for equal learners."""
+        for variable in self.variables(learner):
+            yield variable.numpy().tobytes()
+        yield json.dumps(self.values(learner), sort_keys=True, default=repr).encode()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        """Remove what belongs to a module.
+
+        Args:
+            learner: a built learner.
+            module_id: of the module.
+        """
+        for attribute in self.attributes:
+            getattr(learner, attribute).pop(module_id, None)
+
+
+class _Modules(Component):
+    """Parameters and buffers of modules. Parameters are variables of the optimizers."""
+
+    name = COMPONENT_RL_MODULE
+    attributes = ("module", "buffers", "num_parameters", "frozen_parameters")
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {module_id: learner.module[module_id].get_state() for module_id in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.module.set_state(state)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        return buffer_variables(learner.buffers)
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield from super().digest_parts(learner)
+        for module_id in sorted(set(learner.module) - set(learner.trainable_module_ids)):
+            for value in learner.module[module_id].get_state().values():
+                yield value.tobytes()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        others = {other: module for other, module in learner.module.items() if other != module_id}
+        learner.module = type(learner.module)(others).of_learner()
+        learner.buffers.pop(module_id, None)
+        learner.num_parameters.pop(module_id, None)
+        learner.frozen_parameters.pop(module_id, None)
+
+
+def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+    """Whether a module has trainable weights that no optimizer steps; a program may have them as constants.
+
+    Args:
+        learner: a learner with optimizers.
+        module_id: the module's id.
+
+    Returns:
+        True if it has some.
+    """
+    return learner.num_parameters.get(module_id, 0) > len(_stepped_names(learner, module_id))
+
+
+def _stepped_names(learner: LearnerInternals, module_id: ModuleID) -> set[str]:
+    """The names in `module.get_state()` of a module's weights that optimizers step."""
+    prefix = f"{module_id}/"
+    refs = [ref for layout in learner.layouts for ref in layout.refs]
+    return {ref.removeprefix(prefix) for ref in refs if ref.startswith(prefix)}
+
+
+def digest_without_optimizer(learner: LearnerInternals) -> str:
+    """A hash of all modules' trainable weights that no optimizer steps.
+
+    Args:
+        learner: a learner with optimizers.
+
+    Returns:
+        The hash; it is the same until other such weights are loaded.
+    """
+    found = blake2b(digest_size=16)
+    for module_id in learner.num_parameters:
+        if has_weights_without_optimizer(learner, module_id):
+            variables = {*_stepped_names(learner, module_id), *learner.buffers.get(module_id, ())}
+            for name, value in learner.module[module_id].get_state().items():
+                if name not in variables:
+                    found.update(f"{module_id}/{name}".encode() + value.tobytes())
+    return found.hexdigest()
+
+
+class _Optimizers(Component):
+    """Learning rates and slots, by `_get_optimizer_state` and `_set_optimizer_state`, which users may override."""
+
+    name = COMPONENT_OPTIMIZER
+    attributes = ("registered_optimizers",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        states = learner._get_optimizer_state()
+        return {full_name: states[full_name] for full_name in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner._set_optimizer_state(state)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """A framework's own optimizer makes its slots at its first step; and `every` may have changed."""
+        template = self.get(learner, parts)
+        for full_name, each in template.items():
+            saved = state.get(full_name) if isinstance(state, Mapping) else None
+            slots = saved.get("slots") if isinstance(saved, Mapping) else None
+            slots = slots if isinstance(slots, Mapping) else {}
+            adapter = learner.registered_optimizers[full_name].optimizer_adapter
+            each["slots"] = with_count_as_in(adapter.slots_like(without_count(slots)), slots)
+        return template
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        registered = learner.registered_optimizers.values()
+        return [variable for each in registered for variable in each.optimizer_adapter.variables]
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        for full_name, each in list(learner.registered_optimizers.items()):
+            if module_id in (each.module_id, *each.modules):
+                del learner.registered_optimizers[full_name]
+
+
+class _Targets(Component):
+    """Target networks. Before they are read, they follow weights that were loaded into their modules alone."""
+
+    name = "targets"
+    attributes = ("targets",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {module_id: learner.targets[module_id].get_state() for module_id in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        for module_id, weights in state.items():
+            learner.targets[module_id].set_state(weights)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """How often targets are updated may have changed."""
+        saved = state if isinstance(state, Mapping) else {}
+        return {
+            name: with_count_as_in(each, saved.get(name)) for name, each in self.get(learner, parts).items()
+        }
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        for target in learner.targets.values():
+            target.follow_loads()
+        # By name: equal learners may have added their modules in a different order.
+        return [each for _, target in sorted(learner.targets.items()) for each in target.variables]
+
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """The variables are restored already, also where an undone load had changed the modules."""
+        for target in learner.targets.values():
+            target.keep()
+
+
+class _Coefficients(Component):
+    """Scheduled and adaptive settings that losses read."""
+
+    name = "coefficients"
+    attributes = ("coefficients",)
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        return {
+            module_id: {
+                name: variable.numpy() for name, variable in learner.coefficients[module_id].variables.items()
+            }
+            for module_id in parts
+        }
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        for module_id, values in state.items():
+            for name, value in values.items():
+                learner.coefficients[module_id][name].assign(value)
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        return [
+            variable
+            for _, coefficients in sorted(learner.coefficients.items())
+            for variable in coefficients.variables.values()
+        ]
+
+
+class _Counters(Component):
+    """Lifetime counters, `{"<name>/<module id>": number}`. Which ones exist changes during training.
+
+    A counter of the user's own may be any real number, also infinite, such as a best return so far. Nothing else can
+    be loaded, so nothing else is in a state. A state has numpy's numbers as Python numbers.
+    """
+
+    name = "counters"
+    attributes = ("counters",)
+    has_parts = False
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        counters = {name: _plain(number) for name, number in learner.counters.items()}
+        for name, number in counters.items():
+            if not isinstance(name, str) or not _is_counter(name, number):
+                found = f"{type(learner.counters[name]).__name__} {str(learner.counters[name])[:60]}"
+                raise CheckpointError(
+                    f"learner.counters[{name!r}] is {found}: a counter has a text as its name and is a real number, an "
+                    "int or a float that is not NaN (1 for True), or no checkpoint could be opened; plugrad's own are "
+                    "finite. Keep arrays and texts elsewhere, such as in your listener",
+                    counter=name,
+                )
+        return counters
+
+    def values(self, learner: LearnerInternals) -> State:
+        return {name: _plain(number) for name, number in learner.counters.items()}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.counters = {name: _plain(number) for name, number in state.items()}
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        given = state if isinstance(state, Mapping) else learner.counters
+        return {
+            name: number if _is_counter(name, _plain(number)) else 0
+            for name, number in given.items()
+            if isinstance(name, str)
+        }
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        ids = [*learner.module, module_id]
+        for name in [name for name in learner.counters if _owner_of_counter(name, ids) == module_id]:
+            del learner.counters[name]
+
+
+def _owner_of_counter(name: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
+    return max((each for each in module_ids if name.endswith(f"/{each}")), key=len, default=None)
+
+
+def _plain(number: Any) -> Any:
+    """A numpy number, which a checkpoint returns as an array without axes, as Python's; others as they are."""
+    is_numpy = isinstance(number, np.generic | np.ndarray) and number.ndim == 0
+    return number.item() if is_numpy else number
+
+
+def _is_counter(name: str, number: Any) -> bool:
+    """Whether a counter may have this value; those that plugrad counts are finite."""
+    if type(number) is float and isinf(number):
+        own = name.split("/")[0]
+        return not own.endswith("_lifetime") and own not in _FINITE
+    return type(number) is int or (type(number) is float and isfinite(number))
+
+
+_FINITE = (
+    "weights_seq_no",
+    "last_target_update_ts",
+    "last_target_update_rows",
+    "num_skipped_updates_in_a_row",
+)
+
+
+class _Streams(Component):
+    """The seed and the random generators, `{"<module id>/<purpose>": generator}`, made when they are first used."""
+
+    name = "streams"
+    attributes = ("streams", "noise_columns")
+    has_parts = False
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        for name, rng in learner.streams.items():
+            if not isinstance(getattr(rng, "bit_generator", None), np.random.PCG64):
+                raise CheckpointError(
+                    f"learner.streams[{name!r}] is a {type(rng).__name__}: expected a numpy Generator of a PCG64, or "
+                    f"no checkpoint could be opened; learner.stream({name!r}) makes one",
+                    stream=name,
+                )
+        if not isinstance(learner.seed, int | np.integer) or isinstance(learner.seed, bool):
+            raise CheckpointError(
+                f"learner.seed is {learner.seed!r}: expected an int, or no checkpoint could be opened"
+            )
+        generators = {name: rng.bit_generator.state for name, rng in learner.streams.items()}
+        return {"seed": int(learner.seed), "generators": generators}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        learner.seed, learner.streams = state["seed"], generators_of(state["generators"])
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        generators = state.get("generators") if isinstance(state, Mapping) else None
+        names = generators if isinstance(generators, Mapping) else ()
+        like = np.random.PCG64(0).state
+        return {"seed": 0, "generators": {name: like for name in names if isinstance(name, str)}}
+
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """Unlike `set`, it keeps the generators, which others may hold."""
+        states = values["generators"]
+        kept = {name: each for name, each in learner.streams.items() if name in states}
+        for name, generator in kept.items():
+            generator.bit_generator.state = states[name]
+        new = generators_of({name: state for name, state in states.items() if name not in kept})
+        learner.seed, learner.streams = values["seed"], {**kept, **new}
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        ids = [*learner.module, module_id]
+        for name in [name for name in learner.streams if owner_of(name, ids) == module_id]:
+            del learner.streams[name]
+        learner.noise_columns.pop(module_id, None)
+
+
+def owner_of(path: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
+    """The module of a path.
+
+    Args:
+        path: `<module id>/<name>`, such as the name of a random stream. Both may have slashes.
+        module_ids: the possible modules.
+
+    Returns:
+        The longest id that fits; None if none does.
+    """
+    return max((each for each in module_ids if path.startswith(f"{each}/")), key=len, default=None)
+
+
+COMPONENTS: dict[str, Component] = {
+    each.name: each
+    for each in (_Modules(), _Optimizers(), _Targets(), _Coefficients(), _Counters(), _Streams())
+}
+"""`{name: component}`, in the order of `Learner.get_state()`."""
+
+
+def state_variables(learner: LearnerInternals) -> list[Variable]:
+    """Every variable of a learner: what programs may change and snapshots copy."""
+    return [variable for each in COMPONENTS.values() for variable in each.variables(learner)]
+
+
+def generators_of(states: Mapping[str, Any]) -> dict[str, np.random.Generator]:
+    """Make random generators from their states.
+
+    Args:
+        states: `{name: state of a PCG64}`, as `rng.bit_generator.state` gives it.
+
+    Raises:
+        RestoreMismatchError: a state is not one of a PCG64.
+    """
+    generators = {name: np.random.default_rng(0) for name in states}
+    for name, generator in generators.items():
+        try:
+            generator.bit_generator.state = states[name]
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise RestoreMismatchError(
+                f"random stream {name!r}: expected the state of a PCG64, found {states[name]}. Nothing was changed.",
+                mismatched=[f"streams/generators/{name}"],
+            ) from error
+    return generators

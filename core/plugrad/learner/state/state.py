@@ -1,0 +1,212 @@
+"""A learner's state as nested dicts: reading, checking and setting it; parts by path, such as "rl_module/p0"."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad.errors import ConfigError, RestoreMismatchError, did_you_mean
+from plugrad.every_nth import DelayedOptimizer, without_count
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.buffers import fill_missing_buffers
+from plugrad.learner.state.components import COMPONENTS, State
+from plugrad.rl_module import check_same_arrays
+from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
+
+Parts = Mapping[str, Collection[str]]
+"""`{component: names of its parts}`; empty where a component has no parts to choose from."""
+Paths = str | Collection[str] | None
+
+
+def parts_in(state: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The parts that a state has."""
+    return {
+        name: list(each)
+        if isinstance(each, Mapping) and name in COMPONENTS and COMPONENTS[name].has_parts
+        else []
+        for name, each in state.items()
+    }
+
+
+def paths_of(parts: Parts) -> list[str]:
+    """Every name by which one of `parts` can be requested."""
+    return [*parts, *(f"{component}/{part}" for component, names in parts.items() for part in names)]
+
+
+def select_parts(have: Parts, components: Paths, not_components: Paths = None) -> dict[str, list[str]]:
+    """Resolve names of components and parts.
+
+    Args:
+        have: the existing parts.
+        components: names of those wanted; None: all.
+        not_components: names of those to leave out.
+
+    Returns:
+        `{component: names of its parts}`.
+
+    Raises:
+        ConfigError: there is no such component or part; lists the existing ones.
+    """
+    wanted = set(_pairs(have, have if components is None else components))
+    left_out = set(_pairs(have, () if not_components is None else not_components))
+    chosen: dict[str, list[str]] = {}
+    for component, part in _pairs(have, have):
+        if (component, part) in wanted - left_out:
+            chosen.setdefault(component, []).extend([] if part is None else [part])
+    return chosen
+
+
+def check_whole(state: Mapping[str, Any], where: Any) -> None:
+    """Refuse a state that lacks components.
+
+    Args:
+        state: of a checkpoint.
+        where: names it in the error.
+
+    Raises:
+        RestoreMismatchError: a component is missing; names those that it has.
+    """
+    missing = [name for name in COMPONENTS if name not in state]
+    if missing:
+        raise RestoreMismatchError(
+            f"{where} is not whole: it has {', '.join(map(str, state)) or 'nothing'}; missing: {', '.join(missing)}. "
+            "Nothing was changed. To take a part, name it: component=...",
+            missing=missing,
+        )
+
+
+def pick_parts(state: Mapping[str, Any], chosen: Parts) -> dict[str, Any]:
+    """Take some parts of a state, with the same nesting.
+
+    Args:
+        state: a state that has them.
+        chosen: from `select_parts`.
+
+    Returns:
+        The smaller state.
+    """
+    return {
+        component: {name: state[component][name] for name in names} if names else state[component]
+        for component, names in chosen.items()
+    }
+
+
+def _pairs(have: Parts, paths: str | Collection[str]) -> Iterator[tuple[str, str | None]]:
+    for path in (paths,) if isinstance(paths, str) else paths:
+        component, slash, part = str(path).partition("/")
+        if component not in have or (slash and part not in have[component]):
+            raise _unknown(str(path), have)
+        names: Collection[str | None] = [part] if slash else have[component] or [None]
+        yield from ((component, name) for name in names)
+
+
+def _unknown(path: str, have: Parts) -> ConfigError:
+    known = paths_of(have)
+    return ConfigError(
+        f"no state component {path!r}; there are {', '.join(known)}.{did_you_mean(path, known)}", known=known
+    )
+
+
+def parts_of(learner: LearnerInternals) -> dict[str, list[str]]:
+    """The parts that a learner's state has now."""
+    return {name: component.parts(learner) for name, component in COMPONENTS.items()}
+
+
+def get_state(learner: LearnerInternals, chosen: Parts) -> State:
+    """Copy some parts of a learner's state, with the same nesting.
+
+    Args:
+        learner: a built learner.
+        chosen: from `select_parts`.
+
+    Returns:
+        Nested dicts of numpy arrays and plain values.
+    """
+    return {name: COMPONENTS[name].get(learner, parts) for name, parts in chosen.items()}
+
+
+def set_state(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    """Load a state exactly. If it does not fit, nothing changes.
+
+    A state with all components must be complete. A state with some components restores only these, and within them
+    only the modules and optimizers that it has. Where it has a module's weights and not its target network, the target
+    network becomes equal to them.
+
+    Args:
+        learner: a built learner.
+        state: of `get_state`.
+
+    Raises:
+        RestoreMismatchError: an unknown component, or entries that are missing, unexpected or mis-shaped.
+    """
+    if isinstance(state, Mapping) and COMPONENT_RL_MODULE in state:
+        state = {**state, COMPONENT_RL_MODULE: fill_missing_buffers(learner, state[COMPONENT_RL_MODULE])}
+    _check(learner, state)
+    # Streams first: they may still raise, and nothing is changed yet. Target networks last: they follow the weights
+    # that are loaded, unless they are loaded too.
+    order = [name for name in reversed(COMPONENTS) if name != "targets"]
+    for name in (*order, "targets"):
+        if name in state:
+            COMPONENTS[name].set(learner, state[name])
+
+
+def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    if not isinstance(state, Mapping):
+        raise RestoreMismatchError(
+            f"a state is a dict of components, found {type(state).__name__}. Nothing was changed."
+        )
+    unexpected = [str(name) for name in state if name not in COMPONENTS]
+    if unexpected:
+        known = ", ".join(COMPONENTS)
+        raise RestoreMismatchError(
+            f"a state has the components {known}; unexpected: {', '.join(unexpected)}. Nothing was changed.",
+            unexpected=unexpected,
+        )
+    known_parts, given = parts_of(learner), parts_in(state)
+    strangers = [path for path in paths_of(given) if path not in paths_of(known_parts)]
+    where = f"the learner, which has {', '.join(paths_of(known_parts))}" if strangers else "the learner"
+    wanted = _wanted(known_parts, given)
+    template = {
+        name: COMPONENTS[name].template(learner, parts, state[name]) for name, parts in wanted.items()
+    }
+    check_same_arrays(template, state, where=where)
+
+
+def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
+    """The parts that a state must have: all if it is whole, else those that it contains."""
+    is_whole = set(given) == set(COMPONENTS)
+    return {
+        component: [
+            name for name in known[component] if is_whole or not given[component] or name in given[component]
+        ]
+        for component in given
+    }
+
+
+def get_optimizers(learner: LearnerInternals) -> State:
+    """`{"<module id>_<optimizer name>": state}` of all optimizers."""
+    return {
+        full_name: {
+            "learning_rate": np.asarray(learner._get_optimizer_lr(each.optimizer), np.float32),
+            "slots": each.optimizer_adapter.get_slots(),
+        }
+        for full_name, each in learner.registered_optimizers.items()
+    }
+
+
+def set_optimizers(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+    """Load the states of the optimizers in `state`.
+
+    Args:
+        learner: a built learner.
+        state: from `get_optimizers`, or some of its entries.
+
+    Raises:
+        RestoreMismatchError: there is no such optimizer, or an entry is missing, unexpected or mis-shaped.
+    """
+    _check(learner, {COMPONENT_OPTIMIZER: state})
+    for full_name, saved in state.items():
+        registered = learner.registered_optimizers[full_name]
+        learner._set_optimizer_lr(registered.optimizer, float(saved["learning_rate"]))
+        adapter, slots = registered.optimizer_adapter, saved["slots"]
+        adapter.set_slots(slots if isinstance(adapter, DelayedOptimizer) else without_count(slots))

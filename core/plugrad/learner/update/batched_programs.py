@@ -1,0 +1,211 @@
+"""Running the programs of many learners as one: which settings may differ, and which runs are combined."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrad.config import Config
+from plugrad.config.fields import config_fields
+from plugrad.errors import ConfigError
+from plugrad.hooks.backend_spec import BatchedProgram, Capability, Program, ProgramCall
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.components import has_weights_without_optimizer
+from plugrad.learner.update.turns import Turns
+from plugrad.optimizers import Optimizer
+from plugrad.types import ModuleBatches, ModuleID, Tensor
+
+ALONE = "train such runs one after another, each by itself: plugrad train --seed N, or config.build_algo()"
+COMPILED = ("auto", "complete_update")
+
+
+class _Request(NamedTuple):
+    """A run of one learner's program, to be combined with others."""
+
+    learner: LearnerInternals
+    call: ProgramCall
+    num_steps: int
+
+
+class ProgramBatch:
+    """Runs the programs of many learners as one, while their updates take turns.
+
+    Args:
+        size: the number of learners.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._turns = Turns(self._answer)
+        self._batched: dict[Hashable, BatchedProgram] = {}
+        self.reads: defaultdict[Hashable, set[tuple[ModuleID, str]]] = defaultdict(set)
+        """By columns, what a traced step reads from its batch: one learner's step is traced for all."""
+
+    def join(self, learner: LearnerInternals) -> None:
+        """Make a learner part of the batch.
+
+        Args:
+            learner: a built learner; its programs are made again.
+
+        Raises:
+            ConfigError: it cannot be part of a batch; says why, and what to type.
+        """
+        check_learner(learner)
+        learner.program_batch = self
+        learner.forget_programs()
+
+    def train(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run functions that update learners of this batch; see `Turns.run`."""
+        return self._turns.run(functions)
+
+    def run(
+        self,
+        learner: LearnerInternals,
+        program: Program,
+        columns: ModuleBatches,
+        indices: Mapping[ModuleID, Tensor],
+        num_steps: int,
+    ) -> Mapping[str, Tensor]:
+        """Run a learner's program together with the others'; alone outside of `train`, or to find bad parameters.
+
+        Args:
+            learner: the learner.
+            program: the program, whose `together` says how it ran.
+            columns: see `Program.run`.
+            indices: see `Program.run`.
+            num_steps: see `Program.run`.
+
+        Returns:
+            See `Program.run`.
+        """
+        call = ProgramCall(program, columns, indices)
+        if learner.names_parameters or not self._turns.is_running:
+            return _alone(call, num_steps)
+        metrics: Mapping[str, Tensor] = self._turns.ask(_Request(learner, call, num_steps))
+        return metrics
+
+    def forget_programs(self) -> None:
+        """Discard the batched programs, because something that they took for constant has changed."""
+        self._batched.clear()
+        self.reads.clear()
+
+    def _answer(self, requests: Sequence[_Request]) -> list[Any]:
+        """Run requests of equal shapes together."""
+        groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for number, each in enumerate(requests):
+            shapes = _shapes(each.call.columns), _shapes(each.call.indices)
+            groups[each.num_steps, shapes].append(number)
+        answers: dict[int, Any] = {}
+        for numbers in groups.values():
+            found = self._run_group([requests[number] for number in numbers])
+            answers |= dict(zip(numbers, found, strict=True))
+        return [answers[number] for number in range(len(requests))]
+
+    def _run_group(self, group: Sequence[_Request]) -> Sequence[Any]:
+        first, calls = group[0], [each.call for each in group]
+        if len(calls) == 1:
+            return [_alone(calls[0], first.num_steps)]
+        batched = self._batched_program(first)
+        # Runs end at different times; fewer batch sizes mean fewer compilations.
+        size = min(self._size, 1 << (len(calls) - 1).bit_length())
+        filled = [*calls, *[calls[-1]] * (size - len(calls))]
+        found = batched.run(filled, first.num_steps)[: len(calls)]
+        for each in calls:
+            each.program.together = f"; {batched.reason}"
+        return found
+
+    def _batched_program(self, request: _Request) -> BatchedProgram:
+        columns = tuple(
+            (module_id, *sorted(each)) for module_id, each in sorted(request.call.columns.items())
+        )
+        if columns not in self._batched:
+            self._batched[columns] = request.learner._batch_program(request.call.program)
+        return self._batched[columns]
+
+
+def _alone(call: ProgramCall, num_steps: int) -> Mapping[str, Tensor]:
+    call.program.together = "; this learner alone"
+    return call.program.run(call.columns, call.indices, num_steps)
+
+
+def _shapes(columns: Mapping[ModuleID, Any]) -> Hashable:
+    return tuple(
+        (name, _shapes(each) if isinstance(each, Mapping) else (tuple(each.shape), str(each.dtype)))
+        for name, each in sorted(columns.items())
+    )
+
+
+def check_configs(configs: Sequence[Config]) -> None:
+    """Refuse settings that a batch of learners cannot have.
+
+    Args:
+        configs: one for each learner, at least one.
+
+    Raises:
+        ConfigError: there is such a setting; names it, and says what to type.
+    """
+    first = configs[0]
+    if first.num_learners:
+        raise ConfigError(
+            f"num_learners={first.num_learners}: seeds are trained together in this process, without a group of "
+            "learners: type .learners(num_learners=0)",
+            field="num_learners",
+        )
+    if first.compile not in COMPILED:
+        raise ConfigError(
+            f"compile={first.compile!r}: many seeds are one compiled program: type .framework({first.backend!r}, "
+            "compile='auto')",
+            field="compile",
+        )
+    for other in configs[1:]:
+        _check_alike(first, other)
+
+
+def _check_alike(first: Config, other: Config) -> None:
+    if type(first) is not type(other):
+        raise ConfigError(
+            f"configs of {type(first).__name__} and {type(other).__name__}: those that are trained together are of one "
+            "algorithm"
+        )
+    for name, info in config_fields(type(first)).items():
+        values = getattr(first, name), getattr(other, name)
+        is_input = (info.schedulable or info.variable) and None not in values
+        if name not in ("seed", "lr", "output") and not is_input and not _equal(*values):
+            raise ConfigError(
+                f"{name}={values[0]!r} and {name}={values[1]!r}: those that are trained together differ in seed, "
+                f"learning rate and coefficients alone; {ALONE}",
+                field=name,
+            )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one is other or bool(np.all(one == other))
+
+
+def check_learner(learner: LearnerInternals) -> None:
+    """Refuse a learner that cannot be part of a batch.
+
+    Args:
+        learner: a built learner.
+
+    Raises:
+        ConfigError: it cannot; says why, and what to type.
+    """
+    if reason := learner.backend_info.why_not(Capability.BATCHED_LEARNERS, learner.ops, learner.config):
+        raise ConfigError(
+            f"many seeds as one program: {reason}; take a backend that has it (docs/many-seeds.md), or {ALONE}"
+        )
+    for name, each in learner.registered_optimizers.items():
+        if not isinstance(each.optimizer, Optimizer):
+            raise ConfigError(
+                f"many seeds as one program: optimizer {name!r} is a {type(each.optimizer).__name__} of the framework; "
+                f"take one of plugrad.optimizers, or {ALONE}"
+            )
+    for module_id in learner.trainable_module_ids:
+        if has_weights_without_optimizer(learner, module_id):
+            raise ConfigError(
+                f"many seeds as one program: module {module_id!r} has weights that no optimizer steps, and a program "
+                f"has them as constants; {ALONE}",
+                module_id=module_id,
+            )

@@ -1,0 +1,196 @@
+"""NaN and infinity in columns that the loss reads, in losses and in gradients: reported as errors, or skipped.
+
+A batch is checked directly, because a clip or a minimum in the loss may hide an infinity. Losses and gradients are
+checked in the program, with one flag per step (`plugrad.learner.update.step`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from plugrad.batch import Batch
+from plugrad.columns import Columns
+from plugrad.errors import NonFiniteBatchError, NonFiniteError
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.components import owner_of
+from plugrad.metrics import SEPARATOR
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
+
+MAX_SKIPPED_UPDATES = 10
+"""With `nonfinite="skip"`, it is an error if this many updates in a row skip all their minibatches."""
+
+NONFINITE_KEY = "num_nonfinite_minibatches"
+NONFINITE = f"{ALL_MODULES}{SEPARATOR}{NONFINITE_KEY}"
+PARAMETER = ("nonfinite gradient of ", "nonfinite postprocessed gradient of ")
+"""Prefixes of metrics, before a parameter's name: how often its gradient was not finite. With `names_parameters`."""
+
+_SKIPPED_KEY = "num_skipped_updates_in_a_row"
+_MAY_BE_INFINITE = frozenset({Columns.ACTION_DIST_INPUTS})
+"""The logit of a forbidden action is minus infinity."""
+
+BadRows = dict[tuple[ModuleID, str], Array]
+"""`{(module id, column): bool [B]}`: which rows or sequences are not finite; only columns that have such rows."""
+
+
+def nonfinite_rows(learner: LearnerInternals, columns: Batch) -> BadRows:
+    """Find the rows of a batch that are not finite.
+
+    Args:
+        learner: the learner, whose backend converts tensors.
+        columns: the batch, without rows that `loss_mask` hides.
+
+    Returns:
+        `{(module id, column): bool [B]}`; only columns that have such rows.
+    """
+    found: BadRows = {}
+    for module_id, each in columns.items():
+        for column, values in each.items():
+            bad = _bad(learner, column, values)
+            if bad is not None:
+                found[module_id, column] = np.any(bad.reshape(len(bad), -1), axis=1)
+    return found
+
+
+def _bad(learner: LearnerInternals, column: str, values: Any) -> Array | None:
+    """bool of the shape of `values`; None if all are finite."""
+    if not isinstance(values, np.ndarray):
+        ops = learner.ops
+        if "float" not in str(values.dtype) or learner._convert_to_numpy(ops.isfinite(ops.sum(0.0 * values))):
+            return None
+        values = learner._convert_to_numpy(values)
+    if values.dtype.kind != "f":
+        return None
+    if values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32)  # as the backend will see them
+    if np.isfinite(values).all():
+        return None
+    bad = np.isnan(values) if column in _MAY_BE_INFINITE else ~np.isfinite(values)
+    return bad if bad.any() else None
+
+
+def drop_minibatches(order: Mapping[ModuleID, Array], bad: BadRows) -> dict[ModuleID, Array]:
+    """Leave out minibatches that have bad rows.
+
+    Args:
+        order: `{module_id: [minibatches, rows]}`.
+        bad: from `nonfinite_rows`.
+
+    Returns:
+        `order` without them.
+    """
+    good = np.ones(len(next(iter(order.values()))), bool)
+    for (module_id, _), rows in bad.items():
+        good &= ~rows[order[module_id]].any(1)
+    return {module_id: each[good] for module_id, each in order.items()}
+
+
+def report_means(learner: LearnerInternals, means: Mapping[str, Array], num_bad: int, num_steps: int) -> None:
+    """Report the means over the steps that were not skipped; NaN if all were skipped.
+
+    Args:
+        learner: in an update.
+        means: over all steps, where a step that was skipped counts as zero.
+        num_bad: steps that were skipped.
+        num_steps: all steps.
+    """
+    share = (num_steps - num_bad) / num_steps if num_steps else 0.0
+    learner.metrics.take_means(
+        {name: value / share if share else np.nan for name, value in means.items() if name != NONFINITE}
+    )
+
+
+def count_skipped(learner: LearnerInternals, num_skipped: int, num_minibatches: int) -> None:
+    """Report and count minibatches that were skipped.
+
+    Args:
+        learner: in an update.
+        num_skipped: skipped minibatches of this update.
+        num_minibatches: all minibatches of this update.
+
+    Raises:
+        NonFiniteError: this is the `MAX_SKIPPED_UPDATES`-th update in a row that skipped all minibatches.
+    """
+    counters, lifetime = learner.counters, f"{NONFINITE_KEY}_lifetime"
+    counters[lifetime] = counters.get(lifetime, 0) + num_skipped
+    counters[_SKIPPED_KEY] = counters.get(_SKIPPED_KEY, 0) + 1 if num_skipped == num_minibatches else 0
+    if counters[_SKIPPED_KEY] >= MAX_SKIPPED_UPDATES:
+        raise NonFiniteError(
+            f"{counters[_SKIPPED_KEY]} updates in a row had no minibatch with finite columns, losses and gradients: "
+            'there is nothing to train on. See which with nonfinite="raise"; this update was undone',
+            updates=counters[_SKIPPED_KEY],
+        )
+    learner.metrics.take_numbers(ALL_MODULES, {NONFINITE_KEY: num_skipped, lifetime: counters[lifetime]})
+
+
+def nonfinite_parameters(means: Mapping[str, Array]) -> list[ParamRef]:
+    """The parameters whose gradients were not finite; if all were finite before postprocessing, those after it."""
+    for prefix in PARAMETER:
+        start = f"{ALL_MODULES}{SEPARATOR}{prefix}"
+        if found := [
+            name.removeprefix(start) for name in means if name.startswith(start) and means[name] > 0.0
+        ]:
+            return found
+    return []
+
+
+def nan_losses(columns: Batch) -> dict[str, Array]:
+    """The metrics of an update without a step: NaN losses."""
+    return {f"{module_id}{SEPARATOR}{TOTAL_LOSS_KEY}": np.asarray(np.nan) for module_id in columns}
+
+
+def batch_error(columns: Batch, bad: BadRows) -> NonFiniteBatchError:
+    """The error for a column that the loss reads.
+
+    Args:
+        columns: the batch.
+        bad: from `nonfinite_rows`, at least one.
+
+    Returns:
+        The error, to be raised.
+    """
+    (module_id, column), rows = next(iter(bad.items()))
+    first = int(np.flatnonzero(rows)[0])
+    found = f"{int(rows.sum())} of {len(rows)} rows that are not, row {first} first"
+    return NonFiniteBatchError(
+        f"module {module_id!r}, column {column!r}: expected finite values, found {found}; the update was undone",
+        module_id=module_id,
+        column=column,
+        expected="finite values",
+        found=int(rows.sum()),
+        columns=list(bad),
+    )
+
+
+def step_error(
+    learner: LearnerInternals,
+    num_bad: int,
+    num_steps: int,
+    means: Mapping[str, Array],
+    parameters: list[ParamRef],
+) -> NonFiniteError:
+    """The error for non-finite losses or gradients of a finite batch.
+
+    Args:
+        learner: in an update.
+        num_bad: minibatches that were not finite.
+        num_steps: all minibatches.
+        means: metrics of the update.
+        parameters: parameters whose gradients were not finite.
+
+    Returns:
+        The error, to be raised.
+    """
+    metrics = [name.replace(SEPARATOR, "/") for name, value in means.items() if not np.isfinite(value)]
+    shown = [*metrics, *(f"the gradient of {ref}" for ref in parameters)]
+    more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
+    return NonFiniteError(
+        f"in {num_bad} of {num_steps} minibatches a loss or gradient was not finite; the update was undone. "
+        f"Not finite: {', '.join(shown[:8]) or 'gradients'}{more}",
+        module_id=next(
+            filter(None, (owner_of(name, learner.module) for name in [*parameters, *metrics])), None
+        ),
+        metrics=metrics,
+        parameters=parameters,
+    )

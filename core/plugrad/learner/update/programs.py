@@ -1,0 +1,141 @@
+"""The programs of a learner's updates, one for each set of columns; and how a batch is passed to them."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from plugrad.batch import Batch
+from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.modules.capabilities import why_not_here
+from plugrad.learner.state.components import digest_without_optimizer, state_variables
+from plugrad.learner.update.minibatches import Order, chunks, columns_to_numpy, pad_rows
+from plugrad.learner.update.step import Reads, make_step
+from plugrad.types import Array, ModuleID
+
+
+class Programs:
+    """Makes the programs of one learner and keeps them.
+
+    Args:
+        learner: the learner, with modules and optimizers.
+    """
+
+    def __init__(self, learner: LearnerInternals) -> None:
+        self._learner = learner
+        self._made: dict[Hashable, PreparedProgram] = {}
+        self._num_loads: list[int] = []
+        self._constants = ""
+
+    def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
+        """The program for a batch with these columns.
+
+        Args:
+            columns: the batch.
+            naming: whether the program reports for each parameter if its gradient is finite.
+
+        Returns:
+            The program; the same one for the same columns.
+        """
+        self._forget_other_constants()
+        # Frameworks compile anew for another order of keys; `PreparedProgram` puts them in the first one's.
+        key = (naming, *sorted((module_id, *sorted(each)) for module_id, each in columns.items()))
+        if key not in self._made:
+            batch = self._learner.program_batch
+            reads: Reads = set() if batch is None else batch.reads[key]
+            mode = "none" if naming else self._learner.config.compile
+            self._made[key] = PreparedProgram(self._learner, self._compiled(reads, mode), reads)
+        return self._made[key]
+
+    def _forget_other_constants(self) -> None:
+        """Discard the programs if weights were loaded that no optimizer steps: programs may have them as constants."""
+        num_loads = [each._num_loads for each in self._learner.module.values()]
+        if num_loads != self._num_loads:
+            self._num_loads, former = num_loads, self._constants
+            self._constants = digest_without_optimizer(self._learner)
+            if self._constants != former:
+                self._made.clear()
+
+    def _compiled(self, reads: Reads, mode: str) -> Program:
+        """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
+        learner = self._learner
+        reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
+        step, variables = make_step(learner, reads), state_variables(learner)
+        program = learner._compile_update(step, variables, "none" if reason else mode)
+        if reason:
+            program.fall_back(program.mode, f"{program.reason}; {reason}")
+        return program
+
+
+class PreparedProgram:
+    """A program and what is known about it.
+
+    Args:
+        learner: the learner.
+        program: the backend's program.
+        reads: the columns that it reads; empty until it has run.
+
+    Attributes:
+        program: the backend's program.
+        reads: the columns that it reads; empty until it has run.
+    """
+
+    def __init__(self, learner: LearnerInternals, program: Program, reads: Reads) -> None:
+        self.program, self.reads = program, reads
+        self._learner = learner
+        self._first_orders: dict[Hashable, Mapping[ModuleID, Sequence[str]]] = {}
+        self._takes_arrays = program.takes_arrays and _converts_as_the_backend(learner)
+
+    def means(self, columns: Batch, order: Order) -> dict[str, Array]:
+        """Run the program.
+
+        Args:
+            columns: the batch, including step columns and weights.
+            order: rows of the minibatches, `{module_id: [steps, rows]}`, at least one step.
+
+        Returns:
+            The means of the metrics, `{name: number}`.
+        """
+        learner, program = self._learner, self.program
+        columns, order = self._in_first_order(columns, order)
+        num_steps = len(next(iter(order.values())))
+        if program.static_shapes:
+            columns = {m: _padded(columns_to_numpy(learner, each)) for m, each in columns.items()}
+        converted, means = self._converted(columns), dict[str, Array]()
+        run = (
+            program.run
+            if learner.program_batch is None
+            else partial(learner.program_batch.run, learner, program)
+        )
+        for piece, steps in chunks(order) if program.static_shapes else [(order, num_steps)]:
+            found = run(converted, self._converted(piece), steps)
+            for name, mean in learner._convert_to_numpy(found).items():
+                means[name] = means.get(name, 0.0) + mean * (steps / num_steps)
+        return means
+
+    def _in_first_order(self, columns: Batch, order: Order) -> tuple[Batch, Order]:
+        """Modules and columns in the order that they had in the first batch."""
+        key = frozenset((module_id, frozenset(each)) for module_id, each in columns.items())
+        first = self._first_orders.setdefault(
+            key, {module_id: [*each] for module_id, each in columns.items()}
+        )
+        return (
+            {
+                module_id: {name: columns[module_id][name] for name in names}
+                for module_id, names in first.items()
+            },
+            {module_id: order[module_id] for module_id in first},
+        )
+
+    def _converted(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        return batch if self._takes_arrays else self._learner._convert_batch_type(batch)
+
+
+def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
+    return {column: pad_rows(values) for column, values in columns.items()}
+
+
+def _converts_as_the_backend(learner: LearnerInternals) -> bool:
+    """Whether no class or plugin changes the result of `convert_batch_type`."""
+    method = BackendSpec._convert_batch_type.__name__
+    return method not in vars(learner) and getattr(type(learner), method) is getattr(BackendSpec, method)

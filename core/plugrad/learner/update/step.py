@@ -1,0 +1,403 @@
+"""One gradient step on one minibatch, which `accumulate` may divide into parts. Traced by programs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from plugrad.batch import Rows
+from plugrad.errors import LossError, did_you_mean
+from plugrad.gradients import (
+    Clip,
+    FlatGradients,
+    Gradients,
+    Layout,
+    clip_gradients,
+    flat_of,
+    layouts_in,
+)
+from plugrad.hooks.markers import hookimpl
+from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.buffers import copy_buffers, restore_buffers
+from plugrad.learner.update.broadcast_check import ShapeCheck
+from plugrad.learner.update.data_parallel import (
+    mark_nonfinite,
+    minibatch_weights,
+    scale_losses,
+    scale_metrics,
+)
+from plugrad.learner.update.nonfinite import NONFINITE, NONFINITE_KEY, PARAMETER
+from plugrad.learner.update.optimizers import check_gradient_names, merge_gradients
+from plugrad.learner.update.step_columns import join_step_columns
+from plugrad.metrics import SEPARATOR
+from plugrad.ops import Variable
+from plugrad.schedules import ConfigView
+from plugrad.types import ALL_MODULES, TOTAL_LOSS_KEY, ModuleBatches, ModuleID, ParamRef, Tensor
+
+Answer: TypeAlias = tuple[Mapping[ModuleID, Tensor], Any, Gradients]
+"""Losses, outputs of the forward passes, gradients."""
+PartWeights: TypeAlias = Mapping[ModuleID, Tensor] | None
+"""`{module_id: scalar}` of one part, 1 on average; None: all parts count alike."""
+Reads = set[tuple[ModuleID, str]]
+"""`{(module id, column)}`."""
+
+
+def make_step(learner: LearnerInternals, reads: Reads) -> Callable[[ModuleBatches], dict[str, Tensor]]:
+    """Make the step function, which a backend loops over or compiles.
+
+    Args:
+        learner: the learner.
+        reads: filled with the columns that forward passes and losses read, when the first minibatch is run or traced.
+
+    Returns:
+        `step(minibatch) -> {metric: scalar tensor}`.
+    """
+
+    watch = ShapeCheck(learner)
+
+    def step(minibatch: ModuleBatches) -> dict[str, Tensor]:
+        learner.shape_check = watch
+        metrics: dict[str, Tensor]
+        with learner.metrics.step() as metrics, minibatch_weights(learner, minibatch) as modules:
+            rows = join_step_columns(minibatch, modules)
+            watch.try_out(partial(_compute, learner), _parts(rows, learner.config.accumulate)[0])
+            _, losses, _ = learner._update(rows)
+            if not reads:
+                reads.update(
+                    (each, column) for each in rows for column in getattr(rows[each], "taken", rows[each])
+                )
+            if NONFINITE not in metrics:  # a user's `_update` that does not call super()
+                losses = scale_losses(learner, losses)
+                _report_losses(learner, losses, metrics, learner.ops.isfinite(sum(losses.values())))
+            return scale_metrics(learner, metrics, rows)
+
+    return step
+
+
+@hookimpl
+def update(
+    learner: LearnerInternals, batch: ModuleBatches
+) -> tuple[Any, dict[ModuleID, Tensor], dict[str, Tensor]]:
+    """Forward, losses, gradients (of each part of an accumulated batch), reduce, postprocess, finite check, apply.
+
+    See `LearnerSpec.update`.
+    """
+    variables = [
+        each.parameters for each in learner.registered_optimizers.values() if each.modules & set(batch)
+    ]
+
+    def differentiate(part: ModuleBatches, weights: PartWeights) -> Answer:
+        answer: Answer = learner._differentiate(
+            variables, partial(_forward_and_losses, learner, part, weights)
+        )
+        check_gradient_names(answer[2], learner.layouts, "compute_gradients")
+        return answer
+
+    buffers = copy_buffers(learner, batch)
+    with learner.metrics.step() as metrics:
+        losses, fwd_out, raw = accumulate_gradients(learner, batch, differentiate)
+        reduced = learner._reduce_gradients(mark_nonfinite(learner, losses, raw))
+        metrics.update(learner._finish_step(partial(_finish, learner, batch, buffers, losses, raw, reduced)))
+    return fwd_out, dict(losses), metrics
+
+
+def _finish(
+    learner: LearnerInternals,
+    batch: ModuleBatches,
+    buffers: Sequence[tuple[Variable, Tensor]],
+    losses: Mapping[ModuleID, Tensor],
+    raw: Gradients,
+    reduced: Gradients,
+) -> dict[str, Tensor]:
+    """The part of a step after the exchange of gradients; returns the metrics of the whole step."""
+    with learner.metrics.step() as metrics:
+        gradients = learner.postprocess_gradients(reduced)
+        check_gradient_names(gradients, learner.layouts, "postprocess_gradients")
+        if learner.weights is None:
+            learner.finite = _all_finite(learner, losses, raw, gradients)
+        else:  # losses and raw gradients are this learner's own; all must decide by values that all have
+            learner.finite = _all_finite(learner, {}, reduced, gradients)
+        try:
+            learner.apply_gradients(gradients)
+            _move_targets(learner, batch)
+            restore_buffers(learner, buffers)
+            _report_losses(learner, losses, metrics, learner.finite)
+            if learner.names_parameters:
+                _report_parameters(learner, (raw, gradients))
+        finally:
+            learner.finite = None  # in a traced program it is a symbol that is invalid afterwards
+        return dict(metrics)
+
+
+def _move_targets(learner: LearnerInternals, batch: ModuleBatches) -> None:
+    """Update the target networks of trained modules, if they are updated with gradient steps."""
+    for module_id in batch:
+        if module_id in learner.targets:
+            learner.targets[module_id].follow_step()
+
+
+def _forward_and_losses(
+    learner: LearnerInternals, batch: ModuleBatches, weights: PartWeights
+) -> tuple[dict[ModuleID, Tensor], Any]:
+    losses, fwd_out = learner.shape_check.check(partial(_compute, learner), batch)
+    return scale_part_losses(scale_losses(learner, losses), weights), fwd_out
+
+
+def _compute(learner: LearnerInternals, batch: ModuleBatches) -> tuple[dict[ModuleID, Tensor], Any]:
+    fwd_out = {module_id: learner.module[module_id].forward_train(rows) for module_id, rows in batch.items()}
+    losses = learner.compute_losses(fwd_out=fwd_out, batch=batch)
+    _check_losses(learner, losses, batch)
+    # Frameworks rebuild what leaves a compiled part, and only know plain dicts.
+    return losses, {module_id: dict(columns) for module_id, columns in fwd_out.items()}
+
+
+def _report_losses(
+    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], metrics: dict[str, Tensor], finite: Tensor
+) -> None:
+    for module_id, loss in losses.items():
+        learner.register_metric(module_id, TOTAL_LOSS_KEY, loss)
+    if learner.is_guarded:
+        for name, value in metrics.items():
+            metrics[name] = learner.guard(value, learner.ops.zeros_like(value))
+    learner.register_metric(ALL_MODULES, NONFINITE_KEY, 1.0 - learner.ops.cast(finite, "float32"))
+
+
+def _report_parameters(learner: LearnerInternals, gradients: Sequence[Gradients]) -> None:
+    """Report 1 for each parameter whose gradient is not finite: before postprocessing, and after it."""
+    ops = learner.ops
+    for prefix, each in zip(PARAMETER, gradients, strict=True):
+        for ref in each:
+            if each.get(ref) is not None:
+                finite = ops.cast(ops.isfinite(ops.sum(each[ref])), "float32")
+                learner.register_metric(ALL_MODULES, f"{prefix}{ref}", 1.0 - finite)
+
+
+def _check_losses(learner: LearnerInternals, losses: Any, batch: ModuleBatches) -> None:
+    """Refuse losses of unknown modules, and losses that are not scalar tensors. A module may be left out."""
+    if not isinstance(losses, Mapping) or not losses:
+        raise LossError(f"compute_losses: expected {{module_id: scalar loss}}, found {losses!r:.100}")
+    known = [*batch, ALL_MODULES]
+    for module_id, loss in losses.items():
+        if module_id not in known:
+            raise LossError(
+                f"compute_losses: a loss of {module_id!r}, which is no module of this batch; there are "
+                f"{', '.join(batch)}.{did_you_mean(str(module_id), known)}",
+                module_id=module_id,
+                expected=list(batch),
+                found=list(losses),
+            )
+        if type(loss).__module__ == "builtins":  # None, a float, a dict: no framework's tensor
+            raise LossError(
+                f"the loss of module {module_id!r} is {loss!r:.100}; it must be a scalar tensor. Does "
+                "compute_loss_for_module return what it computes?",
+                module_id=module_id,
+                expected=[],
+                found=loss,
+            )
+        shape = tuple(learner.ops.shape(loss))
+        if shape != ():
+            raise LossError(
+                f"the loss of module {module_id!r} has shape {list(shape)}; it must be a scalar: take its mean",
+                module_id=module_id,
+                expected=[],
+                found=list(shape),
+            )
+
+
+def _all_finite(
+    learner: LearnerInternals, losses: Mapping[ModuleID, Tensor], raw: Gradients, gradients: Gradients
+) -> Tensor:
+    """One boolean scalar, from the losses and the norm of each optimizer's gradients, which clipping computes anyway.
+
+    The gradients are checked before clipping, because clipping by value hides an infinity, and again if a hook changed
+    them in a way that may make them non-finite.
+    """
+    ops = learner.ops
+    terms = list(losses.values())
+    for layout in learner.layouts:
+        came = flat_of(ops, raw, layout) if layouts_in(raw, [layout]) else None
+        goes = flat_of(ops, gradients, layout) if layouts_in(gradients, [layout]) else None
+        made_of = gradients.source(layout) if isinstance(gradients, FlatGradients) else None
+        if came is not None:
+            terms.append(ops.norm(came))
+        if goes is not None and (came is None or (goes is not came and made_of is not came)):
+            terms.append(ops.norm(goes))
+    return ops.isfinite(sum(terms[1:], terms[0]))
+
+
+@hookimpl
+def compute_losses(
+    learner: LearnerInternals, fwd_out: ModuleBatches, batch: ModuleBatches
+) -> dict[ModuleID, Tensor]:
+    """One `compute_loss_for_module` per module of the batch. See `LearnerSpec.compute_losses`."""
+    return {
+        module_id: learner.compute_loss_for_module(
+            module_id=module_id,
+            config=learner.config_view(module_id),
+            batch=batch[module_id],
+            fwd_out=outputs,
+        )
+        for module_id, outputs in fwd_out.items()
+    }
+
+
+@hookimpl
+def postprocess_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> Gradients:
+    """Pass each module's gradients through its own hook; those of shared optimizers under `ALL_MODULES`.
+
+    See `LearnerSpec.postprocess_gradients`.
+    """
+    if not isinstance(gradients_dict, FlatGradients):
+        check_gradient_names(gradients_dict, learner.layouts, "postprocess_gradients")
+    parts = []
+    for module_id in dict.fromkeys(each.module_id for each in learner.registered_optimizers.values()):
+        own = merge_gradients(
+            learner,
+            [
+                learner.filter_param_dict_for_optimizer(gradients_dict, each.optimizer)
+                for each in learner.registered_optimizers.values()
+                if each.module_id == module_id
+            ],
+        )
+        if len(own):
+            config = learner.config_view(module_id)
+            part = learner.postprocess_gradients_for_module(
+                module_id=module_id, config=config, module_gradients_dict=own
+            )
+            _check_names_of_module(learner, part, module_id)
+            parts.append(part)
+    return merge_gradients(learner, parts)
+
+
+def _check_names_of_module(learner: LearnerInternals, gradients: Gradients, module_id: ModuleID) -> None:
+    """Check names. Flat gradients are skipped: they are checked when computed and before they are applied."""
+    if isinstance(gradients, FlatGradients):
+        return
+    layouts = [each.layout for each in learner.registered_optimizers.values() if each.module_id == module_id]
+    check_gradient_names(gradients, layouts, f"postprocess_gradients_for_module of module {module_id!r}")
+
+
+@hookimpl
+def postprocess_gradients_for_module(
+    learner: LearnerInternals,
+    module_id: ModuleID,
+    config: ConfigView,
+    module_gradients_dict: Mapping[ParamRef, Tensor],
+) -> Mapping[ParamRef, Tensor]:
+    """Clip each optimizer's gradients by `config.grad_clip` and report their norm before clipping.
+
+    See `AlgorithmSpec.postprocess_gradients_for_module`.
+    """
+    _check_names_of_module(learner, module_gradients_dict, module_id)
+    clip = learner._get_clip_function()
+    parts = []
+    for each in learner.registered_optimizers.values():
+        if each.module_id == module_id:
+            own = learner.filter_param_dict_for_optimizer(module_gradients_dict, each.optimizer)
+            clipped, norm = clip(own, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by)
+            learner.register_metric(module_id, f"gradients_{each.name}_global_norm", norm)
+            parts.append(clipped)
+    return merge_gradients(learner, parts)
+
+
+@hookimpl
+def get_clip_function(learner: LearnerInternals) -> Clip:
+    """`clip_gradients` over the backend's ops."""
+    return partial(clip_gradients, learner.ops)
+
+
+@hookimpl
+def apply_gradients(learner: LearnerInternals, gradients_dict: Gradients) -> None:
+    """Step every optimizer that has a gradient, with the core's formula. See `LearnerSpec.apply_gradients`.
+
+    A missing or None gradient counts as zero if other parameters of its optimizer have gradients.
+    """
+    for each in learner.registered_optimizers.values():
+        if layouts_in(gradients_dict, [each.layout]):
+            gradient = flat_of(learner.ops, gradients_dict, each.layout)
+            each.optimizer_adapter.step(learner.ops, gradient, learner.guard)
+
+
+def accumulate_gradients(
+    learner: LearnerInternals,
+    batch: ModuleBatches,
+    differentiate: Callable[[ModuleBatches, PartWeights], Answer],
+) -> Answer:
+    """Average losses, metrics and gradients over the parts of a minibatch. Traced.
+
+    For a loss that is a mean over rows, this equals the result for the whole minibatch.
+
+    Args:
+        learner: in a step.
+        batch: `config.accumulate` minibatches, interleaved as `plugrad.learner.update.minibatches` does.
+        differentiate: called for each part; multiplies the losses by the weights before differentiating them.
+
+    Returns:
+        Losses, the outputs of the last part, gradients.
+    """
+    number = learner.config.accumulate
+    if number == 1:
+        return differentiate(batch, None)
+    losses: dict[ModuleID, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
+    slopes: dict[Layout, Tensor] = {}
+    outputs: Any = None
+    with learner.metrics.step() as registered:
+        for n, part in enumerate(_parts(batch, number)):
+            weights = _part_weights(learner, n)
+            part_losses, outputs, gradients = differentiate(part, weights)
+            _add(losses, part_losses, number)
+            _add(metrics, _scale_part_metrics(registered, weights), number)
+            layouts = layouts_in(gradients, learner.layouts)
+            _add(slopes, {each: flat_of(learner.ops, gradients, each) for each in layouts}, number)
+            registered.clear()
+        registered.update(metrics)
+    return losses, outputs, FlatGradients(learner.ops, list(slopes.items()))
+
+
+def scale_part_losses(losses: Mapping[ModuleID, Tensor], weights: PartWeights) -> dict[ModuleID, Tensor]:
+    """Each loss times the weight of its module in one part. Traced.
+
+    Args:
+        losses: `{module_id: scalar}`.
+        weights: `{module_id: scalar}`; None: 1.
+
+    Returns:
+        `{module_id: scalar}`.
+    """
+    if weights is None:
+        return dict(losses)
+    return {module_id: loss * weights[module_id] for module_id, loss in losses.items()}
+
+
+def _part_weights(learner: LearnerInternals, n: int) -> PartWeights:
+    if learner.part_weights is None:
+        return None
+    return {module_id: learner.part_weights[module_id][n] for module_id in learner.part_weights}
+
+
+def _scale_part_metrics(metrics: Mapping[str, Tensor], weights: PartWeights) -> Mapping[str, Tensor]:
+    if weights is None:
+        return metrics
+    return {
+        name: value * weights.get(name.split(SEPARATOR)[0], weights[ALL_MODULES])
+        for name, value in metrics.items()
+    }
+
+
+def _parts(batch: ModuleBatches, number: int) -> list[dict[ModuleID, Rows]]:
+    """The parts of a minibatch: every `number`-th row, because a traced program may not know how many rows it has."""
+    return [
+        {
+            module_id: Rows(module_id, rows, itemgetter(slice(n, None, number)))
+            for module_id, rows in batch.items()
+        }
+        for n in range(number)
+    ]
+
+
+def _add(sums: dict[Any, Tensor], values: Mapping[Any, Tensor], number: int) -> None:
+    """Add to a mean. The sums are new tensors, because the next part may overwrite the memory of the values."""
+    for name, value in values.items():
+        share = value * (1.0 / number)
+        sums[name] = sums[name] + share if name in sums else share
