@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.episodes import SingleAgentEpisode
 from plugrad.observations import model_space, structured_rows
-from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer
+from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer, frames
 from plugrad.replay.observation_rows import stored_parts
 from plugrad.sampling.frame_stack import stacked_space
 from plugrad_dqn import DQNConfig
@@ -157,6 +157,44 @@ def test_images_channels_first_share_frames_that_an_environment_stacked_itself()
     buffer = ReplayBuffer(200, np.random.default_rng(0), parts=stored_parts(space))
     buffer.add(make([episodes.episode(200)]))
     assert buffer._storage._observations._stores[0]._frames.number == 201
+
+
+@settings(max_examples=60)
+@given(
+    width=st.sampled_from([8, 12, 21, 1296]),
+    calls=st.lists(st.lists(st.integers(0, 5), min_size=2, max_size=12), min_size=1, max_size=12),
+    live=st.integers(1, 3),
+    compared=st.sampled_from([1, 4, 64]),
+)
+def test_each_different_frame_that_is_in_use_is_kept_once_wherever_it_came_before(
+    width, calls, live, compared
+):
+    pictures = np.random.default_rng(0).integers(0, 3, (6, width), np.uint8)
+    pictures[:2] = pictures[0]
+    pictures[1, -1] ^= 1  # one bit, in the last byte
+    store, used = frames.Frames(width, 4), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "_COMPARED_AT_ONCE", compared)
+        for call in calls:
+            half = len(call) // 2
+            columns = [pictures[call[:half]], pictures[call[half : 2 * half]]]
+            dropped = used.pop(0)[1] if len(used) == live else np.zeros(0, np.int64)
+            used.append((call[: 2 * half], store.put(columns, dropped)))
+            for names, numbers in used:
+                assert store.take(numbers).tobytes() == pictures[names].tobytes()
+            assert store.number == len({name for names, _ in used for name in names})
+
+
+def test_frames_of_one_key_are_kept_apart():
+    store = frames.Frames(32, 9)
+    one, other = np.zeros((2, 4), np.int64)
+    other[:2] = store._factors[1], -store._factors[0]
+    columns = [np.stack([one, other, one, other]).view(np.uint8)]
+    for _ in range(3):
+        numbers = store.put(columns, np.zeros(0, np.int64))
+        assert store.take(numbers).tobytes() == columns[0].tobytes()
+    assert store.number == 2
+    assert store.put([columns[0][1:2]], np.zeros(0, np.int64)) == numbers[1]
 
 
 @pytest.mark.parametrize("cls", [ReplayBuffer, PrioritizedReplayBuffer])

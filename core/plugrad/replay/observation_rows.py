@@ -103,49 +103,53 @@ class ObservationRows:
         """The bytes of all rows of long episodes, where each row brings one frame of each part."""
         return sum(_store(capacity, part, dtype).full_bytes() for part in _fitting(parts, prod(shape)))
 
-    def write(self, name: str, places: Array, values: Array, *, number_before: int) -> None:
+    def write(self, places: Array, rows: Mapping[str, Array], *, number_before: int) -> None:
         """Write observations.
 
         Args:
-            name: one of `COLUMNS`.
             places: int64 `[N]`, all different.
-            values: `[N, *shape]`.
+            rows: `{name: [N, *shape]}` of `COLUMNS`.
             number_before: rows that there were before: lower places have an observation, which is forgotten.
         """
-        flat = values.astype(self.dtype, copy=False).reshape(len(values), prod(self.shape))
-        column = COLUMNS.index(name)
+        flat = [
+            rows[name].astype(self.dtype, copy=False).reshape(len(places), prod(self.shape))
+            for name in COLUMNS
+        ]
         for n, part in enumerate(self._parts):
-            numbers = flat[:, part.start : part.stop]
-            packed = _packed(numbers, part)
-            if packed is None:
-                self._widen(n)
-                packed = np.ascontiguousarray(numbers)
-            self._stores[n].write(column, places, packed, number_before)
+            numbers = [each[:, part.start : part.stop] for each in flat]
+            packed = [each for each in (_packed(each, part) for each in numbers) if each is not None]
+            if len(packed) < len(numbers):
+                self._widen(n, number_before)
+                packed = [np.ascontiguousarray(each) for each in numbers]
+            self._stores[n].write(places, packed, number_before)
 
-    def read(self, name: str, places: Array) -> Array:
-        """Copies of observations, `[N, *shape]`."""
-        column = COLUMNS.index(name)
+    def read(self, places: Array) -> dict[str, Array]:
+        """Copies of observations, `{name: [N, *shape]}` of `COLUMNS`."""
         if len(self._parts) == 1 and self._stores[0].dtype == self.dtype:
-            return self._stores[0].read(column, places).reshape(len(places), *self.shape)
-        rows = np.empty((len(places), prod(self.shape)), self.dtype)
+            read = self._stores[0].read(places)
+            return {
+                name: values.reshape(len(places), *self.shape)
+                for name, values in zip(COLUMNS, read, strict=True)
+            }
+        rows = [np.empty((len(places), prod(self.shape)), self.dtype) for _ in COLUMNS]
         for part, store in zip(self._parts, self._stores, strict=True):
-            rows[:, part.start : part.stop] = store.read(column, places)
-        return rows.reshape(len(places), *self.shape)
+            for row, values in zip(rows, store.read(places), strict=True):
+                row[:, part.start : part.stop] = values
+        return {name: row.reshape(len(places), *self.shape) for name, row in zip(COLUMNS, rows, strict=True)}
 
     @property
     def nbytes(self) -> int:
         """The bytes of the rows and frames that are kept."""
         return sum(store.nbytes for store in self._stores)
 
-    def _widen(self, n: int) -> None:
+    def _widen(self, n: int, number: int) -> None:
         """Store a part in the rows' dtype: an older checkpoint has normalised numbers where the space has bytes."""
         old = self._stores[n]
         self._parts[n] = self._parts[n]._replace(dtype=None)
         self._stores[n] = _store(self._capacity, self._parts[n], self.dtype)
-        for column, number in enumerate(old.written):
+        if number:
             places = np.arange(number)
-            if number:
-                self._stores[n].write(column, places, old.read(column, places).astype(self.dtype), 0)
+            self._stores[n].write(places, [each.astype(self.dtype) for each in old.read(places)], 0)
 
 
 def _fitting(parts: Sequence[StoredPart], width: int) -> list[StoredPart]:
@@ -162,29 +166,22 @@ def _packed(values: Array, part: StoredPart) -> Array | None:
     return packed if packed.astype(values.dtype).tobytes() == values.tobytes() else None
 
 
-def _highest(written: int, places: Array) -> int:
-    """The number of places that were written, which are filled in order."""
-    return max(written, int(places.max()) + 1) if len(places) else written
-
-
 class _Plain:
     """A part as an array for each column."""
 
     def __init__(self, capacity: int, part: StoredPart, dtype: np.dtype[Any]) -> None:
         self._shape, self.dtype = (len(COLUMNS), capacity, part.stop - part.start), dtype
         self._columns: Array | None = None
-        self.written = [0] * len(COLUMNS)
 
-    def write(self, column: int, places: Array, values: Array, number_before: int) -> None:
+    def write(self, places: Array, values: Sequence[Array], number_before: int) -> None:
         if self._columns is None:
             self._columns = np.zeros(self._shape, self.dtype)
-        self._columns[column, places] = values
-        self.written[column] = _highest(self.written[column], places)
+        for column, each in zip(self._columns, values, strict=True):
+            column[places] = each
 
-    def read(self, column: int, places: Array) -> Array:
+    def read(self, places: Array) -> list[Array]:
         assert self._columns is not None
-        values: Array = self._columns[column].take(places, axis=0)
-        return values
+        return [column.take(places, axis=0) for column in self._columns]
 
     def full_bytes(self) -> int:
         return prod(self._shape) * self.dtype.itemsize
@@ -199,25 +196,23 @@ class _Shared:
 
     def __init__(self, capacity: int, part: StoredPart, dtype: np.dtype[Any]) -> None:
         self.dtype, self._width, self._stack = dtype, part.stop - part.start, part.frames
-        self._frames = Frames(self._width // part.frames * dtype.itemsize, capacity)
+        # Episodes of eight steps and more fit with their last observations.
+        self._frames = Frames(self._width // part.frames * dtype.itemsize, capacity + capacity // 8)
         self._capacity = capacity
         self._numbers: Array | None = None
-        self.written = [0] * len(COLUMNS)
 
-    def write(self, column: int, places: Array, values: Array, number_before: int) -> None:
+    def write(self, places: Array, values: Sequence[Array], number_before: int) -> None:
         if self._numbers is None:
             self._numbers = np.zeros((len(COLUMNS), self._capacity, self._stack), np.int64)
-        old = self._numbers[column, places[places < number_before]]
-        frames = values.view(np.uint8).reshape(-1, self._frames.frame_bytes)
-        self._numbers[column, places] = self._frames.put(frames).reshape(-1, self._stack)
-        if len(old):
-            self._frames.drop(old.ravel())
-        self.written[column] = _highest(self.written[column], places)
+        old = self._numbers[:, places[places < number_before]]
+        frames = [each.view(np.uint8).reshape(-1, self._frames.frame_bytes) for each in values]
+        numbers = self._frames.put(frames, old.ravel())
+        self._numbers[:, places] = numbers.reshape(len(COLUMNS), len(places), self._stack)
 
-    def read(self, column: int, places: Array) -> Array:
+    def read(self, places: Array) -> list[Array]:
         assert self._numbers is not None
-        taken = self._frames.take(self._numbers[column].take(places, axis=0).ravel())
-        return taken.view(self.dtype).reshape(len(places), self._width)
+        taken = (self._frames.take(numbers.take(places, axis=0).ravel()) for numbers in self._numbers)
+        return [each.view(self.dtype).reshape(len(places), self._width) for each in taken]
 
     def full_bytes(self) -> int:
         return self._capacity * (self._frames.frame_bytes + 8 * self._stack * len(COLUMNS))

@@ -70,10 +70,11 @@ class RowStorage:
             if not self._names:
                 self._reserve(rows)
             for name, values in rows.items():
-                if name in self.columns:
+                if self._observations is None or name not in COLUMNS:
                     self.columns[name][places] = values[kept]
-                else:
-                    self._observed.write(name, places, values[kept], number_before=len(self))
+            if self._observations is not None:
+                observed = {name: rows[name][kept] for name in COLUMNS}
+                self._observations.write(places, observed, number_before=len(self))
         except MemoryError as error:
             full = self.full_bytes(self.capacity, rows, self.parts)
             raise MemoryError(
@@ -139,12 +140,9 @@ class RowStorage:
 
     def rows(self, places: Array) -> Rows:
         """Copies of the rows at some places."""
-        if self._observations is None:
-            return {name: values.take(places, axis=0) for name, values in self.columns.items()}
+        observed = {} if self._observations is None else self._observations.read(places)
         return {
-            name: self.columns[name].take(places, axis=0)
-            if name in self.columns
-            else self._observations.read(name, places)
+            name: observed[name] if name in observed else self.columns[name].take(places, axis=0)
             for name in self._names
         }
 
