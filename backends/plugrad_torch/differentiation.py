@@ -10,9 +10,9 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_helpers import no_gradient_error
-from plugrad.types import ModuleID
+from plugrad.types import ALL_MODULES, ModuleID
 from plugrad_torch import ops
-from plugrad_torch.variables import FlatParameters
+from plugrad_torch.variables import FlatParameters, values_kept
 
 Losses = dict[ModuleID, Tensor]
 
@@ -29,6 +29,8 @@ def differentiate(
         else:
             for flat in flats:
                 flat.attach()
+        for variable in learner.buffers.get(ALL_MODULES, {}).values():
+            stack.enter_context(values_kept(variable))
         losses, aux = loss_fn()
     gradients = learner.compute_gradients(losses, variables=flats, leaves=leaves)
     return {module_id: ops.stop_gradient(loss) for module_id, loss in losses.items()}, aux, gradients

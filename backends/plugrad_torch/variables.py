@@ -43,7 +43,7 @@ class TensorVariable:
     def assign(self, value: Any) -> None:
         """Copy a number, array or tensor into the tensor."""
         if self.tracer is not None:
-            self.tracer = value
+            self.tracer = self._like(value)
             return
         live = self.value.detach()
         if isinstance(value, float | int):
@@ -51,13 +51,41 @@ class TensorVariable:
         else:
             live.copy_(_as_tensor(value))
 
+    def _like(self, value: Any) -> Tensor:
+        """A value as a tensor of the variable's shape, dtype and device, as a copy into it would make it."""
+        if isinstance(value, Tensor) and value.shape == self.value.shape and value.dtype == self.value.dtype:
+            return value
+        made = torch.as_tensor(value, dtype=self.value.dtype, device=self.value.device)
+        return made.expand(self.value.shape).clone()
+
     def snapshot(self) -> Tensor:
         """A copy on the same device."""
-        return self.value.detach().clone()
+        return (self.value if self.tracer is None else self.tracer).detach().clone()
 
     def numpy(self) -> Array:
         """A copy as numpy."""
         return self.value.detach().cpu().numpy().copy()
+
+
+@contextmanager
+def values_kept(variable: Any) -> Iterator[None]:
+    """A block in which autograd keeps what was read: assignments take effect at its end, as values without gradients.
+
+    Args:
+        variable: a `TensorVariable`, replaced (while a program is traced) or not.
+    """
+    if variable.tracer is not None:
+        yield
+        variable.tracer = variable.tracer.detach()
+        return
+    variable.tracer = before = variable.value.detach().clone()
+    try:
+        yield
+        after = variable.tracer
+    finally:
+        variable.tracer = None
+    if after is not before:
+        variable.assign(after.detach())
 
 
 class BufferVariable:

@@ -124,6 +124,11 @@ class Metrics:
             )
         return tensor
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a gradient step is running or traced."""
+        return self._step is not None
+
     @contextmanager
     def step(self) -> Iterator[dict[str, Tensor]]:
         """Collect the metrics of one minibatch in the yielded dict; a nested step uses the outer step's dict."""

@@ -980,6 +980,7 @@ def test_every_public_member_of_the_learner_stands_in_the_table():
         "is_guarded",
         "layouts",
         "notify",
+        "register_state",  # test_plugin_state_on_backends.py
         "run_connectors",
         "stream",
         "tell",

@@ -45,6 +45,8 @@ def built(backend):
     config = config.framework(backend, compile="none").learners(learner_class=WithTargets)
     learner = with_modules(config, "a", "b").build_learner()
     learner.notes = {"a": 1, "b": 2}
+    for module_id in ("a", "b"):
+        learner.register_state(f"{module_id}/size", 1.0)
     learner.update({"a": ppo_batch(), "b": ppo_batch(seed=1)})
     return learner
 

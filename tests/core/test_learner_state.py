@@ -9,7 +9,7 @@ from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
 from plugrad.learner.state.snapshot import digest as digest_of
 
 P = DEFAULT_MODULE_ID
-COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams"]
+COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams", "plugin_state"]
 
 
 def config(**settings):

@@ -17,8 +17,9 @@ from plugrad.checkpoint.layout import DATA, block_number, is_content_name
 from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVersionError
 
 FORMAT: Final = "plugrad checkpoint"
-FORMAT_VERSION: Final = 2
-"""The newest that is read. A save without blocks is of version 1, which older versions of plugrad read too."""
+FORMAT_VERSION: Final = 3
+"""The newest that is read. A save is of the oldest version that can hold it, which older versions of plugrad read too:
+1, with blocks 2; 3 if its caller says so."""
 MAX_BYTES: Final = 2 * 2**20
 """The limit of the file. Parsing takes some twenty times as much memory."""
 
@@ -33,24 +34,27 @@ class Manifest:
         metadata: what the caller of `save_checkpoint` gave.
         files: every other file of the save by name.
         plugrad_version: the version that wrote it.
+        format_version: the oldest version that can hold what the caller saves, besides blocks.
     """
 
     metadata: dict[str, Any]
     files: dict[str, FileEntry]
     plugrad_version: str
+    format_version: int = 1
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any], files: dict[str, FileEntry]) -> "Manifest":
+    def of(cls, metadata: Mapping[str, Any], files: dict[str, FileEntry], format_version: int) -> "Manifest":
         """The manifest of a new save.
 
         Args:
             metadata: see the class.
             files: see the class.
+            format_version: see the class.
 
         Returns:
             The manifest, with the version of this plugrad.
         """
-        return cls(dict(metadata), files, _own_version())
+        return cls(dict(metadata), files, _own_version(), format_version)
 
     @property
     def _has_blocks(self) -> bool:
@@ -64,7 +68,7 @@ class Manifest:
         """
         fields = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION if self._has_blocks else 1,
+            "format_version": max(self.format_version, 2 if self._has_blocks else 1),
             "plugrad_version": self.plugrad_version,
             "metadata": tree.encode(self.metadata, None, "metadata"),
             "files": {name: {"size": e.size, "sha256": e.sha256} for name, e in self.files.items()},

@@ -41,7 +41,12 @@ MAX_DATA_BYTES: Final = 8 * 2**20
 
 
 def save_checkpoint(
-    path: StrPath, state: Mapping[str, Any], *, metadata: Mapping[str, Any], keep: int = 2
+    path: StrPath,
+    state: Mapping[str, Any],
+    *,
+    metadata: Mapping[str, Any],
+    keep: int = 2,
+    format_version: int = 1,
 ) -> Path:
     """Write the next save of a checkpoint directory.
 
@@ -56,6 +61,7 @@ def save_checkpoint(
             and values; numpy scalars come back as 0-d arrays.
         metadata: like `state`, without arrays: what a reader wants to know before it uses the state.
         keep: saves that stay, this one included, >= 1. Older ones are removed.
+        format_version: the oldest format whose readers understand the state; they need not understand blocks.
 
     Returns:
         `path`.
@@ -72,7 +78,7 @@ def save_checkpoint(
     owned = Path(path)
     with disk_errors("save a checkpoint to", owned), writer_lock(owned) as turn, turn:
         make_directory(owned.absolute())
-        _save(owned, data, leaves, metadata)
+        _save(owned, data, leaves, metadata, format_version)
         _prune(owned, keep)
     return owned
 
@@ -87,7 +93,9 @@ def _data(state: Mapping[str, Any], leaves: tree.Leaves) -> bytes:
     return data
 
 
-def _save(owned: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any]) -> None:
+def _save(
+    owned: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any], format_version: int
+) -> None:
     names = os.listdir(owned)
     for name in filter(is_temporary_name, names):
         remove_or_warn(owned / name)
@@ -95,7 +103,7 @@ def _save(owned: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, 
     staging = owned / staging_name(number)
     try:
         os.mkdir(staging)
-        blocks = _write_files(staging, data, leaves, metadata)
+        blocks = _write_files(staging, data, leaves, metadata, format_version)
         sync_directory(staging)
         os.rename(staging, owned / save_name(number))
     except BaseException:
@@ -108,7 +116,7 @@ def _save(owned: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, 
 
 
 def _write_files(
-    staging: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any]
+    staging: Path, data: bytes, leaves: tree.Leaves, metadata: Mapping[str, Any], format_version: int
 ) -> list[BlockFile]:
     """Write all files; returns those of the blocks."""
     files = {}
@@ -117,7 +125,7 @@ def _write_files(
         files[name] = FileEntry.of(content)
     blocks = [write_block(staging / block_name(n), each) for n, each in enumerate(leaves.blocks, start=1)]
     files |= {each.path.name: each.entry for each in blocks}
-    write_file(staging / MANIFEST, Manifest.of(metadata, files).to_bytes())
+    write_file(staging / MANIFEST, Manifest.of(metadata, files, format_version).to_bytes())
     return blocks
 
 

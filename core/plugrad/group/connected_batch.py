@@ -1,7 +1,7 @@
 """`ConnectedBatch`: what learner 0's connectors made of episodes, for all learners of a group.
 
-The counters and random streams that the connectors moved are part of the change: they take effect with the update, and
-not at all if it fails.
+The counters, random streams and plugins' own state that the connectors moved are part of the change: they take effect
+with the update, and not at all if it fails.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from plugrad.batch import MultiAgentBatch
 from plugrad.episodes import num_env_steps
 from plugrad.learner import Learner
 from plugrad.learner.state.snapshot import copy_values, restore_values
+from plugrad.types import COMPONENT_PLUGIN_STATE
 
 
 @dataclass
@@ -20,10 +21,14 @@ class ConnectedBatch(MultiAgentBatch):
     """A batch with the counters and random streams as they are after the connectors.
 
     Args:
-        values: from `copy_values`.
+        values: from `copy_values`, and the plugins' own state.
     """
 
     values: Mapping[str, Any] = field(kw_only=True)
+
+
+def _copied(learner: Learner) -> dict[str, Any]:
+    return {**copy_values(learner), **learner.get_state(COMPONENT_PLUGIN_STATE)}
 
 
 def connect(learner: Learner, episodes: Sequence[Any]) -> ConnectedBatch:
@@ -36,9 +41,9 @@ def connect(learner: Learner, episodes: Sequence[Any]) -> ConnectedBatch:
     Returns:
         The batch.
     """
-    before = copy_values(learner)
+    before = _copied(learner)
     columns = learner.run_connectors(episodes)
-    after = copy_values(learner)
+    after = _copied(learner)
     restore_values(learner, before)
     return ConnectedBatch(columns, num_env_steps(episodes), values=after)
 
@@ -54,7 +59,7 @@ def after_connectors(learner: Learner, batch: Any) -> Iterator[None]:
     if not isinstance(batch, ConnectedBatch):
         yield
         return
-    before = copy_values(learner)
+    before = _copied(learner)
     restore_values(learner, batch.values)
     try:
         yield

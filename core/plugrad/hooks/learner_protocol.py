@@ -121,7 +121,7 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     @property
     def buffers(self) -> Mapping[ModuleID, Mapping[str, Variable]]:
-        """What modules keep besides trained parameters, by module id and name."""
+        """What modules keep besides trained parameters; under `ALL_MODULES` what plugins registered."""
 
     @property
     def coefficients(self) -> Mapping[ModuleID, Coefficients]:
@@ -165,6 +165,9 @@ class LearnerProtocol(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Pro
 
     def freeze_parameters(self, module_id: ModuleID, names: Collection[str]) -> None:
         """Name parameters or layers that no optimizer has to step; see `plugrad.Learner.freeze_parameters`."""
+
+    def register_state(self, name: str, initial: Any, *, dtype: str | None = None) -> Variable:
+        """Register a variable that is saved and undone with the learner; see `plugrad.Learner.register_state`."""
 
     # --- losses and metrics ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from plugrad.metrics import Metrics
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import MultiRLModule
 from plugrad.schedules import Coefficients
-from plugrad.types import ModuleBatches, ModuleID, Tensor
+from plugrad.types import Array, ModuleBatches, ModuleID, Tensor
 
 
 class LossCheck(Protocol):
@@ -38,6 +38,12 @@ class LearnerInternals(LearnerProtocol, Protocol):
     registered_optimizers: dict[str, RegisteredOptimizer]
     targets: dict[ModuleID, TargetNetwork]
     buffers: dict[ModuleID, dict[str, Variable]]
+    _initial_plugin_state: dict[str, Array]
+    """The first values of what plugins registered, by name."""
+    _restored_plugin_state: dict[str, Array]
+    """What was restored for plugins that have not registered it yet, by name."""
+    _made_variables: list[tuple[Callable[[], Any], Any]]
+    """What `get_tensor_variable` made since the plugins' own were last looked for: weak references, first values."""
     num_parameters: dict[ModuleID, int]
     """The number of trained parameters of each module when it was built."""
     frozen_parameters: dict[ModuleID, frozenset[str]]

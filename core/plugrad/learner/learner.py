@@ -45,7 +45,7 @@ from plugrad.learner.modules.build import (
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state import state as state_of
-from plugrad.learner.state.buffers import Buffers, fill_missing_buffers, find_buffers
+from plugrad.learner.state.buffers import fill_missing_buffers, find_buffers
 from plugrad.learner.state.byte_scales import check_byte_scales
 from plugrad.learner.state.checkpoint import (
     Hyperparameters,
@@ -53,6 +53,8 @@ from plugrad.learner.state.checkpoint import (
     resolve_hyperparameters,
     warn_of_other_plugins,
 )
+from plugrad.learner.state.components import find_made_variables
+from plugrad.learner.state.plugin_state import Buffers, note_made, register, with_new_plugin_state
 from plugrad.learner.state.saved_spaces import check_module_spaces, check_spaces
 from plugrad.learner.state.snapshot import Snapshot, restore_on_error
 from plugrad.learner.state.state import Paths, check_whole, parts_in, pick_parts, select_parts
@@ -72,7 +74,7 @@ from plugrad.learner.update.run import UpdateRun
 from plugrad.learner.update.target_networks import TargetNetwork, make_target_network
 from plugrad.metrics import Metrics
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
-from plugrad.ops import Ops
+from plugrad.ops import Ops, Variable
 from plugrad.policy import Policy
 from plugrad.results import check_result
 from plugrad.rl_module import MultiRLModule
@@ -138,7 +140,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         registered_optimizers: `{"<module id>_<optimizer name>": RegisteredOptimizer}`.
         targets: `{module_id: TargetNetwork}` for modules for which `get_target_parameters` names parameters.
         noise_columns: `{module_id: {column: shape per row}}` for modules for which `get_noise_columns` names columns.
-        buffers: `{module_id: {name: variable}}`: what modules keep besides trained parameters.
+        buffers: `{module_id: {name: variable}}`: what modules keep besides trained parameters. Under `ALL_MODULES`
+            what plugins registered with `register_state`.
         frozen_parameters: `{module_id: names}` of what `freeze_parameters` named.
         coefficients: `{module_id or ALL_MODULES: Coefficients}`, the settings that change between updates.
         streams: random generators by name; `stream(...)` makes them.
@@ -182,6 +185,9 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self.targets: dict[ModuleID, TargetNetwork] = {}
         self.noise_columns: dict[ModuleID, Shapes] = {}
         self.buffers: Buffers = {}
+        self._initial_plugin_state: dict[str, Array] = {}
+        self._restored_plugin_state: dict[str, Array] = {}
+        self._made_variables: list[tuple[Callable[[], Any], Any]] = []
         self.num_parameters: dict[ModuleID, int] = {}
         self.frozen_parameters: dict[ModuleID, frozenset[str]] = {}
         self.coefficients: dict[ModuleID, Coefficients] = {}
@@ -224,9 +230,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
             self._configure(self.config)
         except BaseException:
             self.streams = streams  # called again, it draws the same weights
+            self.buffers, self._initial_plugin_state = {}, {}
             raise
         self._is_built = True
         self.notify("learner_built")
+        find_made_variables(self)
 
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
@@ -358,6 +366,35 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
 
     def _provide(self, hook: str, **arguments: Any) -> Any:
         return self._hooks.provide(hook, learner=self, **arguments)
+
+    def register_state(self, name: str, initial: Any, *, dtype: str | None = None) -> Variable:
+        """Register a plugin's own state: a variable that is saved, undone after an error, hashed, and in programs.
+
+        Call it in `learner_built` or another hook outside of a gradient step. A loss reads and moves the variable with
+        `read()` and `assign()`. A later call with the same name gives the same variable.
+
+        In a group each learner moves it with its own rows. After each update it is made equal: floats become the mean
+        over the learners, weighted by rows; others become those of learner 0. So keep means, not sums.
+
+        Args:
+            name: 1 to 200 characters; begin with your plugin's name and a slash. One that begins with a module's id and
+                a slash is that module's: it goes when the module is removed.
+            initial: a number or an array; the shape stays.
+            dtype: such as "float32"; None: float32 for floats, int32 for ints.
+
+        Returns:
+            The variable. If a state with this name was loaded before, it has that value.
+
+        Raises:
+            ConfigError: the name was registered with another shape, or a gradient step is running.
+            RestoreMismatchError: the value that was loaded has another shape.
+        """
+        return register(self, name, initial, dtype)
+
+    def _get_tensor_variable(self, value: Any, dtype: str | None = None, trainable: bool = False) -> Variable:
+        variable = super()._get_tensor_variable(value, dtype, trainable)
+        note_made(self, variable, value)
+        return variable
 
     def notify(self, hook: str, **arguments: Any) -> None:
         """Call a listener hook of all plugins.
@@ -795,8 +832,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         """Copy the whole state, or parts of it.
 
         Args:
-            components: one or several of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams"; or
-                the part of one module or optimizer in the first four, such as "rl_module/p0" or
+            components: one or several of "rl_module", "optimizer", "targets", "coefficients", "counters", "streams",
+                "plugin_state"; or the part of one module or optimizer in the first four, such as "rl_module/p0" or
                 "optimizer/p0_default_optimizer", which keeps its place: `{"rl_module": {"p0": {...}}}`. None: all.
             not_components: names of components or parts to leave out.
 
@@ -921,6 +958,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
                 with checkpointing.as_checkpoint_error(checkpoint):
                     allowed = self.config.allow_other_bounds
                     check_spaces(self.config, checkpoint, {}, allow_other_bounds=allowed)
+            state = with_new_plugin_state(self, state, checkpoint.path)
             self._restore_whole(state, hyperparameters, checkpoint)
         self.notify("checkpoint_restored", path=str(path))
 

@@ -48,8 +48,18 @@ def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
     """See `GradientSpec.differentiate`: the losses, and their gradients by finite differences."""
+    kept = [(each, each.snapshot()) for own in learner.buffers.values() for each in own.values()]
+
+    def computed_again() -> Losses:
+        for variable, value in kept:
+            variable.assign(value)
+        return loss_fn()[0]
+
     losses, aux = loss_fn()
-    gradients = learner.compute_gradients(losses, leaves=variables, loss_fn=lambda: loss_fn()[0])
+    moved = [each.snapshot() for each, _ in kept]
+    gradients = learner.compute_gradients(losses, leaves=variables, loss_fn=computed_again)
+    for (variable, _), value in zip(kept, moved, strict=True):
+        variable.assign(value)
     return losses, aux, gradients
 
 

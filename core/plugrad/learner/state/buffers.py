@@ -13,21 +13,23 @@ import numpy as np
 
 from plugrad.batch import Batch
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.state.plugin_state import Buffers, owner_of, plugin_variables, with_plugin_variables
 from plugrad.learner.update.data_parallel import WEIGHTS
 from plugrad.ops import Variable
-from plugrad.types import Array, ModuleID, Tensor
-
-Buffers = dict[ModuleID, dict[str, Variable]]
-"""`{module_id: {name: variable}}`; only modules that have buffers."""
+from plugrad.types import ALL_MODULES, Array, ModuleID, Tensor
 
 
 def find_buffers(learner: LearnerInternals) -> Buffers:
-    """The buffers of all modules that the backend can train, under their names in `module.get_state()`."""
+    """The buffers of all modules that the backend can train, under their names in `module.get_state()`.
+
+    Those that plugins registered stay, under `ALL_MODULES`.
+    """
     found = {
         module_id: dict(learner._get_buffers(learner.module[module_id]))
         for module_id in learner.trainable_module_ids
     }
-    return {module_id: each for module_id, each in found.items() if each}
+    modules = {module_id: each for module_id, each in found.items() if each}
+    return with_plugin_variables(modules, plugin_variables(learner))
 
 
 def buffer_variables(buffers: Buffers, module_ids: Collection[ModuleID] | None = None) -> list[Variable]:
@@ -65,7 +67,8 @@ def copy_buffers(
     """
     if not learner.buffers or (learner.config.nonfinite != "skip" and not learner.names_parameters):
         return []
-    return [(each, each.snapshot()) for each in buffer_variables(learner.buffers, module_ids)]
+    moved = buffer_variables(learner.buffers, [*module_ids, ALL_MODULES])
+    return [(each, each.snapshot()) for each in moved]
 
 
 def restore_buffers(learner: LearnerInternals, before: Sequence[tuple[Variable, Tensor]]) -> None:
@@ -97,14 +100,21 @@ def average_buffers(learner: LearnerInternals, columns: Batch) -> None:
     """Make the buffers of all learners of a group equal, after a program.
 
     Floats become the mean over the learners, weighted by the number of the module's rows that each trained on. All
-    other buffers (counters, seeds, masks) become those of learner 0.
+    other buffers (counters, seeds, masks) become those of learner 0. So does what plugins registered: under a name
+    that begins with a module's id and a slash by that module's rows, else by all rows.
 
     Args:
         learner: alone, or one of a group.
         columns: the batch of this program, with the learner's weights (`plugrad.learner.update.data_parallel`).
     """
-    own = {module_id: each for module_id, each in learner.buffers.items() if module_id in columns}
-    if learner.collective is None or not own:
+    if learner.collective is None or not learner.buffers:
+        return
+    own = {module_id: dict(each) for module_id, each in learner.buffers.items() if module_id in columns}
+    for name, variable in plugin_variables(learner).items():
+        owner = owner_of(name, learner.module) or ALL_MODULES
+        if owner in (ALL_MODULES, *columns):  # else no loss has moved it
+            own.setdefault(owner, {})[f"{ALL_MODULES}/{name}"] = variable
+    if not own:
         return
     is_first = learner.collective.rank == 0
     parts: list[Array] = []

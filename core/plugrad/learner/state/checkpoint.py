@@ -29,8 +29,8 @@ from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.byte_scales import KEY, byte_scales, keep_byte_scales
 from plugrad.learner.state.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.state.refused_code import refuse_code, refuse_own_modules
-from plugrad.learner.state.state import check_whole
-from plugrad.types import ALL_MODULES
+from plugrad.learner.state.state import check_whole, oldest_reader
+from plugrad.types import ALL_MODULES, COMPONENT_LEARNER
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -84,7 +84,14 @@ def save(path: StrPath, state: Mapping[str, Any], metadata: Mapping[str, Any], *
     Returns:
         `path`.
     """
-    return str(save_checkpoint(path, state, metadata=metadata, keep=keep))
+    key = COMPONENT_LEARNER if metadata.get("kind") == "algorithm" else ""
+    learner = dict(state[key] if key else state)
+    for name in [
+        name for name, each in learner.items() if oldest_reader({name: each or True}) > 1 and not each
+    ]:
+        del learner[name]  # so that an older version of plugrad reads the file
+    state, version = {**state, key: learner} if key else learner, oldest_reader(learner)
+    return str(save_checkpoint(path, state, metadata=metadata, keep=keep, format_version=version))
 
 
 def load(path: StrPath, *, kind: str) -> Checkpoint:

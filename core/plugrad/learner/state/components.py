@@ -6,7 +6,6 @@ list. A new component is a subclass of `Component` with an entry there.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from hashlib import blake2b
 from math import isfinite, isinf
 from typing import Any
 
@@ -16,8 +15,16 @@ from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.every_nth import with_count_as_in, without_count
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state.buffers import buffer_variables
+from plugrad.learner.state.plugin_state import (
+    is_array_of_numbers,
+    keep_made,
+    owner_of,
+    plugin_variables,
+    set_plugin_state,
+    with_plugin_variables,
+)
 from plugrad.ops import Variable
-from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, ModuleID
+from plugrad.types import COMPONENT_OPTIMIZER, COMPONENT_PLUGIN_STATE, COMPONENT_RL_MODULE, ModuleID
 
 State = dict[str, Any]
 
@@ -29,11 +36,14 @@ class Component:
         name: its key in `Learner.get_state()`.
         attributes: the learner's attributes that hold it. The first maps the names of its parts to the parts.
         has_parts: whether `get_state("<name>/<part>")` can return one part.
+        since: the version of the checkpoint format that added it. A file of an older format lacks it: it then begins
+            anew. A save that holds it is of this format at least; older versions of plugrad say that they are too old.
     """
 
     name: str
     attributes: tuple[str, ...]
     has_parts = True
+    since = 1
 
     def parts(self, learner: LearnerInternals) -> list[str]:
         """The names of its parts: module ids, or full names of optimizers; empty without parts."""
@@ -121,7 +131,7 @@ class _Modules(Component):
         learner.module.set_state(state)
 
     def variables(self, learner: LearnerInternals) -> list[Variable]:
-        return buffer_variables(learner.buffers)
+        return buffer_variables(learner.buffers, learner.module)
 
     def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
         yield from super().digest_parts(learner)
@@ -135,45 +145,6 @@ class _Modules(Component):
         learner.buffers.pop(module_id, None)
         learner.num_parameters.pop(module_id, None)
         learner.frozen_parameters.pop(module_id, None)
-
-
-def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
-    """Whether a module has trainable weights that no optimizer steps; a program may have them as constants.
-
-    Args:
-        learner: a learner with optimizers.
-        module_id: the module's id.
-
-    Returns:
-        True if it has some.
-    """
-    return learner.num_parameters.get(module_id, 0) > len(_stepped_names(learner, module_id))
-
-
-def _stepped_names(learner: LearnerInternals, module_id: ModuleID) -> set[str]:
-    """The names in `module.get_state()` of a module's weights that optimizers step."""
-    prefix = f"{module_id}/"
-    refs = [ref for layout in learner.layouts for ref in layout.refs]
-    return {ref.removeprefix(prefix) for ref in refs if ref.startswith(prefix)}
-
-
-def digest_without_optimizer(learner: LearnerInternals) -> str:
-    """A hash of all modules' trainable weights that no optimizer steps.
-
-    Args:
-        learner: a learner with optimizers.
-
-    Returns:
-        The hash; it is the same until other such weights are loaded.
-    """
-    found = blake2b(digest_size=16)
-    for module_id in learner.num_parameters:
-        if has_weights_without_optimizer(learner, module_id):
-            variables = {*_stepped_names(learner, module_id), *learner.buffers.get(module_id, ())}
-            for name, value in learner.module[module_id].get_state().items():
-                if name not in variables:
-                    found.update(f"{module_id}/{name}".encode() + value.tobytes())
-    return found.hexdigest()
 
 
 class _Optimizers(Component):
@@ -386,24 +357,92 @@ class _Streams(Component):
         learner.noise_columns.pop(module_id, None)
 
 
-def owner_of(path: str, module_ids: Iterable[ModuleID]) -> ModuleID | None:
-    """The module of a path.
+class _PluginState(Component):
+    """What plugins registered with `Learner.register_state`, and what was restored for plugins that have not yet."""
 
-    Args:
-        path: `<module id>/<name>`, such as the name of a random stream. Both may have slashes.
-        module_ids: the possible modules.
+    name = COMPONENT_PLUGIN_STATE
+    attributes = ("_initial_plugin_state", "_restored_plugin_state", "_made_variables")
+    since = 3
 
-    Returns:
-        The longest id that fits; None if none does.
-    """
-    return max((each for each in module_ids if path.startswith(f"{each}/")), key=len, default=None)
+    def parts(self, learner: LearnerInternals) -> list[str]:
+        find_made_variables(learner)
+        return [*learner._initial_plugin_state, *learner._restored_plugin_state]
+
+    def get(self, learner: LearnerInternals, parts: Collection[str]) -> State:
+        own, waiting = plugin_variables(learner), learner._restored_plugin_state
+        return {name: own[name].numpy() if name in own else waiting[name].copy() for name in parts}
+
+    def set(self, learner: LearnerInternals, state: Mapping[str, Any]) -> None:
+        set_plugin_state(learner, state)
+
+    def template(self, learner: LearnerInternals, parts: Collection[str], state: Any) -> State:
+        """What no plugin has registered yet may be any array of numbers."""
+        given = state if isinstance(state, Mapping) else {}
+        names = [*parts, *(each for each in given if isinstance(each, str) and each not in parts)]
+        own = plugin_variables(learner)
+        return {
+            name: own[name].numpy()
+            if name in own
+            else given[name]
+            if is_array_of_numbers(given.get(name))
+            else np.zeros(0)
+            for name in names
+        }
+
+    def variables(self, learner: LearnerInternals) -> list[Variable]:
+        return [variable for _, variable in sorted(plugin_variables(learner).items())]
+
+    def values(self, learner: LearnerInternals) -> State:
+        """The names alone: the values are copied as variables."""
+        return dict.fromkeys(plugin_variables(learner))
+
+    def restore(self, learner: LearnerInternals, values: State) -> None:
+        """What was registered after the copy gets its initial value."""
+        own = plugin_variables(learner)
+        late = {name: each for name, each in learner._initial_plugin_state.items() if name not in values}
+        for name, value in {**values, **late}.items():
+            if value is not None and name in own:
+                own[name].assign(value)
+
+    def digest_parts(self, learner: LearnerInternals) -> Iterator[bytes]:
+        yield from super().digest_parts(learner)
+        for name, value in sorted(learner._restored_plugin_state.items()):
+            yield name.encode() + value.tobytes()
+
+    def drop(self, learner: LearnerInternals, module_id: ModuleID) -> None:
+        ids = [*learner.module, module_id]
+
+        def without(named: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: each for name, each in named.items() if owner_of(name, ids) != module_id}
+
+        learner.buffers = with_plugin_variables(learner.buffers, without(plugin_variables(learner)))
+        learner._initial_plugin_state = without(learner._initial_plugin_state)
+        learner._restored_plugin_state = without(learner._restored_plugin_state)
 
 
 COMPONENTS: dict[str, Component] = {
     each.name: each
-    for each in (_Modules(), _Optimizers(), _Targets(), _Coefficients(), _Counters(), _Streams())
+    for each in (
+        _Modules(),
+        _Optimizers(),
+        _Targets(),
+        _Coefficients(),
+        _Counters(),
+        _Streams(),
+        _PluginState(),
+    )
 }
 """`{name: component}`, in the order of `Learner.get_state()`."""
+
+
+def find_made_variables(learner: LearnerInternals) -> None:
+    """Make what plugins made with `get_tensor_variable`, and still have, part of the state, in the order of making.
+
+    Args:
+        learner: with modules and optimizers.
+    """
+    if learner._made_variables:
+        keep_made(learner, {id(each) for each in state_variables(learner)})
 
 
 def state_variables(learner: LearnerInternals) -> list[Variable]:

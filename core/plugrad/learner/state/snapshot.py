@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any
 
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.components import COMPONENTS, state_variables
+from plugrad.learner.state.components import COMPONENTS, find_made_variables, state_variables
 
 _MADE_FOR_MODULES = ("config", "connectors", "_update_run", "_actor")
 """Attributes of a learner, besides its state, that are replaced when its modules or settings change."""
@@ -21,6 +21,7 @@ class Snapshot:
 
     def __init__(self, learner: LearnerInternals) -> None:
         self._learner = learner
+        find_made_variables(learner)
         variables = state_variables(learner)
         self._variables = list(zip(variables, learner._snapshot_variables(variables), strict=True))
         self._values = copy_values(learner)
@@ -82,6 +83,7 @@ def digest(learner: LearnerInternals) -> str:
 
     Flat vectors are hashed directly: a few megabytes take a few milliseconds.
     """
+    find_made_variables(learner)
     found = blake2b(digest_size=16)
     for component in COMPONENTS.values():
         for part in component.digest_parts(learner):

@@ -56,6 +56,13 @@ def select_parts(have: Parts, components: Paths, not_components: Paths = None) -
     return chosen
 
 
+def oldest_reader(state: Mapping[str, Any]) -> int:
+    """The version of the checkpoint format that a state needs, by the components that have something in it."""
+    return max(
+        (COMPONENTS[name].since for name, each in state.items() if name in COMPONENTS and each), default=1
+    )
+
+
 def check_whole(state: Mapping[str, Any], where: Any) -> None:
     """Refuse a state that lacks components.
 
@@ -66,7 +73,7 @@ def check_whole(state: Mapping[str, Any], where: Any) -> None:
     Raises:
         RestoreMismatchError: a component is missing; names those that it has.
     """
-    missing = [name for name in COMPONENTS if name not in state]
+    missing = [name for name in _required() if name not in state]
     if missing:
         raise RestoreMismatchError(
             f"{where} is not whole: it has {', '.join(map(str, state)) or 'nothing'}; missing: {', '.join(missing)}. "
@@ -174,13 +181,18 @@ def _check(learner: LearnerInternals, state: Mapping[str, Any]) -> None:
 
 def _wanted(known: Parts, given: Parts) -> dict[str, list[str]]:
     """The parts that a state must have: all if it is whole, else those that it contains."""
-    is_whole = set(given) == set(COMPONENTS)
+    is_whole = _required().keys() <= set(given)
     return {
         component: [
             name for name in known[component] if is_whole or not given[component] or name in given[component]
         ]
         for component in given
     }
+
+
+def _required() -> dict[str, None]:
+    """The names of the components that every whole state has; an older one lacks those that were added since."""
+    return {name: None for name, component in COMPONENTS.items() if component.since == 1}
 
 
 def get_optimizers(learner: LearnerInternals) -> State:

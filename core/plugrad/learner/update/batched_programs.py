@@ -11,7 +11,7 @@ from plugrad.config.fields import config_fields
 from plugrad.errors import ConfigError
 from plugrad.hooks.backend_spec import BatchedProgram, Capability, Program, ProgramCall
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.components import has_weights_without_optimizer
+from plugrad.learner.update.programs import has_weights_without_optimizer
 from plugrad.learner.update.turns import Turns
 from plugrad.optimizers import Optimizer
 from plugrad.types import ModuleBatches, ModuleID, Tensor

@@ -2,13 +2,15 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from plugrad.batch import Batch
 from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
-from plugrad.learner.state.components import digest_without_optimizer, state_variables
+from plugrad.learner.state.components import find_made_variables, state_variables
+from plugrad.learner.state.plugin_state import plugin_variables
 from plugrad.learner.update.minibatches import Order, chunks, columns_to_numpy, pad_rows
 from plugrad.learner.update.step import Reads, make_step
 from plugrad.types import Array, ModuleID
@@ -26,6 +28,7 @@ class Programs:
         self._made: dict[Hashable, PreparedProgram] = {}
         self._num_loads: list[int] = []
         self._constants = ""
+        self._plugin_state: list[str] = []
 
     def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
         """The program for a batch with these columns.
@@ -48,7 +51,14 @@ class Programs:
         return self._made[key]
 
     def _forget_other_constants(self) -> None:
-        """Discard the programs if weights were loaded that no optimizer steps: programs may have them as constants."""
+        """Discard the programs if weights were loaded that no optimizer steps: programs may have them as constants.
+
+        Or if plugins have registered state since.
+        """
+        find_made_variables(self._learner)
+        if [*plugin_variables(self._learner)] != self._plugin_state:
+            self._plugin_state = [*plugin_variables(self._learner)]
+            self._made.clear()
         num_loads = [each._num_loads for each in self._learner.module.values()]
         if num_loads != self._num_loads:
             self._num_loads, former = num_loads, self._constants
@@ -139,3 +149,42 @@ def _converts_as_the_backend(learner: LearnerInternals) -> bool:
     """Whether no class or plugin changes the result of `convert_batch_type`."""
     method = BackendSpec._convert_batch_type.__name__
     return method not in vars(learner) and getattr(type(learner), method) is getattr(BackendSpec, method)
+
+
+def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:
+    """Whether a module has trainable weights that no optimizer steps; a program may have them as constants.
+
+    Args:
+        learner: a learner with optimizers.
+        module_id: the module's id.
+
+    Returns:
+        True if it has some.
+    """
+    return learner.num_parameters.get(module_id, 0) > len(_stepped_names(learner, module_id))
+
+
+def _stepped_names(learner: LearnerInternals, module_id: ModuleID) -> set[str]:
+    """The names in `module.get_state()` of a module's weights that optimizers step."""
+    prefix = f"{module_id}/"
+    refs = [ref for layout in learner.layouts for ref in layout.refs]
+    return {ref.removeprefix(prefix) for ref in refs if ref.startswith(prefix)}
+
+
+def digest_without_optimizer(learner: LearnerInternals) -> str:
+    """A hash of all modules' trainable weights that no optimizer steps.
+
+    Args:
+        learner: a learner with optimizers.
+
+    Returns:
+        The hash; it is the same until other such weights are loaded.
+    """
+    found = blake2b(digest_size=16)
+    for module_id in learner.num_parameters:
+        if has_weights_without_optimizer(learner, module_id):
+            variables = {*_stepped_names(learner, module_id), *learner.buffers.get(module_id, ())}
+            for name, value in learner.module[module_id].get_state().items():
+                if name not in variables:
+                    found.update(f"{module_id}/{name}".encode() + value.tobytes())
+    return found.hexdigest()
