@@ -14,7 +14,7 @@ from plugrad.legacy import ADAPTED_ROOMS
 from plugrad.legacy import find as _find_older_name
 
 if TYPE_CHECKING:
-    from plugrad.algorithm import AlgorithmBatch
+    from plugrad.algorithm import Algorithm, AlgorithmBatch
     from plugrad.algorithm_config import AlgorithmConfig, OfflineConfig, OffPolicyConfig
     from plugrad.batch import MultiAgentBatch
     from plugrad.columns import Columns
@@ -48,6 +48,7 @@ __all__ = [
     "CONTRACT_VERSION",
     "DEFAULT_MODULE_ID",
     "DEFAULT_OPTIMIZER",
+    "Algorithm",
     "AlgorithmBatch",
     "AlgorithmConfig",
     "Columns",
@@ -72,6 +73,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "Algorithm": "plugrad.algorithm",
     "AlgorithmBatch": "plugrad.algorithm",
     "AlgorithmConfig": "plugrad.algorithm_config",
     "OfflineConfig": "plugrad.algorithm_config",
@@ -111,7 +113,11 @@ for _room, _adapt in ADAPTED_ROOMS.items():
 if not TYPE_CHECKING:  # a type checker refuses names that do not exist
 
     def __getattr__(name: str) -> Any:
-        if name in _PLACES:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value: Any = version("plugrad")
+        elif name in _PLACES:
             value = getattr(import_module(_PLACES[name]), name)
         elif not name.startswith("_") and find_spec(f"plugrad.{name}"):
             return import_module(f"plugrad.{name}")

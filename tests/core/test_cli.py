@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from plugrad.cli import COMMANDS, main
 from plugrad.cli.doctor import Part, advice, framework_line, part_line
+from plugrad.cli.options import setting_options
 from plugrad.cli.parity import two_backends
 from plugrad.config import SECTIONS
 from plugrad.errors import ConfigError
@@ -363,3 +364,42 @@ def test_help_fits_into_80_columns():
         said = CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, prog_name="plugrad").stdout
         assert max(map(len, said.splitlines())) <= 80
         assert "..." not in said.replace("[OPTIONS] COMMAND [ARGS]...", "")
+
+
+@pytest.mark.parametrize(
+    "typed", ["--env-runners.num-envs-per-env-runner", "--env_runners.num-envs-per_env-runner"]
+)
+def test_every_setting_may_be_typed_with_hyphens(plugrad, typed):
+    """The value is refused, by the name that the config has."""
+    for words in ([f"{typed}=0"], [typed, "0"]):
+        result = plugrad("train", *words)
+        assert result.exit_code == 2
+        assert "num_envs_per_env_runner" in result.output
+
+
+def test_the_hyphens_of_values_and_of_no_settings_stay(plugrad):
+    result = plugrad("train", "--env-runners.no-such-thing", "3")
+    assert "No such option '--env-runners.no-such-thing'" in result.output
+    result = plugrad("train", "ppo", "no-env_of-mine-v0", "--debugging.seed", "1")
+    assert "no-env_of-mine-v0" in result.output
+
+
+def test_no_two_settings_differ_in_hyphens_alone():
+    for algorithm in ("ppo", "dqn", "sac", "bc"):
+        names = [option for each in setting_options(get_algorithm(algorithm)) for option in each.opts]
+        assert len({name.replace("_", "-") for name in names}) == len(set(names))
+
+
+def test_python_m_plugrad_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "plugrad", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"plugrad, version {version('plugrad')}\n"
+
+
+def test_the_version_and_the_algorithm_are_names_of_the_package():
+    import plugrad
+    from plugrad.algorithm import Algorithm
+
+    assert plugrad.__version__ == version("plugrad")
+    assert plugrad.Algorithm is Algorithm

@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning import digest, ppo_batch, ppo_config, with_modules
 
-from plugrad import ALL_MODULES, COMPONENT_LEARNER, DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
+from plugrad import (
+    ALL_MODULES,
+    COMPONENT_LEARNER,
+    DEFAULT_MODULE_ID,
+    Learner,
+    LearnerGroup,
+    MultiRLModuleSpec,
+    RandomRLModule,
+    RLModuleSpec,
+    hookimpl,
+)
 from plugrad.errors import (
     BatchError,
+    ConfigError,
     LearnerGroupDeadError,
     LearnerTimeoutError,
     QueueFullError,
@@ -281,3 +292,44 @@ def test_the_counters_add_up_whatever_happens(steps, on_full):
     }
     assert np.sum(list(stats.values())) == 2 * len(futures)
     requests.close()
+
+
+class Ear:
+    """Counts updates."""
+
+    def __init__(self):
+        self.heard = 0
+
+    @hookimpl
+    def update_ended(self):
+        self.heard += 1
+
+
+def test_a_group_takes_listener_objects(tmp_path):
+    ear = Ear()
+    with LearnerGroup(config=ppo_config(), plugins=[ear]) as group:
+        group.update(ppo_batch())
+        group.save_to_path(tmp_path / "c")
+    again = Ear()
+    with LearnerGroup.from_checkpoint(tmp_path / "c", plugins=[again]) as group:
+        group.update(ppo_batch())
+    assert (ear.heard, again.heard) == (1, 1)
+
+
+class OwnModule(RandomRLModule):
+    """A class of a user's own, which a checkpoint does not import."""
+
+
+def test_a_group_of_modules_of_a_users_own_class_opens_with_their_spec(tmp_path):
+    config = ppo_config()
+    specs = MultiRLModuleSpec(
+        rl_module_specs={"a": RLModuleSpec(), "b": RLModuleSpec(module_class=OwnModule)}
+    )
+    with LearnerGroup(config=config, module_spec=specs) as group:
+        group.update({"a": ppo_batch()})
+        group.save_to_path(tmp_path / "c")
+        before = digest(group.get_weights())
+    with pytest.raises(ConfigError, match="a checkpoint imports no code"):
+        LearnerGroup.from_checkpoint(tmp_path / "c")
+    with LearnerGroup.from_checkpoint(tmp_path / "c", module_spec=specs) as group:
+        assert digest(group.get_weights()) == before

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from learning import ppo_batch, ppo_config
+from learning import digest, ppo_batch, ppo_config
 from plugin_state import MOMENTS, SCALE, Moments, MovingScale, UnnamedScale, sizes_after, without_numbers
 from threads import on_all
 
-from plugrad import Columns, SingleAgentEpisode, hookimpl
+from plugrad import Columns, LearnerGroup, SingleAgentEpisode, hookimpl
 from plugrad.errors import NonFiniteError
 from plugrad.group.connected_batch import after_connectors, connect
 from plugrad.learner.state.snapshot import digest as digest_of
@@ -93,3 +93,18 @@ def episodes_of(learner):
             )
         )
     return found
+
+
+def test_a_group_of_processes_has_copies_of_the_plugins_and_is_resumed_by_one_learner(cluster, tmp_path):
+    config = ppo_config("numpy", lr=0.01)
+    config = config.learners(num_learners=2, num_cpus_per_learner=0.1, build_timeout_s=200)
+    with LearnerGroup(config=config, plugins=[MovingScale(), Moments()]) as group:
+        group.update(ppo_batch(16))
+        states = group.foreach_learner(own)
+        assert len(set(group.foreach_learner(digest_of))) == 1
+        group.save_to_path(tmp_path / "c")
+    assert states[0][SCALE] == pytest.approx(sizes_after([ppo_batch(16)]), rel=1e-5)
+    plugins = [MovingScale(), Moments()]
+    with LearnerGroup.from_checkpoint(tmp_path / "c", num_learners=0, plugins=plugins) as again:
+        (found,) = again.foreach_learner(own)
+    assert digest(found) == digest(states[0])

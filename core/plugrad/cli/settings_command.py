@@ -114,12 +114,16 @@ def _renamed(wrapper: Any, names: Mapping[str, str]) -> Any:
 
 
 class SettingsCommand(click.Command):
-    """A command with its own options and every setting of the algorithm; its first argument is the algorithm."""
+    """A command with its own options and every setting of the algorithm; its first argument is the algorithm.
+
+    The names of settings may be typed with hyphens too: `--env-runners.num-env-runners`.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find the algorithm, then read the options. See `click.Command.parse_args`."""
-        ctx.meta[_CHOICE] = choose_algorithm(args, self._flags(ctx))
-        return super().parse_args(ctx, args)
+        ctx.meta[_CHOICE] = choice = choose_algorithm(args, self._flags(ctx))
+        typed = {name.replace("_", "-"): name for option in choice.options for name in option.opts}
+        return super().parse_args(ctx, [_with_underscores(each, typed) for each in args])
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options and the settings."""
@@ -139,6 +143,17 @@ class SettingsCommand(click.Command):
     def _flags(self, ctx: click.Context) -> frozenset[str]:
         options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
         return frozenset(name for option in options if option.is_flag for name in option.opts)
+
+
+def _with_underscores(argument: str, names: Mapping[str, str]) -> str:
+    """An argument in which the name of a setting, `--section.name` or `--section.name=value`, is as in the config.
+
+    Args:
+        argument: as it was typed.
+        names: `{name with hyphens: name}` of the options of settings.
+    """
+    name, equals, value = argument.partition("=")
+    return f"{names.get(name.replace('_', '-'), name)}{equals}{value}" if name.startswith("--") else argument
 
 
 def algorithm_choice(ctx: click.Context) -> AlgorithmChoice:

@@ -47,14 +47,16 @@ class LearnerActor:
             b"",
             None,
         )  # the config of the last sync: pickled, and the learner's own
+        self._plugins: tuple[Any, ...] = ()
         self._learner: Learner | None = None
         self._collective: Collective | None = None
 
-    def build(self, pickled_config: bytes) -> Reply:
-        """Build the learner."""
+    def build(self, pickled_config: bytes, pickled_plugins: bytes) -> Reply:
+        """Build the learner, with its own copies of the listeners."""
 
         def build() -> None:
-            self._learner = build_learner(pickle.loads(pickled_config))
+            self._plugins = pickle.loads(pickled_plugins)
+            self._learner = build_learner(pickle.loads(pickled_config), plugins=self._plugins)
 
         return self._reply(build)
 
@@ -187,7 +189,7 @@ class LearnerActor:
         def become() -> None:
             pickled_config, state, committed = sync_state
             if not self._is_configured_as(pickled_config):
-                self._learner = build_learner(pickle.loads(pickled_config))
+                self._learner = build_learner(pickle.loads(pickled_config), plugins=self._plugins)
                 self._learner.collective = self._collective
             learner = self._built_learner()
             self._synced = pickled_config, learner.config

@@ -43,6 +43,7 @@ class LearnerGroup(Adaptable):
     Args:
         config: an `AlgorithmConfig`.
         module_spec: used instead of the config's `rl_module_spec`.
+        plugins: listener objects, in addition to those that the config names; learners in other processes have copies.
 
     A warning names a setting that cannot be saved, such as a lambda.
 
@@ -54,7 +55,11 @@ class LearnerGroup(Adaptable):
 
     @adaptable
     def __init__(
-        self, *, config: Config, module_spec: RLModuleSpec | MultiRLModuleSpec | None = None
+        self,
+        *,
+        config: Config,
+        module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
+        plugins: Sequence[Any] = (),
     ) -> None:
         if module_spec is not None:
             config = config.rl_module(rl_module_spec=module_spec)
@@ -62,11 +67,11 @@ class LearnerGroup(Adaptable):
         self._requests = RequestQueue()
         self._learners: LocalLearner | RemoteLearners
         if config.num_learners:
-            self._learners = RemoteLearners(config)
+            self._learners = RemoteLearners(config, plugins)
             limit = config.max_requests_in_flight_per_learner
             self._requests = BackgroundRequestQueue(limit, config.on_full)
         else:
-            self._learners = LocalLearner(config)
+            self._learners = LocalLearner(config, plugins)
         self._unread: list[UpdateFuture] = []
 
     def __enter__(self) -> Self:
@@ -415,7 +420,13 @@ class LearnerGroup(Adaptable):
 
     @classmethod
     def from_checkpoint(
-        cls, path: checkpointing.StrPath, *, backend: str | None = None, num_learners: int | None = None
+        cls,
+        path: checkpointing.StrPath,
+        *,
+        backend: str | None = None,
+        num_learners: int | None = None,
+        module_spec: RLModuleSpec | MultiRLModuleSpec | None = None,
+        plugins: Sequence[Any] = (),
     ) -> "LearnerGroup":
         """Build a group with the config and state of a checkpoint of a group or a single Learner.
 
@@ -423,19 +434,22 @@ class LearnerGroup(Adaptable):
             path: a checkpoint directory or one of its saves.
             backend: used instead of the backend that saved it.
             num_learners: used instead of the config's.
+            module_spec: for modules that were not built from the config.
+            plugins: listener objects; a checkpoint loads none.
 
         Returns:
             The group, with the checkpoint's state.
 
         Raises:
             CheckpointError: it cannot be read.
+            ConfigError: its settings name code, which a checkpoint never imports; says what to give instead.
             RestoreMismatchError: its state does not fit its config.
         """
-        given = ["env", "agent_to_module"]
+        given = ["env", "agent_to_module", *(["rl_module_spec"] if module_spec is not None else [])]
         with checkpointing.config_to_build(path, kind="learner", backend=backend, given=given) as config:
             config = config.environment(None)  # no environment is made: the spaces are in the config
             config = config if num_learners is None else config.learners(num_learners=num_learners)
-            group = cls(config=config)
+            group = cls(config=config, module_spec=module_spec, plugins=plugins)
         try:
             group._restore(path)
         except BaseException:

@@ -13,12 +13,13 @@ class LocalLearner:
 
     Args:
         config: an `AlgorithmConfig` with spaces.
+        plugins: listener objects.
     """
 
     is_remote = False
 
-    def __init__(self, config: Config) -> None:
-        self.learner: Learner = build_learner(config)
+    def __init__(self, config: Config, plugins: Sequence[Any] = ()) -> None:
+        self.learner: Learner = build_learner(config, plugins=plugins)
         self._version, self._changes = 0, (0, [0])
 
     @property

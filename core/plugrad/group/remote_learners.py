@@ -39,6 +39,7 @@ class RemoteLearners(RecoveringLearners):
 
     Args:
         config: an `AlgorithmConfig` with spaces or an environment.
+        plugins: listener objects; each learner has copies.
 
     Attributes:
         version: a number that changes after each call that may have changed the learners' state.
@@ -50,7 +51,7 @@ class RemoteLearners(RecoveringLearners):
 
     is_remote = True
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, plugins: Sequence[Any] = ()) -> None:
         config = with_spaces(config)
         check_expected_weights(config)  # before processes are started
         if config.num_learners > 1:
@@ -58,7 +59,7 @@ class RemoteLearners(RecoveringLearners):
             choose_collective(config.collective, place_of(config, config.num_learners, 1))
         if config.seed is None:  # all learners must draw the same numbers
             config = config.debugging(seed=fresh_seed() % 2**31)
-        super().__init__(WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config))
+        super().__init__(WorkerGroup(get_ray(f"num_learners={config.num_learners}"), config, plugins))
         self._last_number = 0
         self.version = 0
         try:

@@ -6,7 +6,7 @@ It reports lost actors; `remote_learners` decides what to do about them.
 import logging
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from secrets import token_hex
 from typing import Any
 
@@ -43,9 +43,10 @@ class WorkerGroup:
         standbys: learners that can replace one of these.
     """
 
-    def __init__(self, ray: Any, config: Config) -> None:
+    def __init__(self, ray: Any, config: Config, plugins: Sequence[Any] = ()) -> None:
         self.ray = ray
         self.config = config
+        self._plugins = tuple(plugins)
         self.is_connected = False
         self.collective: str | None = None
         self.digest = ""
@@ -214,7 +215,7 @@ class WorkerGroup:
         }
         threads = max(1, int(config.num_cpus_per_learner))
         (actor,) = start_actors(self.ray, LearnerActor, [(rank, threads, sys.path)], options)
-        return actor, actor.call("build", cloudpickle.dumps(config))
+        return actor, actor.call("build", cloudpickle.dumps(config), cloudpickle.dumps(self._plugins))
 
     def build_error(self, lost: LostActor) -> PlugradError:
         """The error for a learner that was lost while it was built."""

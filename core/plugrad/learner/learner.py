@@ -979,13 +979,16 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
                 default_hooks.apply_schedules(self, self.counters.get(default_hooks.TIMESTEP, 0))
 
 
-def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) -> Learner:
+def build_learner(
+    config: Any, env: Any = None, spaces: Spaces | None = None, plugins: Sequence[Any] = ()
+) -> Learner:
     """Build a learner of `config.learner_class`; what `config.build_learner()` calls.
 
     Args:
         config: an `AlgorithmConfig`.
         env: an environment to take the spaces from.
         spaces: `{module_id: (observation_space, action_space)}` instead.
+        plugins: listener objects, as of `Learner`.
 
     Returns:
         The learner, built.
@@ -994,6 +997,8 @@ def build_learner(config: Any, env: Any = None, spaces: Spaces | None = None) ->
         ConfigError: two settings do not fit, or the spaces are unknown.
         BackendNotFoundError: the backend, or its framework, is not installed.
     """
-    learner: Learner = config.get_learner_class()(config=with_spaces(config, env, spaces))
+    learner: Learner = config.get_learner_class()(
+        config=with_spaces(config, env, spaces), **({"plugins": plugins} if plugins else {})
+    )
     learner.build()
     return learner
