@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import jax
 
-from plugrad.ops import Ops
+from plugrad.ops import RULES, Ops
 from plugrad_jax import ops
 
 _config: Any = jax.config
@@ -99,14 +99,20 @@ def computing_on(name: str | None) -> Iterator[None]:
 
 @cache
 def ops_on(name: str | None) -> Ops:
-    """`plugrad_jax.ops` with `zeros`, `ones` and `asarray` on a device, and convolutions as it computes them fast."""
+    """`plugrad_jax.ops`, whose ops that make tensors of none make them on a device.
+
+    Ops that ask for a platform, as convolutions do, compute in the way that is fast there.
+    """
     if placement(name) is None:
         return ops
     bound = ModuleType(f"{ops.__name__} on {name}")
     vars(bound).update({key: value for key, value in vars(ops).items() if not key.startswith("__")})
-    for key in ("zeros", "ones", "asarray"):
-        setattr(bound, key, _placed(getattr(ops, key), name))
-    bound.conv2d = partial(ops.conv2d, platform=platform_of(name))  # type: ignore[attr-defined]
+    for key, rule in RULES.items():
+        op = getattr(ops, key, None)
+        if not rule.tensors:
+            setattr(bound, key, _placed(op, name))
+        elif "platform" in getattr(op, "__annotations__", {}):
+            setattr(bound, key, partial(op, platform=platform_of(name)))
     return cast(Ops, bound)
 
 

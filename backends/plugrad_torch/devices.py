@@ -6,19 +6,20 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from plugrad.ops import Ops
+from plugrad.ops import RULES, Ops
 from plugrad_torch import ops
 
 
 @cache
 def ops_on(device: str) -> Ops:
-    """`plugrad_torch.ops` with `zeros`, `ones` and `asarray` on `device`."""
+    """`plugrad_torch.ops`, whose ops that make tensors of none make them on `device`."""
     if device == "cpu":
         return ops
     bound = ModuleType(f"{ops.__name__} on {device}")
     vars(bound).update({name: value for name, value in vars(ops).items() if not name.startswith("__")})
-    for name in ("zeros", "ones", "asarray"):
-        setattr(bound, name, _moved(getattr(ops, name), device))
+    for name, rule in RULES.items():
+        if not rule.tensors and hasattr(ops, name):
+            setattr(bound, name, _moved(getattr(ops, name), device))
     return cast(Ops, bound)
 
 

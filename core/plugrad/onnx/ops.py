@@ -1,6 +1,6 @@
 """`Ops` that record an ONNX graph: a function of an `OnnxTensor` adds nodes, one of arrays alone is numpy's.
 
-Each function is documented in `plugrad.ops.Ops`. Ops that acting does not need raise a `ConfigError`.
+Each function is documented in `plugrad.ops.Ops`. Ops that are not here raise a `ConfigError`.
 """
 
 # ruff: noqa: D103
@@ -14,7 +14,7 @@ import numpy as np
 from plugrad import numpy_ops
 from plugrad.errors import ConfigError
 from plugrad.onnx.tensor import OnnxTensor
-from plugrad.ops import Axis, Shape
+from plugrad.ops import RULES, Axis, Shape
 from plugrad.types import Tensor
 
 
@@ -61,8 +61,10 @@ relu = _operator("Relu", numpy_ops.relu)
 matmul = _operator("MatMul", numpy_ops.matmul)
 
 
-def _refused(name: str) -> Callable[..., Tensor]:
-    """The function in place of an op that no built-in network acts with."""
+def __getattr__(name: str) -> Callable[..., Tensor]:
+    """The function in place of an op that has no nodes here: no built-in network acts with it."""
+    if name not in RULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise ConfigError(
@@ -71,15 +73,6 @@ def _refused(name: str) -> Callable[..., Tensor]:
         )
 
     return refuse
-
-
-cumulative_sum = _refused("cumulative_sum")
-expm1 = _refused("expm1")
-flip = _refused("flip")
-huber = _refused("huber")
-isfinite = _refused("isfinite")
-log1p = _refused("log1p")
-norm = _refused("norm")
 
 
 def square(x: Tensor) -> Tensor:

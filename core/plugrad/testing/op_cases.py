@@ -1,16 +1,20 @@
 """The calls of every op that are compared: on which arrays, and whether there is a gradient.
 
+An op that is not called here is called once, as its rule in `plugrad.ops` says.
+
 Reals lie off the kinks of all ops (multiples of 1/100), and no two of one call are equal; `KINKS` has what holds
 on the kinks.
 """
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from plugrad.ops import Ops
+from plugrad.ops import BOOL, INTEGER, RULES, Ops, Rule
 from plugrad.types import Array, Tensor
 
 Function = Callable[..., Any]
@@ -22,14 +26,14 @@ class Case:
 
     Args:
         name: the op, and what is special about this call.
-        call: `call(ops, *tensors)`.
         kinds: a letter per argument, see `inputs`.
+        call: `call(ops, *tensors)`.
         differentiable: whether the results depend smoothly on the real arguments.
     """
 
     name: str
-    call: Function
     kinds: str
+    call: Function
     differentiable: bool = True
 
     @property
@@ -38,43 +42,10 @@ class Case:
         return self.name.split(" ")[0]
 
 
-def smooth(name: str, kinds: str, call: Function) -> Case:
-    """A case with a gradient.
+smooth = Case
+constant = partial(Case, differentiable=False)
 
-    Args:
-        name: an op, and perhaps words after it.
-        kinds: of its arguments, as in `inputs`.
-        call: `call(ops, *tensors)`.
-
-    Returns:
-        The case.
-    """
-    return Case(name, call, kinds)
-
-
-def constant(name: str, kinds: str, call: Function) -> Case:
-    """A case without a gradient.
-
-    Args:
-        name: an op, and perhaps words after it.
-        kinds: of its arguments, as in `inputs`.
-        call: `call(ops, *tensors)`.
-
-    Returns:
-        The case.
-    """
-    return Case(name, call, kinds, differentiable=False)
-
-
-CASES = [
-    smooth("exp", "x", lambda o, x: o.exp(x)),
-    smooth("log", "p", lambda o, p: o.log(p)),
-    smooth("log1p", "p", lambda o, p: o.log1p(p)),
-    smooth("expm1", "x", lambda o, x: o.expm1(x)),
-    smooth("sqrt", "p", lambda o, p: o.sqrt(p)),
-    smooth("square", "x", lambda o, x: o.square(x)),
-    smooth("abs", "x", lambda o, x: o.abs(x)),
-    constant("sign", "x", lambda o, x: o.sign(x)),
+_WRITTEN = [
     smooth("power", "px", lambda o, p, x: o.power(p, x)),
     smooth("power of a number", "x", lambda o, x: o.power(2.0, x)),
     smooth("power to a number", "x", lambda o, x: o.power(x, 3)),
@@ -93,16 +64,7 @@ CASES = [
     smooth("where a number", "bx", lambda o, b, x: o.where(b, x, 0.0)),
     constant("where not a whole number", "bxi", lambda o, b, x, i: (o.where(b, 1, x), o.where(b, 1, i))),
     smooth("where not a number", "bx", lambda o, b, x: o.where(b, 1.0, x)),
-    constant("isfinite", "x", lambda o, x: o.isfinite(x)),
-    constant("logical_and", "bx", lambda o, b, x: o.logical_and(b, x > 0)),
-    constant("logical_or", "bx", lambda o, b, x: o.logical_or(b, x > 0)),
-    constant("logical_not", "b", lambda o, b: o.logical_not(b)),
-    smooth("softplus", "x", lambda o, x: o.softplus(x)),
-    smooth("sigmoid", "x", lambda o, x: o.sigmoid(x)),
-    smooth("tanh", "x", lambda o, x: o.tanh(x)),
     smooth("atanh", "x", lambda o, x: o.atanh(0.3 * x)),
-    smooth("erf", "x", lambda o, x: o.erf(x)),
-    smooth("relu", "x", lambda o, x: o.relu(x)),
     smooth("huber", "x", lambda o, x: o.huber(x)),
     smooth("huber with delta", "x", lambda o, x: o.huber(x, 2.5)),
     *(
@@ -124,7 +86,6 @@ CASES = [
     smooth("linear of n layers", "xwk", lambda o, x, w, k: _linear_of_layers(o, x, w, k)),
     smooth("linear of one row", "vwk", lambda o, v, w, k: o.linear(v, w, k)),
     *(smooth(f"conv2d by {s}", "cf", lambda o, c, f, s=s: o.conv2d(c, f, s)) for s in (1, 2, 3)),
-    constant("one_hot", "i", lambda o, i: o.one_hot(i, 3)),
     smooth("take", "sr", lambda o, s, r: o.take(s, r)),
     smooth("take along", "sr", lambda o, s, r: o.take(s, r * 0 + 1, axis=1)),
     smooth("take_along_axis", "xi", lambda o, x, i: o.take_along_axis(x, i)),
@@ -161,12 +122,44 @@ CASES = [
     smooth("scan of tuples in reverse", "xyv", lambda o, x, y, v: _scan_two(o, x, y, v, reverse=True)),
 ]
 
-_NAMES_OF_EXACT = (
-    "abs sign minimum maximum clip where isfinite logical_and logical_or logical_not relu max min argmax one_hot take "
-    "take_along_axis reshape permute_dims flip expand_dims squeeze stack concat split broadcast_to shape zeros_like "
-    "ones_like zeros ones asarray cast stop_gradient"
-)
-EXACT = frozenset(_NAMES_OF_EXACT.split())
+
+def _by_rule(op: str, rule: Rule) -> Case:
+    """A call of an op with the tensors that it must have, and its rule's example of other arguments."""
+    names = list(inspect.signature(getattr(Ops, op)).parameters.values())[1:]
+    required = [each.name for each in names if each.default is each.empty]
+    reals = iter("pp" if rule.is_of_positive else "xy")
+
+    def letters(name: str) -> str:
+        kinds = rule.others.get(name, rule.kinds)
+        number = 2 if name == "xs" else 1
+        return (
+            "b" * number
+            if kinds == BOOL
+            else "i" * number
+            if kinds == INTEGER
+            else "".join(next(reals) for _ in range(number))
+        )
+
+    given = {name: letters(name) for name in required if name in (*rule.tensors, *rule.others)}
+
+    def call(ops: Ops, *tensors: Tensor) -> Any:
+        rest = iter(tensors)
+        arguments = [
+            [next(rest), next(rest)] if name == "xs" else next(rest) if name in given else rule.example[name]
+            for name in required
+        ]
+        return getattr(ops, op)(*arguments)
+
+    return Case(op, "".join(given.values()), call, "f" in rule.kinds and rule.is_smooth and not rule.gives)
+
+
+def _cases() -> Iterator[Case]:
+    for op, rule in RULES.items():
+        yield from [case for case in _WRITTEN if case.op == op] or [_by_rule(op, rule)]
+
+
+CASES = list(_cases())
+EXACT = frozenset(op for op, rule in RULES.items() if rule.is_exact)
 """Ops that choose, move and convert entries, and round none."""
 
 

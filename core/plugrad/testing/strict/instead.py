@@ -9,7 +9,6 @@ NO_NUMBER = (
 _METHODS = {
     "numpy": "Keep the tensor; what an update shall report goes to learner.register_metric",
     "detach": "Write ops.stop_gradient(x)",
-    "stop_gradient": "Write ops.stop_gradient(x)",
     "item": NO_NUMBER,
     "tolist": NO_NUMBER,
     "cpu": "Leave it out: tensors stay on the learner's device",
