@@ -1,7 +1,7 @@
 """The TensorFlow 2 backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -10,43 +10,46 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError, OptimizerError
-from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_helpers import (
-    check_float32,
-    check_is_optimizer,
-    check_params,
-    find_param_ref,
-    functional_call_by_ref,
-)
-from plugrad.hooks.backend_spec import (
-    BackendInfo,
-    BatchedProgram,
-    Capability,
-    Forward,
-    Operation,
-    Program,
-    Step,
-)
+from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import check_float32, find_param_ref, functional_call_by_ref
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
-from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import (
-    batched_program,
-    compilation_cache,
-    differentiation,
-    framework_optimizer,
-    onnx_export,
-    op_recorder,
-    program,
-    reduction,
-)
+from plugrad_tf2 import compilation_cache
 from plugrad_tf2 import ops as tf2_ops
+from plugrad_tf2.batched_program import batch_program
+from plugrad_tf2.differentiation import compute_gradients, differentiate
+from plugrad_tf2.framework_optimizer import (
+    check_registered_optimizer,
+    get_optimizer_lr,
+    set_optimizer_lr,
+    wrap_optimizer,
+)
 from plugrad_tf2.module import Tf2Model, Tf2Network, Tf2RLModule
+from plugrad_tf2.onnx_export import export_onnx
+from plugrad_tf2.op_recorder import watch_operations
+from plugrad_tf2.program import compile_update
+from plugrad_tf2.reduction import reduce_gradients
 from plugrad_tf2.variables import FlatParameters, TensorVariable, snapshots
+
+__all__ = [
+    "batch_program",
+    "check_registered_optimizer",
+    "compile_update",
+    "compute_gradients",
+    "differentiate",
+    "export_onnx",
+    "get_optimizer_lr",
+    "reduce_gradients",
+    "set_optimizer_lr",
+    "watch_operations",
+    "wrap_optimizer",
+]
+"""Includes hooks whose answers are in the files that do the work."""
 
 
 @hookimpl
@@ -144,12 +147,6 @@ def get_buffers(module: Tf2RLModule) -> dict[str, TensorVariable]:
 
 
 @hookimpl
-def export_onnx(forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
-    """See `BackendSpec.export_onnx`: tf2onnx."""
-    return onnx_export.export(forward, columns, opset)
-
-
-@hookimpl
 def get_param_ref(learner: LearnerProtocol, param: tf.Variable) -> ParamRef:
     """See `GradientSpec.get_param_ref`."""
     return find_param_ref(learner, param)
@@ -217,81 +214,3 @@ def convert_to_numpy(tensors: Any) -> Any:
     if isinstance(tensors, list | tuple):
         return [convert_to_numpy(value) for value in tensors]
     return np.array(tensors.numpy()) if tf.is_tensor(tensors) else np.asarray(tensors)
-
-
-@hookimpl
-def differentiate(
-    learner: LearnerProtocol,
-    variables: Sequence[FlatVariable],
-    loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
-) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `GradientSpec.differentiate` and `plugrad_tf2.differentiation`."""
-    return differentiation.differentiate(learner, variables, loss_fn)
-
-
-@hookimpl
-def compute_gradients(
-    learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
-) -> Gradients:
-    """See `GradientSpec.compute_gradients` and `plugrad_tf2.differentiation`."""
-    return differentiation.compute_gradients(learner, loss_per_module, kwargs)
-
-
-@hookimpl
-def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `GradientSpec.reduce_gradients` and `plugrad_tf2.reduction`."""
-    return reduction.reduce_gradients(learner, gradients)
-
-
-@hookimpl
-def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of Keras, and a list of variables."""
-    check_params(params, tf.Variable, "tf.Variable")
-    if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
-        framework_optimizer.check(optimizer, params)
-    else:
-        check_is_optimizer(optimizer, "tf.keras.optimizers.Optimizer")
-
-
-@hookimpl
-def wrap_optimizer(optimizer: Any) -> Optimizer:
-    """See `plugrad_tf2.framework_optimizer`."""
-    if isinstance(optimizer, framework_optimizer.keras_optimizers.Optimizer):
-        return framework_optimizer.FrameworkOptimizer(optimizer)
-    neutral: Optimizer = optimizer
-    return neutral
-
-
-@hookimpl
-def watch_operations() -> AbstractContextManager[list[Operation]]:
-    """See `plugrad_tf2.op_recorder`."""
-    return op_recorder.watch_operations()
-
-
-@hookimpl
-def get_optimizer_lr(optimizer: Any) -> float:
-    """Read the variable."""
-    if isinstance(optimizer, Optimizer):
-        return float(optimizer.lr.numpy())
-    return framework_optimizer.get_lr(optimizer)
-
-
-@hookimpl
-def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """See `GradientSpec.set_optimizer_lr`: it assigns a variable, so that nothing is traced again."""
-    if isinstance(optimizer, Optimizer):
-        optimizer.lr.assign(lr)
-    else:
-        framework_optimizer.set_lr(optimizer, lr)
-
-
-@hookimpl
-def batch_program(program: Program) -> BatchedProgram:
-    """See `BackendSpec.batch_program` and `plugrad_tf2.batched_program`."""
-    return batched_program.batch_program(program)
-
-
-@hookimpl
-def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """See `BackendSpec.compile_update` and `plugrad_tf2.program`."""
-    return program.compile_update(learner, step, variables, mode)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from plugrad.batch import minibatch
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import BatchedProgram, Program, ProgramCall
+from plugrad.hooks.markers import hookimpl
 from plugrad_tf2.compilation_cache import compiled, with_cache
 from plugrad_tf2.program import REFUSALS, WholeUpdate
 from plugrad_tf2.variables import FlatParameters
@@ -18,6 +19,7 @@ NOT_VECTORISED = (NotImplementedError, ValueError)
 """What TensorFlow raises where it cannot vectorise an operation."""
 
 
+@hookimpl
 def batch_program(program: Program) -> BatchedProgram:
     """See `BackendSpec.batch_program`: users' modules compute with their own variables, so updates run in turn."""
     found = BatchedProgram()

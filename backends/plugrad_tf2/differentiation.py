@@ -9,6 +9,7 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients
 from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.markers import hookimpl
 from plugrad.types import ModuleID
 from plugrad_tf2 import ops
 from plugrad_tf2.variables import FlatParameters
@@ -16,6 +17,7 @@ from plugrad_tf2.variables import FlatParameters
 Losses = dict[ModuleID, Any]
 
 
+@hookimpl
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
@@ -31,6 +33,7 @@ def differentiate(
         return losses, aux, learner.compute_gradients(losses, gradient_tape=tape, leaves=leaves)
 
 
+@hookimpl
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """See `GradientSpec.compute_gradients`: of the sum of the losses, by the tape that watched them.
 

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable
-from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.backend_helpers import check_is_optimizer, check_params, first_line
+from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.types import ParamRef
@@ -123,16 +124,23 @@ def _unique_name(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else f"{name}_{sum(each.startswith(name) for each in taken)}"
 
 
-def check(optimizer: Any, params: Sequence[Any]) -> None:
-    """Check that an optimizer of Keras can be stepped here.
+@hookimpl
+def wrap_optimizer(optimizer: Any) -> Optimizer:
+    """See `GradientSpec.wrap_optimizer`."""
+    return FrameworkOptimizer(optimizer) if isinstance(optimizer, keras_optimizers.Optimizer) else optimizer
 
-    Args:
-        optimizer: the user's.
-        params: what it is registered with.
+
+@hookimpl
+def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of Keras, and a list of parameters.
 
     Raises:
-        OptimizerError: it is built already, scales losses, or has a schedule of its own.
+        OptimizerError: it is no such optimizer; it is built already, scales losses, or has a schedule of its own.
     """
+    check_params(params, tf.Variable, "tf.Variable")
+    if not isinstance(optimizer, keras_optimizers.Optimizer):
+        check_is_optimizer(optimizer, "tf.keras.optimizers.Optimizer")
+        return
     name = f"tf.keras.optimizers.{type(optimizer).__name__}"
     if optimizer.built:
         raise OptimizerError(
@@ -147,16 +155,14 @@ def check(optimizer: Any, params: Sequence[Any]) -> None:
         )
 
 
-def get_lr(optimizer: Any) -> float:
-    """The value of the variable of the learning rate."""
-    return float(np.asarray(optimizer.learning_rate.value))
+@hookimpl
+def get_optimizer_lr(optimizer: Any) -> float:
+    """See `GradientSpec.get_optimizer_lr`: the variable."""
+    is_neutral = isinstance(optimizer, Optimizer)
+    return float(optimizer.lr.numpy() if is_neutral else np.asarray(optimizer.learning_rate.value))
 
 
-def set_lr(optimizer: Any, lr: float) -> None:
-    """Assign the variable of the learning rate: no trace.
-
-    Args:
-        optimizer: the user's.
-        lr: the learning rate.
-    """
-    optimizer.learning_rate.assign(lr)
+@hookimpl
+def set_optimizer_lr(optimizer: Any, lr: float) -> None:
+    """See `GradientSpec.set_optimizer_lr`: it assigns a variable, so that nothing is traced again."""
+    (optimizer.lr if isinstance(optimizer, Optimizer) else optimizer.learning_rate).assign(lr)

@@ -6,10 +6,12 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad.hooks.backend_types import Forward
+from plugrad.hooks.markers import hookimpl
 from plugrad.importing.extras import require_extra
 
 
-def export(forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
+@hookimpl
+def export_onnx(forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
     """Convert a forward pass; see `BackendSpec.export_onnx`.
 
     Args:

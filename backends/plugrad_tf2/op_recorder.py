@@ -7,8 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from plugrad.hooks.backend_spec import Operation, Shape
+from plugrad.hooks.markers import hookimpl
 
 
+@hookimpl
 @contextmanager
 def watch_operations() -> Iterator[list[Operation]]:
     """Every operation of the block, in order, once the block has ended. A call of a `tf.function` is one operation."""

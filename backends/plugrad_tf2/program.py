@@ -13,6 +13,7 @@ from plugrad.batch import minibatch
 from plugrad.errors import PlugradError
 from plugrad.hooks.backend_helpers import first_line, why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_tf2.compilation_cache import compiled, forget, with_cache
@@ -33,6 +34,7 @@ MOST_WIDTHS = 3
 """How many minibatch sizes get an XLA program of their own; then one graph without XLA serves all sizes."""
 
 
+@hookimpl
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """See `BackendSpec.compile_update`: XLA for "auto" and "complete_update", else a traced function per minibatch."""
     flats = [variable for variable in variables if isinstance(variable, FlatParameters)]

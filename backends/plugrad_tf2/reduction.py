@@ -10,10 +10,12 @@ import tensorflow as tf
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
+from plugrad.hooks.markers import hookimpl
 from plugrad.types import Array
 from plugrad_tf2 import ops
 
 
+@hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:

@@ -1,7 +1,7 @@
 """The torch backend: its answers to the backend hooks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,34 +10,45 @@ import torch
 from plugrad import LearnerProtocol
 from plugrad.batch import portable
 from plugrad.errors import ConfigError
-from plugrad.gradients import FlatVariable, Gradients
-from plugrad.hooks.backend_helpers import (
-    check_float32,
-    check_is_optimizer,
-    check_params,
-    find_param_ref,
-    functional_call_by_ref,
-)
-from plugrad.hooks.backend_spec import BackendInfo, Capability, Forward, Operation, Program, Step
+from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import check_float32, find_param_ref, functional_call_by_ref
+from plugrad.hooks.backend_spec import BackendInfo, Capability
 from plugrad.hooks.markers import hookimpl
 from plugrad.module_spec import RLModuleSpec
 from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
-from plugrad.optimizers import Optimizer
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_torch import (
-    differentiation,
-    framework_optimizer,
-    fused_optimizer,
-    onnx_export,
-    op_recorder,
-    program,
-    reduction,
-)
 from plugrad_torch.devices import ops_on
+from plugrad_torch.differentiation import compute_gradients, differentiate
+from plugrad_torch.framework_optimizer import (
+    check_registered_optimizer,
+    get_optimizer_lr,
+    set_optimizer_lr,
+    wrap_optimizer,
+)
+from plugrad_torch.fused_optimizer import apply_gradients
 from plugrad_torch.module import TorchModel, TorchNetwork, TorchRLModule
+from plugrad_torch.onnx_export import export_onnx
+from plugrad_torch.op_recorder import watch_operations
+from plugrad_torch.program import compile_update
+from plugrad_torch.reduction import reduce_gradients
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable, places_in
+
+__all__ = [
+    "apply_gradients",
+    "check_registered_optimizer",
+    "compile_update",
+    "compute_gradients",
+    "differentiate",
+    "export_onnx",
+    "get_optimizer_lr",
+    "reduce_gradients",
+    "set_optimizer_lr",
+    "watch_operations",
+    "wrap_optimizer",
+]
+"""Includes hooks whose answers are in the files that do the work."""
 
 
 @hookimpl
@@ -126,12 +137,6 @@ def get_buffers(module: TorchRLModule) -> dict[str, BufferVariable]:
 
 
 @hookimpl
-def export_onnx(module: TorchRLModule, forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
-    """See `BackendSpec.export_onnx`: torch's exporter."""
-    return onnx_export.export(module, forward, columns, opset)
-
-
-@hookimpl
 def get_param_ref(learner: LearnerProtocol, param: torch.nn.Parameter) -> ParamRef:
     """See `GradientSpec.get_param_ref`."""
     return find_param_ref(learner, param)
@@ -183,81 +188,3 @@ def convert_to_numpy(tensors: Any) -> Any:
     if isinstance(tensors, list | tuple):
         return [convert_to_numpy(value) for value in tensors]
     return tensors.detach().cpu().numpy().copy() if isinstance(tensors, torch.Tensor) else np.asarray(tensors)
-
-
-@hookimpl
-def differentiate(
-    learner: LearnerProtocol,
-    variables: Sequence[FlatVariable],
-    loss_fn: Callable[[], tuple[dict[ModuleID, Any], Any]],
-) -> tuple[dict[ModuleID, Any], Any, Gradients]:
-    """See `GradientSpec.differentiate` and `plugrad_torch.differentiation`."""
-    return differentiation.differentiate(learner, variables, loss_fn)
-
-
-@hookimpl
-def compute_gradients(
-    learner: LearnerProtocol, loss_per_module: dict[ModuleID, Any], kwargs: dict[str, Any]
-) -> Gradients:
-    """See `GradientSpec.compute_gradients` and `plugrad_torch.differentiation`."""
-    return differentiation.compute_gradients(learner, loss_per_module, kwargs)
-
-
-@hookimpl
-def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
-    """See `GradientSpec.reduce_gradients` and `plugrad_torch.reduction`."""
-    return reduction.reduce_gradients(learner, gradients)
-
-
-@hookimpl
-def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
-    """See `LearnerSpec.apply_gradients` and `plugrad_torch.fused_optimizer`."""
-    fused_optimizer.apply_gradients(learner, gradients_dict)
-
-
-@hookimpl
-def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
-    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of torch, and a list of parameters."""
-    check_params(params, torch.Tensor, "torch parameters")
-    if isinstance(optimizer, torch.optim.Optimizer):
-        framework_optimizer.check(optimizer, params)
-    else:
-        check_is_optimizer(optimizer, "torch.optim.Optimizer")
-
-
-@hookimpl
-def wrap_optimizer(optimizer: Any) -> Optimizer:
-    """See `plugrad_torch.framework_optimizer`."""
-    if isinstance(optimizer, torch.optim.Optimizer):
-        return framework_optimizer.FrameworkOptimizer(optimizer)
-    neutral: Optimizer = optimizer
-    return neutral
-
-
-@hookimpl
-def watch_operations() -> AbstractContextManager[list[Operation]]:
-    """See `plugrad_torch.op_recorder`."""
-    return op_recorder.watch_operations()
-
-
-@hookimpl
-def get_optimizer_lr(optimizer: Any) -> float:
-    """Read the variable, or the first param group."""
-    if isinstance(optimizer, Optimizer):
-        return float(optimizer.lr.numpy())
-    return framework_optimizer.get_lr(optimizer)
-
-
-@hookimpl
-def set_optimizer_lr(optimizer: Any, lr: float) -> None:
-    """See `GradientSpec.set_optimizer_lr`: all param groups."""
-    if isinstance(optimizer, Optimizer):
-        optimizer.lr.assign(lr)
-    else:
-        framework_optimizer.set_lr(optimizer, lr)
-
-
-@hookimpl
-def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
-    """See `BackendSpec.compile_update` and `plugrad_torch.program`."""
-    return program.compile_update(learner, step, variables, mode)

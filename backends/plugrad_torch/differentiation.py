@@ -10,6 +10,7 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.gradients import FlatGradients, FlatVariable, Gradients, Layout
 from plugrad.hooks.backend_helpers import no_gradient_error
+from plugrad.hooks.markers import hookimpl
 from plugrad.types import ALL_MODULES, ModuleID
 from plugrad_torch import ops
 from plugrad_torch.variables import FlatParameters, values_kept
@@ -17,6 +18,7 @@ from plugrad_torch.variables import FlatParameters, values_kept
 Losses = dict[ModuleID, Tensor]
 
 
+@hookimpl
 def differentiate(
     learner: LearnerProtocol, variables: Sequence[FlatVariable], loss_fn: Callable[[], tuple[Losses, Any]]
 ) -> tuple[Losses, Any, Gradients]:
@@ -36,6 +38,7 @@ def differentiate(
     return {module_id: ops.stop_gradient(loss) for module_id, loss in losses.items()}, aux, gradients
 
 
+@hookimpl
 def compute_gradients(learner: LearnerProtocol, loss_per_module: Losses, kwargs: dict[str, Any]) -> Gradients:
     """See `GradientSpec.compute_gradients`: one pass backward, from the sum of all losses.
 

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from plugrad.errors import OptimizerError
 from plugrad.gradients import FlatVariable
+from plugrad.hooks.backend_helpers import check_is_optimizer, check_params
+from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Ops, Variable
 from plugrad.optimizers import Optimizer
 from plugrad.types import Array
@@ -159,16 +161,23 @@ def _copy_with_zero_gradient(param: Tensor) -> Tensor:
     return copied
 
 
-def check(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> None:
-    """Check that an optimizer of torch can be stepped here.
+@hookimpl
+def wrap_optimizer(optimizer: Any) -> Optimizer:
+    """See `GradientSpec.wrap_optimizer`."""
+    return FrameworkOptimizer(optimizer) if isinstance(optimizer, torch.optim.Optimizer) else optimizer
 
-    Args:
-        optimizer: the user's.
-        params: what it is registered with.
+
+@hookimpl
+def check_registered_optimizer(optimizer: Any, params: Sequence[Tensor]) -> None:
+    """See `GradientSpec.check_registered_optimizer`: an optimizer of plugrad or of torch, and a list of parameters.
 
     Raises:
-        OptimizerError: its param groups are not exactly `params`, or it needs more than gradients.
+        OptimizerError: it is no such optimizer; its groups are not exactly `params`; it needs more than gradients.
     """
+    check_params(params, torch.Tensor, "torch parameters")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        check_is_optimizer(optimizer, "torch.optim.Optimizer")
+        return
     name = f"torch.optim.{type(optimizer).__name__}"
     if isinstance(optimizer, _CANNOT):
         raise OptimizerError(f"{name} needs more than a step with dense gradients: use another optimizer")
@@ -181,18 +190,20 @@ def check(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> None:
         )
 
 
-def get_lr(optimizer: torch.optim.Optimizer) -> float:
-    """The learning rate of the first param group."""
-    return float(optimizer.param_groups[0]["lr"])
+@hookimpl
+def get_optimizer_lr(optimizer: Any) -> float:
+    """See `GradientSpec.get_optimizer_lr`: the variable, or the first param group."""
+    return float(
+        optimizer.lr.numpy() if isinstance(optimizer, Optimizer) else optimizer.param_groups[0]["lr"]
+    )
 
 
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of every param group; one that is a tensor is set in place.
-
-    Args:
-        optimizer: the user's.
-        lr: the learning rate.
-    """
+@hookimpl
+def set_optimizer_lr(optimizer: Any, lr: float) -> None:
+    """See `GradientSpec.set_optimizer_lr`: all param groups; a rate that is a tensor is set in place."""
+    if isinstance(optimizer, Optimizer):
+        optimizer.lr.assign(lr)
+        return
     for group in optimizer.param_groups:
         _set_rate(group, lr)
 

@@ -11,11 +11,13 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.every_nth import DelayedOptimizer, Guard
 from plugrad.gradients import Gradients, flat_of, layouts_in
+from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Adam, Optimizer
 from plugrad_torch.step_recorder import is_recording
 from plugrad_torch.variables import FlatParameters
 
 
+@hookimpl
 def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None:
     """See `LearnerSpec.apply_gradients`: the fused kernel for Adam where it can be, else the neutral formula."""
     for each in learner.registered_optimizers.values():

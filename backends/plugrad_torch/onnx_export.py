@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from plugrad.hooks.backend_types import Forward
+from plugrad.hooks.markers import hookimpl
 from plugrad.importing.extras import require_extra
 from plugrad_torch.module import TorchRLModule
 
@@ -46,7 +47,8 @@ class _Ordered(torch.nn.Module):
         return self._forward(dict(zip(self._columns, tensors, strict=True)))
 
 
-def export(module: TorchRLModule, forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
+@hookimpl
+def export_onnx(module: TorchRLModule, forward: Forward, columns: Mapping[str, Any], opset: int) -> bytes:
     """Export a forward pass; see `BackendSpec.export_onnx`.
 
     Args:

@@ -12,8 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import Operation, Shape
+from plugrad.hooks.markers import hookimpl
 
 
+@hookimpl
 @contextmanager
 def watch_operations() -> Iterator[list[Operation]]:
     """Every operation of the block, in order. What `torch.compile` made of a user's model runs eagerly meanwhile."""

@@ -15,6 +15,7 @@ from plugrad.errors import PlugradError
 from plugrad.every_nth import undelayed
 from plugrad.hooks.backend_helpers import MOST_WIDTHS, WIDTHS_CHANGE, why_forwards_are_not_compiled
 from plugrad.hooks.backend_spec import Program, Step
+from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
 from plugrad_torch.auto_update import AutoUpdate
@@ -34,6 +35,7 @@ STEPS_PER_SUM = 64
 """How many steps' metrics are kept before they are added up: few kernels, and memory that does not grow."""
 
 
+@hookimpl
 def compile_update(learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str) -> Program:
     """See `BackendSpec.compile_update`: eager for "none", compiled for "complete_update", both for "auto"."""
     if mode == "forward_train":

@@ -13,12 +13,14 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.collective import Collective
 from plugrad.gradients import Gradients, exchanged
+from plugrad.hooks.markers import hookimpl
 from plugrad_torch.variables import FlatParameters
 
 _LEARNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 """An op takes tensors and plain values only, so that it finds its learner by number."""
 
 
+@hookimpl
 def reduce_gradients(learner: LearnerProtocol, gradients: Gradients) -> Gradients:
     """See `GradientSpec.reduce_gradients`: the sum over the learners of a group; alone, the gradients."""
     if learner.collective is None:

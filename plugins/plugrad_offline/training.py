@@ -1,13 +1,14 @@
-"""Offline training that needs at least one whole minibatch, and the connector piece that makes transitions."""
+"""Offline training of at least one whole minibatch, transitions, and the answers to hooks that CQL and IQL share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from plugrad import LearnerProtocol
+from plugrad import LearnerProtocol, hookimpl
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError
+from plugrad.learner import PiecePerModule
 from plugrad.replay import transitions
 from plugrad.training import OfflineTraining
 from plugrad.types import Array, ModuleID
@@ -64,3 +65,15 @@ class Transitions:
                 joined = {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
                 columns[module_id] = {**columns[module_id], **joined}
         return columns
+
+
+@hookimpl
+def get_training_class() -> type[MinibatchTraining]:
+    """Training from recorded episodes."""
+    return MinibatchTraining
+
+
+@hookimpl
+def get_learner_connectors() -> list[Any]:
+    """Episodes become transitions, by each module's settings."""
+    return [PiecePerModule(lambda config: Transitions(config.n_step, config.gamma))]

@@ -1,12 +1,11 @@
 """The settings of SAC."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from plugrad import OffPolicyConfig
 from plugrad.config import FieldInfo, field
 from plugrad.errors import ConfigError
+from plugrad_sac.actor_critic_config import ActorCriticConfig
 
 
 def _check_twin_q(info: FieldInfo, value: Any) -> bool:
@@ -24,32 +23,12 @@ def _check_target_entropy(info: FieldInfo, value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(OffPolicyConfig):
+class SACConfig(ActorCriticConfig):
     """Settings of SAC beside those of every off-policy algorithm; all are arguments of `.training(...)`."""
 
-    default_model_config: ClassVar[Mapping[str, Any]] = {
-        "fcnet_hiddens": [256, 256],
-        "fcnet_activation": "relu",
-    }
-    """The papers' networks."""
-
-    lr: float | list[list[float]] = field(
-        3e-4,
-        schedulable=True,
-        help="learning rate of parts without one of their own: a float or [[timestep, value], ...]",
-    )
-    actor_lr: float | list[list[float]] | None = field(
-        None, schedulable=True, minimum=0, help="learning rate of the policy; None: lr"
-    )
-    critic_lr: float | list[list[float]] | None = field(
-        None, schedulable=True, minimum=0, help="learning rate of the critics; None: lr"
-    )
     alpha_lr: float | list[list[float]] | None = field(
         None, schedulable=True, minimum=0, help="learning rate of the temperature; None: lr"
     )
-    num_envs_per_env_runner: int = field(1)
-    min_sample_timesteps_per_iteration: int = field(100)
-    random_steps: int = field(100)
     initial_alpha: float = field(
         1.0, above=0, help="the initial temperature: the weight of the policy's entropy"
     )

@@ -4,32 +4,22 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
-from plugrad.learner import PiecePerModule
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.cql.config import CQLConfig
 from plugrad_offline.cql.loss import SAMPLES_NOISE, cql_loss
 from plugrad_offline.cql.network import LOG_ALPHA_PRIME, CQLNetwork
-from plugrad_offline.training import MinibatchTraining, Transitions
+from plugrad_offline.training import get_learner_connectors, get_training_class
 from plugrad_sac import CRITICS, LOG_ALPHA, NEXT_NOISE, NOISE, POLICY, register_optimizers, target_names
+
+__all__ = ["get_learner_connectors", "get_training_class"]
+"""Includes answers that offline algorithms share."""
 
 
 @hookimpl
 def get_config_class() -> type[CQLConfig]:
     """`CQLConfig`."""
     return CQLConfig
-
-
-@hookimpl
-def get_training_class() -> type[MinibatchTraining]:
-    """Training from recorded episodes."""
-    return MinibatchTraining
-
-
-@hookimpl
-def get_learner_connectors(config: CQLConfig) -> list[Any]:
-    """Episodes become transitions."""
-    return [PiecePerModule(lambda config: Transitions(config.n_step, config.gamma))]
 
 
 @hookimpl

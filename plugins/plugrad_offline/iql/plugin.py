@@ -1,35 +1,24 @@
 """IQL's answers to the algorithm hooks."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from plugrad import LearnerProtocol, RLModuleSpec, hookimpl
-from plugrad.learner import PiecePerModule
 from plugrad.schedules import ConfigView
 from plugrad.types import ModuleID, Tensor
 from plugrad_offline.iql.config import IQLConfig
 from plugrad_offline.iql.loss import iql_loss
 from plugrad_offline.iql.network import VALUE, IQLNetwork
-from plugrad_offline.training import MinibatchTraining, Transitions
+from plugrad_offline.training import get_learner_connectors, get_training_class
 from plugrad_sac import CRITICS, POLICY, register_optimizers, target_names
+
+__all__ = ["get_learner_connectors", "get_training_class"]
+"""Includes answers that offline algorithms share."""
 
 
 @hookimpl
 def get_config_class() -> type[IQLConfig]:
     """`IQLConfig`."""
     return IQLConfig
-
-
-@hookimpl
-def get_training_class() -> type[MinibatchTraining]:
-    """Training from recorded episodes."""
-    return MinibatchTraining
-
-
-@hookimpl
-def get_learner_connectors(config: IQLConfig) -> list[Any]:
-    """Episodes become transitions."""
-    return [PiecePerModule(lambda config: Transitions(config.n_step, config.gamma))]
 
 
 @hookimpl

@@ -13,19 +13,16 @@ from plugrad.types import ModuleID, Tensor
 from plugrad_offline.marwil.config import MARWILConfig
 from plugrad_offline.marwil.connectors import ReturnsToGo
 from plugrad_offline.marwil.loss import NORM, SQUARED_ADVANTAGE, marwil_loss
-from plugrad_offline.training import MinibatchTraining
+from plugrad_offline.training import get_training_class
+
+__all__ = ["get_training_class"]
+"""Includes answers that offline algorithms share."""
 
 
 @hookimpl
 def get_config_class() -> type[MARWILConfig]:
     """`MARWILConfig`."""
     return MARWILConfig
-
-
-@hookimpl
-def get_training_class() -> type[MinibatchTraining]:
-    """Training from recorded episodes."""
-    return MinibatchTraining
 
 
 @hookimpl
