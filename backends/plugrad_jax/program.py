@@ -28,6 +28,9 @@ CROWDED = (
     f"the size of the minibatches keeps changing: the programs of the last {MOST_WIDTHS} sizes are kept, and each "
     "other size is compiled, as JAX's eager operations would be too: set a minibatch_size"
 )
+FORGOTTEN_AT_ONCE = 32
+"""After as many forgotten programs JAX's caches are emptied. What was traced for a size stays there, about a megabyte:
+functions of `jax.numpy` are compiled functions themselves, and JAX keeps their traces for each shape."""
 log = logging.getLogger("plugrad")
 
 
@@ -63,6 +66,7 @@ class Compiled(Program):
     """
 
     takes_arrays = True
+    keeps_numbers = True
 
     def __init__(
         self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable], mode: str, reason: str
@@ -72,7 +76,7 @@ class Compiled(Program):
         self.while_tracing = ExitStack()
         self.device, self._learner = learner.device, learner
         self._eager: EagerLoop | None = None
-        self._is_crowded = False
+        self._num_forgotten = 0
         self._of_widths: OrderedDict[tuple[int, ...], Any] = OrderedDict()
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
@@ -86,6 +90,7 @@ class Compiled(Program):
             found = f"{type(error).__name__}: {first_line(error)}"
             why = f"eager, because the loss of {type(self._learner).__name__} cannot be compiled: {found}"
             self.fall_back("none", why)
+            self.keeps_numbers = False
             self._eager = EagerLoop(self.step.step, ops.take, why)
             return self.run(columns, indices, num_steps)
         return dict(zip(self.step.names, np.asarray(means), strict=True))
@@ -96,9 +101,11 @@ class Compiled(Program):
         if width not in self._of_widths:
             if len(self._of_widths) == MOST_WIDTHS:
                 self._of_widths.popitem(last=False)
-                if not self._is_crowded:
-                    self._is_crowded = True
+                self._num_forgotten += 1
+                if self._num_forgotten == 1:
                     self.fall_back(self.mode, f"{self.reason}; {CROWDED}")
+                if self._num_forgotten % FORGOTTEN_AT_ONCE == 0:
+                    jax.clear_caches()
             self._of_widths[width] = self._compiled()
         self._of_widths.move_to_end(width)
         self._function = self._of_widths[width]
@@ -129,7 +136,7 @@ class Compiled(Program):
     def note_tracing(self) -> None:
         """Called where a program is traced: it is compiled right after."""
         log.info("compiling the update for jax: the first one takes some seconds")
-        if not self._is_crowded:
+        if not self._num_forgotten:
             self.while_tracing.enter_context(compilation_cache.programs_are_kept())
 
 

@@ -114,6 +114,8 @@ def _resident(flats: Sequence[FlatParameters]) -> Iterator[None]:
 class PerMinibatch(Program):
     """A Python loop over one traced step."""
 
+    keeps_numbers = True
+
     def __init__(
         self, learner: LearnerProtocol, step: Step, flats: Sequence[FlatParameters], *, in_xla: bool = False
     ) -> None:
@@ -200,6 +202,8 @@ class WholeUpdate(Program):
         step: the core's.
         variables: all that it may read or assign.
     """
+
+    keeps_numbers = True
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
         lost = what_is_lost(tf.__version__)

@@ -102,6 +102,8 @@ class EagerUpdate(Program):
 class CompiledUpdate(Program):
     """One call of a compiled function, or one call per step; falls back to eager steps and says why."""
 
+    keeps_numbers = is_slow_to_make = True
+
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
         super().__init__("complete_update", CompiledLoop.reason, static_minibatches=True)
         self._learner = learner
@@ -158,6 +160,7 @@ class CompiledUpdate(Program):
 
     def _run_eagerly(self, why: str) -> None:
         self._eager = EagerUpdate(self._learner, self._step)
+        self.keeps_numbers = False
         self.fall_back("none", f"eager, because {why}")
 
 

@@ -198,10 +198,17 @@ class Program:
         together: how it last ran as a part of a `BatchedProgram`, in words; set by the core.
         takes_arrays: whether `run` converts columns and indices itself, faster than `convert_batch_type`. It then gets
             numpy arrays, unless a class or a plugin changes the result of that hook. Only with `static_shapes`.
+        keeps_numbers: whether the step is called only while it is traced. Python numbers that it reads are then
+            constants of what was traced: the core compares them before each update, and if one has changed, it asks for
+            another program.
+        is_slow_to_make: whether making a program takes as long as many eager updates. Where numbers keep changing, the
+            core then asks for the mode `"none"`.
     """
 
     together: str = ""
     takes_arrays: bool = False
+    keeps_numbers: bool = False
+    is_slow_to_make: bool = False
 
     def __init__(
         self, mode: str, reason: str, *, static_shapes: bool = False, static_minibatches: bool = False

@@ -1,19 +1,27 @@
 """The programs of a learner's updates, one for each set of columns; and how a batch is passed to them."""
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from plugrad.batch import Batch
 from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
+from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.components import find_made_variables, state_variables
 from plugrad.learner.state.plugin_state import plugin_variables
 from plugrad.learner.update.minibatches import Order, chunks, columns_to_numpy, pad_rows
 from plugrad.learner.update.step import Reads, make_step
-from plugrad.types import Array, ModuleID
+from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
+
+log = logging.getLogger("plugrad")
+STEPS_OF_A_PROGRAM: Final = 200
+"""A program that lasts for fewer gradient steps, because numbers in it change, was made in vain."""
+MADE_IN_VAIN: Final = 3
+"""After as many, one after the other, a warning says so."""
 
 
 class Programs:
@@ -29,6 +37,9 @@ class Programs:
         self._num_loads: list[int] = []
         self._constants = ""
         self._plugin_state: list[str] = []
+        self._numbers = ReadNumbers(learner)
+        self._made_at = self._num_in_vain = 0
+        self._why_not_compiled = ""
 
     def of(self, columns: Batch, *, naming: bool = False) -> "PreparedProgram":
         """The program for a batch with these columns.
@@ -41,6 +52,7 @@ class Programs:
             The program; the same one for the same columns.
         """
         self._forget_other_constants()
+        self._forget_other_numbers()
         # Frameworks compile anew for another order of keys; `PreparedProgram` puts them in the first one's.
         key = (naming, *sorted((module_id, *sorted(each)) for module_id, each in columns.items()))
         if key not in self._made:
@@ -66,12 +78,44 @@ class Programs:
             if self._constants != former:
                 self._made.clear()
 
+    def _forget_other_numbers(self) -> None:
+        """Discard the programs if Python numbers have changed that a traced step has as constants."""
+        changes = [*self._numbers.changes().values()]
+        if not changes:
+            return
+        now = self._learner.counters.get(GRADIENT_STEPS, 0)
+        is_in_vain = 0 <= now - self._made_at < STEPS_OF_A_PROGRAM
+        self._num_in_vain = self._num_in_vain + 1 if is_in_vain else 0
+        what = "; ".join(changes[:3])
+        log.info("the update is compiled again: %s", what)
+        if self._num_in_vain == MADE_IN_VAIN:
+            log.warning(
+                "the update of %s is compiled again and again, because its step reads Python numbers that change: %s. "
+                "Such a number costs nothing as a scheduled field of the config, a coefficient of the learner, or a "
+                "variable of get_tensor_variable().",
+                type(self._learner).__name__,
+                what,
+            )
+            if any(each.program.is_slow_to_make for each in self._made.values()):
+                self._why_not_compiled = f"its step reads Python numbers that keep changing: {what}"
+        self._made.clear()
+        self._made_at, self._numbers = now, ReadNumbers(self._learner)
+
     def _compiled(self, reads: Reads, mode: str) -> Program:
         """The backend's program; does not ask for `complete_update` where the backend says that it cannot make one."""
         learner = self._learner
         reason = why_not_here(learner, Capability.COMPLETE_UPDATE) if mode == "complete_update" else ""
+        reason = reason or self._why_not_compiled
         step, variables = make_step(learner, reads), state_variables(learner)
-        program = learner._compile_update(step, variables, "none" if reason else mode)
+        program: Program | None = None
+
+        def noted(minibatch: ModuleBatches) -> Mapping[str, Tensor]:
+            if program is None or not program.keeps_numbers or learner.program_batch is not None:
+                return step(minibatch)
+            with self._numbers.noted():
+                return step(minibatch)
+
+        program = learner._compile_update(noted, variables, "none" if reason else mode)
         if reason:
             program.fall_back(program.mode, f"{program.reason}; {reason}")
         return program
