@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, primitives
 
 from plugrad import LearnerProtocol
 from plugrad.batch import minibatch
 from plugrad.hooks.backend_helpers import MOST_WIDTHS, EagerLoop, first_line
 from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.markers import hookimpl
+from plugrad.hooks.private_names import lacking
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_jax import compilation_cache, ops
+from plugrad_jax import compilation_cache, ops, versions
 from plugrad_jax.conversion import as_tensors, portable_arrays
 from plugrad_jax.devices import compiled, platform_of
 
@@ -156,7 +156,8 @@ class WholeUpdate(Compiled):
     """
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__(learner, step, variables, "complete_update", "the whole update as one XLA program")
+        reason = "; ".join(filter(None, ("the whole update as one XLA program", lacking(versions.NAMES))))
+        super().__init__(learner, step, variables, "complete_update", reason)
         self._has_convolutions = False
 
     def _compiled(self) -> Any:
@@ -229,14 +230,16 @@ class _HasConvolutionsError(Exception):
     """The step has convolutions, whose gradients XLA on the CPU computes slowly in a loop."""
 
 
-def _convolves(jaxpr: Jaxpr | ClosedJaxpr) -> bool:
+def _convolves(jaxpr: Any) -> bool:
+    """Whether a program has convolutions; False where this version of JAX does not show them."""
+    convolution, *kinds = (
+        each.find() for each in (versions.CONVOLUTION, versions.JAXPR, versions.CLOSED_JAXPR)
+    )
+    if convolution is None or None in kinds:
+        return False
     return any(
-        each.primitive is primitives.conv_general_dilated_p
-        or any(
-            _convolves(inner)
-            for inner in jax.tree.leaves(each.params)
-            if isinstance(inner, Jaxpr | ClosedJaxpr)
-        )
+        each.primitive is convolution
+        or any(_convolves(inner) for inner in jax.tree.leaves(each.params) if isinstance(inner, tuple(kinds)))
         for each in jaxpr.eqns
     )
 

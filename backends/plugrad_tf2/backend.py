@@ -19,7 +19,7 @@ from plugrad.networks import Network
 from plugrad.ops import Ops, Variable
 from plugrad.rl_module import RLModule
 from plugrad.types import Array, ModuleID, ParamRef
-from plugrad_tf2 import compilation_cache
+from plugrad_tf2 import compilation_cache, versions
 from plugrad_tf2 import ops as tf2_ops
 from plugrad_tf2.batched_program import batch_program
 from plugrad_tf2.differentiation import compute_gradients, differentiate
@@ -127,16 +127,16 @@ def get_parameters(module: Tf2RLModule) -> list[tf.Variable]:
 @contextmanager
 def seeded_generators(seed: int) -> Iterator[dict[str, Any]]:
     """TensorFlow's seed and its global generator; Keras draws its seeds from Python's generator."""
-    from tensorflow.python.eager import context as eager_context
-
-    context, former = eager_context.context(), tf.random.get_global_generator()
+    context_of, former = versions.CONTEXT.find(), tf.random.get_global_generator()
+    context = context_of() if context_of else None
     state = {name: getattr(context, name) for name in ("_seed", "_rng") if hasattr(context, name)}
     tf.random.set_seed(seed)
     tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
     try:
         yield {}
     finally:
-        vars(context).update(state)
+        if state:
+            vars(context).update(state)
         tf.random.set_global_generator(former)
 
 

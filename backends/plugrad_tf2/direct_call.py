@@ -1,7 +1,7 @@
 """Calls of traced functions without TensorFlow's overhead, which takes longer than a small program.
 
 `tf.function` looks for the trace that fits, and a concrete function binds its arguments by name: 0.1 to 0.3 ms for ten
-tensors. Both end in `ConcreteFunction._call_flat`, which is private to TensorFlow; tests check that it works.
+tensors. Both end in `ConcreteFunction._call_flat`, which is private to TensorFlow. Without it the function is called.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from plugrad_tf2 import versions
 from plugrad_tf2.compilation_cache import compiled
 
 
@@ -28,6 +29,8 @@ class DirectFunction:
     def __call__(self, *arguments: Any) -> Any:
         """Call it, and trace it first if there is no trace for such arguments."""
         trace, tensors = self._trace_for(arguments)
+        if versions.CALL_FLAT.find() is None:
+            return trace(*tensors)
         return trace._call_flat(tensors, trace.captured_inputs)
 
     def graph(self, *arguments: Any) -> Any:
@@ -36,8 +39,7 @@ class DirectFunction:
 
     def _trace_for(self, arguments: tuple[Any, ...]) -> tuple[Any, list[Any]]:
         leaves = list(_leaves(arguments, ()))
-        # `shape` makes an object with one for each dimension.
-        key = tuple((path, tensor.dtype, tensor._shape_tuple()) for path, tensor in leaves)
+        key = tuple((path, tensor.dtype, _sizes(tensor)) for path, tensor in leaves)
         tensors = [tensor for _, tensor in leaves]
         if key not in self._traces:
             self._traces[key] = self._trace(arguments, tensors)
@@ -51,6 +53,12 @@ class DirectFunction:
         flat.__name__ = self._function.__name__  # what XLA calls its dumps
         traced = compiled(flat) if self._jit_compile else tf.function(flat, autograph=False)
         return traced.get_concrete_function(*tensors)
+
+
+def _sizes(tensor: Any) -> tuple[int | None, ...]:
+    """The shape; `tensor.shape` makes an object with one for each dimension."""
+    sizes: Any = getattr(tensor, "_shape_tuple", None)
+    return sizes() if sizes else tuple(tensor.shape)
 
 
 def _leaves(trees: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:

@@ -148,7 +148,7 @@ def check_registered_optimizer(optimizer: Any, params: Sequence[Any]) -> None:
         )
     if isinstance(optimizer, keras_optimizers.LossScaleOptimizer):
         raise OptimizerError(f"{name}: everything here is float32: register the optimizer in it")
-    if not isinstance(optimizer._learning_rate, tf.keras.Variable):
+    if not isinstance(optimizer.learning_rate, tf.keras.Variable):
         raise OptimizerError(
             f"{name} has a schedule of Keras as its learning rate: give a float, and the schedule as "
             "lr_or_lr_schedule=[[0, value], [timestep, value], ...]"

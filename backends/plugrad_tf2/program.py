@@ -16,12 +16,12 @@ from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_tf2 import versions
 from plugrad_tf2.compilation_cache import compiled, forget, with_cache
 from plugrad_tf2.convolutions import are_faster_without_xla
 from plugrad_tf2.direct_call import DirectFunction
 from plugrad_tf2.scheduling import run_in_order_on_one_thread
 from plugrad_tf2.variables import FlatParameters
-from plugrad_tf2.versions import what_is_lost
 from plugrad_tf2.without_xla import without_xla
 from plugrad_tf2.xla_clusters import DIFFERENTIATE, FINISH, clusters
 
@@ -206,8 +206,7 @@ class WholeUpdate(Program):
     keeps_numbers = True
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Any]) -> None:
-        lost = what_is_lost(tf.__version__)
-        reason = "the whole update as one XLA program" + (f"; {lost}" if lost else "")
+        reason = versions.with_what_is_lost("the whole update as one XLA program", tf.__version__)
         super().__init__("complete_update", reason, static_shapes=True)
         self.step, self.variables = step, variables
         self._traced = TracedStep(learner, step, in_xla=True)
@@ -219,7 +218,10 @@ class WholeUpdate(Program):
         self._renew()
         if learner.collective is not None:
             self._traced.clusters = (DIFFERENTIATE, FINISH)
-            self.reason = "the whole update as one graph, XLA before and after the exchange of gradients"
+            self.reason = versions.with_what_is_lost(
+                "the whole update as one graph, XLA before and after the exchange of gradients",
+                tf.__version__,
+            )
 
     def run(self, columns: ModuleBatches, indices: Indices, num_steps: int) -> Mapping[str, Any]:
         """See `Program.run`."""

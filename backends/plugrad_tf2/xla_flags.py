@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from plugrad_tf2.versions import what_is_lost
+from plugrad_tf2.versions import lost_flags
 
 
 def can_add(variable: str, name: str) -> bool:
@@ -24,7 +24,7 @@ def can_add(variable: str, name: str) -> bool:
     """
     said = os.environ.get(variable, "").strip()
     names_a_file = said != "" and not said.startswith("-")
-    return name not in said and not names_a_file and not what_is_lost(tf.__version__)
+    return name not in said and not names_a_file and not lost_flags(tf.__version__)
 
 
 @contextmanager

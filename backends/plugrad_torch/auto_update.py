@@ -22,6 +22,7 @@ from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.ops import Variable
 from plugrad.types import GRADIENT_STEPS, ModuleBatches, ModuleID
+from plugrad_torch import versions
 from plugrad_torch.compilation_ahead import CompilationAhead
 from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.inductor import NotCompiled
@@ -74,9 +75,9 @@ class AutoUpdate(Program):
         self._loops: dict[Any, CompiledLoop] = {}
         self._stage = EAGER
         self._why_eager = self._why_not_replayed = self._why_not_compiled = ""
-        self._recorded_reason = RecordedStep.reason
+        self._recorded_reason = versions.with_what_slows(RecordedStep.reason)
         if learner.device != "cpu":
-            self._recorded_reason = RecordedStep.reason_on_cuda
+            self._recorded_reason = versions.with_what_slows(RecordedStep.reason_on_cuda)
             self._why_not_compiled = (
                 f'"auto" compiles on the CPU only: compile="complete_update" compiles on {learner.device}'
             )
@@ -146,7 +147,8 @@ class AutoUpdate(Program):
     def _describe(self) -> None:
         if self._stage == COMPILED:
             self.mode = "complete_update"
-            self.reason = f"{CompiledLoop.reason}, after {STEPS_BEFORE_CHANGING:,} gradient steps"
+            after = f", after {STEPS_BEFORE_CHANGING:,} gradient steps"
+            self.reason = versions.with_what_slows(CompiledLoop.reason + after)
             return
         self.mode = self._eager.mode
         now = self._recorded_reason

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from plugrad.hooks.backend_helpers import first_line
+from plugrad.hooks.private_names import MissingName
 from plugrad.types import ModuleBatches, ModuleID
-from plugrad_torch.graph_data import from_data, to_data, with_constants_as_arguments
+from plugrad_torch import versions
+from plugrad_torch.graph_data import OpOverload, from_data, to_data, with_constants_as_arguments
 from plugrad_torch.inductor import NotCompiled, compile_graph
 from plugrad_torch.pure_step import on_host, put
 from plugrad_torch.tracing import TracedStep
@@ -37,7 +38,7 @@ def can_loop(traced: TracedStep) -> bool:
         True if it may.
     """
     called = [node.target for node in traced.graph.graph.nodes if node.op == "call_function"]
-    operations = [each for each in called if isinstance(each, torch._ops.OpOverload)]
+    operations = [each for each in called if isinstance(each, OpOverload)]
     return traced.device == "cpu" and all(
         each.namespace in ("aten", "prims") and torch.Tag.nondeterministic_seeded not in each.tags
         for each in operations
@@ -87,7 +88,9 @@ class LoopSource:
         try:
             mode, fakes = _fakes(fixed, long)
             with torch.no_grad(), mode:
-                graph = make_fx(partial(self._whole, step))(*fakes)
+                graph = versions.MAKE_FX.get()(partial(self._whole, step))(*fakes)
+        except MissingName as error:
+            raise NotCompiled(str(error)) from error
         except Exception as error:
             why = f"{type(error).__name__}: {first_line(error)}"
             raise NotCompiled(f"torch's while_loop does not trace it: {why}") from error
@@ -95,12 +98,10 @@ class LoopSource:
 
     def _whole(self, step: GraphModule, num_steps: Tensor, sums: Tensor, *tensors: Tensor) -> Any:
         """The number of steps done, the sums of the metrics and the new values of what changes."""
-        from torch._higher_order_ops.while_loop import while_loop_op  # not public: here, a lack is no error
-
         changed = len(self._changed)
         done = torch.zeros((), dtype=torch.int64)
         carried: Any = (done, sums, *tensors[:changed])
-        return while_loop_op(
+        return versions.WHILE_LOOP.get()(
             lambda done, sums, *rest: done < rest[changed],
             partial(self._body, step),
             carried,
@@ -170,22 +171,21 @@ class CompiledLoop:
 
 def _fakes(fixed: Sequence[Tensor], long: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
     """A mode and fake tensors of it; the first dimension of those that are `long` is a symbol in the program."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+    dimension, symbolic = versions.DIM_DYNAMIC.get(), versions.SYMBOLIC_CONTEXT.get()
+    mode = versions.FAKE_TENSORS.get()(shape_env=versions.SHAPE_ENV.get()(), allow_non_fake_inputs=True)
 
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    def fake(example: Tensor, *first: Any) -> Tensor:
+        sizes = [*first, *[dimension.STATIC] * (example.ndim - len(first))]
+        made: Tensor = mode.from_tensor(example.detach(), symbolic_context=symbolic(sizes))
+        return made
 
-    def fake(example: Tensor, *first: DimDynamic) -> Tensor:
-        sizes = [*first, *[DimDynamic.STATIC] * (example.ndim - len(first))]
-        return mode.from_tensor(example.detach(), symbolic_context=StatelessSymbolicContext(sizes))
-
-    return mode, [*(fake(each) for each in fixed), *(fake(each, DimDynamic.DYNAMIC) for each in long)]
+    return mode, [*(fake(each) for each in fixed), *(fake(each, dimension.DYNAMIC) for each in long)]
 
 
 def _of_their_own(tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:
     """What a loop carries must have memory of its own: copies where several share one, or one with an input."""
-    seen = {each.untyped_storage()._cdata for each in inputs}
+    seen = {versions.storage_of(each) for each in inputs}
     for each in tensors:
-        storage = each.untyped_storage()._cdata
+        storage = versions.storage_of(each)
         yield each.clone() if storage in seen else each
         seen.add(storage)

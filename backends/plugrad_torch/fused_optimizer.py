@@ -5,7 +5,6 @@ The fused kernel computes the same formula as `plugrad.optimizers.Adam`; the par
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from plugrad import LearnerProtocol
@@ -13,8 +12,11 @@ from plugrad.every_nth import DelayedOptimizer, Guard
 from plugrad.gradients import Gradients, flat_of, layouts_in
 from plugrad.hooks.markers import hookimpl
 from plugrad.optimizers import Adam, Optimizer
+from plugrad_torch import versions
 from plugrad_torch.step_recorder import is_recording
 from plugrad_torch.variables import FlatParameters
+
+_fused_adam_: Any = versions.FUSED_ADAM.find()
 
 
 @hookimpl
@@ -30,10 +32,11 @@ def apply_gradients(learner: LearnerProtocol, gradients_dict: Gradients) -> None
                     continue
                 optimizer = optimizer.optimizer
             gradient = flat_of(learner.ops, gradients_dict, each.layout)
-            if in_place and type(optimizer) is Adam:
+            if in_place and _fused_adam_ is not None and type(optimizer) is Adam:
                 fused_adam(optimizer, gradient)
             elif (
                 is_recording(gradient)
+                and _fused_adam_ is not None
                 and not learner.is_guarded
                 and (adam := _adam_in(optimizer)) is not None
             ):
@@ -81,7 +84,7 @@ def _fused_adam_on_copies(adam: Adam, gradient: Tensor, keep: Guard) -> None:
 
 
 def _fused(adam: Adam, parameters: Tensor, gradient: Tensor, slots: dict[str, Tensor]) -> None:
-    torch._fused_adam_(
+    _fused_adam_(
         [parameters],
         [gradient],
         [slots["m"]],

@@ -8,6 +8,9 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate, map_arg
 
+OpOverload: Any = type(torch.ops.aten.add.Tensor)
+"""The class of torch's operations."""
+
 
 @dataclass(frozen=True)
 class _Result:
@@ -95,9 +98,10 @@ def _pickled(tree: Any) -> Any:
 
 
 def _pickled_target(target: Any) -> Any:
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return target
-    return _Operation(target.namespace, target._schema.name.partition("::")[2], target._overloadname)
+    name, _, overload = target.name().partition("::")[2].partition(".")  # of "aten::add.Tensor"
+    return _Operation(target.namespace, name, overload or "default")
 
 
 def _target(target: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from plugrad.hooks.backend_helpers import first_line, program_folder_or_none
+from plugrad.hooks.private_names import MissingName
+from plugrad_torch import versions
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 ON_CPU = {
@@ -45,7 +47,9 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], d
         NotCompiled: inductor refuses.
     """
     try:
-        return torch._inductor.compile(graph, list(inputs), options=options_for(device))
+        return versions.COMPILE.get()(graph, list(inputs), options=options_for(device))
+    except MissingName as error:
+        raise NotCompiled(str(error)) from error
     except Exception as error:
         raise NotCompiled(why_not(error)) from error
 
@@ -80,15 +84,15 @@ def _remove_own(folder: Path, process: int) -> None:
 def options_for(device: str) -> dict[str, Any]:
     """The options for a type of device, without those that this version of torch does not have."""
     wanted = ON_CPU if device == "cpu" else {}
-    known = torch._inductor.list_options() if wanted else ()
+    list_options = versions.LIST_OPTIONS.find()
+    known = list_options() if wanted and list_options else ()
     return {name: value for name, value in wanted.items() if name in known}
 
 
 def why_not(error: BaseException) -> str:
     """Why inductor did not compile: what this machine lacks, or else what inductor says."""
-    from torch._inductor.exc import InvalidCxxCompiler  # brings in half of inductor
-
-    if any(isinstance(each, InvalidCxxCompiler) for each in _causes(error)):
+    not_found = versions.NO_CPP_COMPILER.find()  # brings in half of inductor
+    if not_found and any(isinstance(each, not_found) for each in _causes(error)):
         return f'no C++ compiler was found (inductor looked for {_compiler()}): install g++ or set compile="none"'
     return f"torch's inductor does not compile it here: {type(error).__name__}: {first_line(error)}"
 
@@ -103,6 +107,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _compiler() -> str:
     """What inductor looks for: the environment variable CXX, or g++ (clang++ on macOS)."""
-    configured = torch._inductor.config.cpp.cxx
+    configured = versions.CPP_COMPILER.find()
     names = configured if isinstance(configured, list | tuple) else [configured]
     return ", ".join(str(name) for name in names if name)

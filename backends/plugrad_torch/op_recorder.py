@@ -2,23 +2,32 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from plugrad.hooks.backend_helpers import calling_lines
 from plugrad.hooks.backend_spec import Operation, Shape
 from plugrad.hooks.markers import hookimpl
+from plugrad_torch import versions
+
+TorchDispatchMode: Any = versions.DISPATCH_MODE.find() or object
+tree_leaves: Any = versions.TREE_LEAVES.find()
 
 
 @hookimpl
+def watch_operations() -> AbstractContextManager[list[Operation]] | None:
+    """Every operation of a block, in order; None where this torch cannot show them.
+
+    What `torch.compile` made of a user's model runs eagerly meanwhile.
+    """
+    return None if any(each.find() is None for each in versions.WATCHING) else _watched()
+
+
 @contextmanager
-def watch_operations() -> Iterator[list[Operation]]:
-    """Every operation of the block, in order. What `torch.compile` made of a user's model runs eagerly meanwhile."""
+def _watched() -> Iterator[list[Operation]]:
     has_dynamo = "torch._dynamo" in sys.modules  # else nothing is compiled, and importing it takes 0.7 s
     with _nothing_compiled if has_dynamo else nullcontext(), _Recorder() as watch:
         yield watch.operations
@@ -50,9 +59,9 @@ class _NothingCompiled:
 _nothing_compiled = _NothingCompiled()
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.operations: list[Operation] = []
 
     @classmethod

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from plugrad import LearnerProtocol
 from plugrad.batch import Rows
@@ -18,6 +17,7 @@ from plugrad.hooks.backend_spec import Program, Step
 from plugrad.hooks.markers import hookimpl
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch import versions
 from plugrad_torch.auto_update import AutoUpdate
 from plugrad_torch.compiled_loop import CompiledLoop, can_loop
 from plugrad_torch.compiled_step import CompiledStep
@@ -31,6 +31,7 @@ from plugrad_torch.tracing import TracedStep, signature, why_untraceable
 log = logging.getLogger("plugrad")
 
 ForwardPass = Callable[..., dict[str, Tensor]]
+_current_mode: Any = versions.CURRENT_MODE.find() or (lambda: None)
 STEPS_PER_SUM = 64
 """How many steps' metrics are kept before they are added up: few kernels, and memory that does not grow."""
 
@@ -79,7 +80,7 @@ class EagerUpdate(Program):
     """A Python loop over minibatches, without host synchronisation until the metrics at the end."""
 
     def __init__(self, learner: LearnerProtocol, step: Step) -> None:
-        super().__init__("none", "eager torch, one step per minibatch")
+        super().__init__("none", versions.with_what_slows("eager torch, one step per minibatch"))
         self._step = step
         self._threads = ThreadsForSteps(learner)
 
@@ -105,7 +106,9 @@ class CompiledUpdate(Program):
     keeps_numbers = is_slow_to_make = True
 
     def __init__(self, learner: LearnerProtocol, step: Step, variables: Sequence[Variable]) -> None:
-        super().__init__("complete_update", CompiledLoop.reason, static_minibatches=True)
+        super().__init__(
+            "complete_update", versions.with_what_slows(CompiledLoop.reason), static_minibatches=True
+        )
         self._learner = learner
         self._step = step
         self._variables = variables
@@ -155,7 +158,7 @@ class CompiledUpdate(Program):
             except NotCompiled as error:
                 why = f", because {error}"
         compiled = CompiledStep(traced, captures=not _is_in_group(self._learner))
-        self.reason = f"{CompiledStep.reason}{why}"
+        self.reason = versions.with_what_slows(f"{CompiledStep.reason}{why}")
         return compiled
 
     def _run_eagerly(self, why: str) -> None:
@@ -205,7 +208,7 @@ class CompiledForward(EagerUpdate):
 
         def forward_train(batch: Mapping[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
             self._called.add(module_id)
-            if self.mode == "none" or _get_current_dispatch_mode() is not None:
+            if self.mode == "none" or _current_mode() is not None:
                 # Dynamo would never again compile what it met while operations are recorded.
                 return eager(batch, **kwargs)
             columns = frozenset(batch)
@@ -216,11 +219,17 @@ class CompiledForward(EagerUpdate):
                 return outputs
             try:
                 return compiled({column: batch[column] for column in read[columns]}, **kwargs)
-            except torch._dynamo.exc.BackendCompilerFailed as error:
+            except _compiler_failed() as error:
                 self.fall_back("none", f"eager, because {why_not(error)}")
                 return eager(batch, **kwargs)
 
         return forward_train
+
+
+def _compiler_failed() -> type[Exception]:
+    """What torch raises where its compiler fails; any error if it has no such class: an eager pass raises it again."""
+    found: type[Exception] = versions.COMPILER_FAILED.find() or Exception
+    return found
 
 
 def _with_code_of_its_own(forward: ForwardPass) -> ForwardPass:

@@ -11,9 +11,11 @@ from plugrad.batch import Rows
 from plugrad.hooks.backend_spec import Step
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch import versions
 from plugrad_torch.minibatch_gather import minibatch_tuples
 from plugrad_torch.variables import BufferVariable, FlatParameters, TensorVariable
 
+_copy_all: Any = versions.FOREACH_COPY.find()
 Place = tuple[ModuleID, str]
 Replaceable = FlatParameters | TensorVariable | BufferVariable
 
@@ -140,7 +142,12 @@ def put(live: Sequence[Tensor], numbers: Sequence[int], new: Sequence[Tensor]) -
         numbers: which of them.
         new: one value for each of these.
     """
-    torch._foreach_copy_([live[n] for n in numbers], list(new))
+    places = [live[n] for n in numbers]
+    if _copy_all is not None:
+        _copy_all(places, list(new))
+        return
+    for place, value in zip(places, new, strict=True):
+        place.copy_(value)
 
 
 def on_host(names: Sequence[str], vector: Tensor) -> dict[str, Any]:

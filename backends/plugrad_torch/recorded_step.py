@@ -7,6 +7,7 @@ and no seconds of compilation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +17,10 @@ from torch import Tensor
 from plugrad import LearnerProtocol
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Step
+from plugrad.hooks.private_names import MissingName
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch import versions
 from plugrad_torch.cuda_graph import CapturedSteps
 from plugrad_torch.inductor import NotCompiled
 from plugrad_torch.kept_tensors import put_back, trace_beside
@@ -25,7 +28,8 @@ from plugrad_torch.minibatch_gather import minibatches
 from plugrad_torch.pure_step import PureStep
 from plugrad_torch.step_recorder import Recording, as_recorded, record
 
-_jit: Any = torch.jit
+# For the whole process, and so asked for here; a step whose torch has no such switch is not interpreted.
+_optimized: Any = versions.OPTIMIZED_EXECUTION.find() or (lambda is_on: nullcontext())
 
 
 class RecordedStep(PureStep):
@@ -77,7 +81,7 @@ class RecordedStep(PureStep):
             if self.device == "cuda":
                 return self._captured.run(columns, indices, num_steps)
             # Fused or in another order, operations would give other last digits after some calls than before.
-            with _jit.optimized_execution(False):
+            with _optimized(False):
                 return self.step_through(self._function, columns, indices, num_steps)
 
     @cached_property
@@ -98,7 +102,7 @@ class RecordedStep(PureStep):
         state = [each.clone() for each in self.state()]
         places = dict.fromkeys(self._places)
         taken = {(m, column): minibatch[m][column].detach() for m, column in places}
-        with torch.no_grad(), _jit.optimized_execution(False):
+        with torch.no_grad(), _optimized(False):
             used = [*(state[n] for n in self.used_state), *(taken[each] for each in self.used_places)]
             function = self._recording if self.device == "cuda" else self._function
             found = function(*used)
@@ -160,7 +164,7 @@ def _is_untraced(function: Any) -> bool:
     It leaves out those that change lists of tensors and give none, such as fused optimizers, and it refuses lists of
     booleans, which gradients of convolutions take.
     """
-    schema = function._schema
+    schema = versions.schema_of(function)
     leaves_out = schema.is_mutable and not schema.returns
     return leaves_out or any(str(each.type) == "List[bool]" for each in schema.arguments)
 
@@ -168,8 +172,11 @@ def _is_untraced(function: Any) -> bool:
 def _interpreted(part: Recording, inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """A function of its own, as `torch.jit.trace` gives; but that keeps every function until the process ends."""
     try:
-        graph, _ = _jit._get_trace_graph(lambda *tensors: part(*tensors), tuple(inputs))
-        function: Callable[..., Any] = torch._C._create_function_from_graph("step", graph)
+        trace, function_of, _ = (each.get() for each in versions.INTERPRETING)
+        graph, _ = trace(lambda *tensors: part(*tensors), tuple(inputs))
+        function: Callable[..., Any] = function_of("step", graph)
+    except MissingName as error:
+        raise NotCompiled(str(error)) from error
     except (AttributeError, TypeError, RuntimeError) as error:
         raise NotCompiled(f"torch's interpreter does not run it: {first_line(error)}") from error
 

@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves
 
+from plugrad_torch import versions
+
+# Where one is missing, `record` refuses.
+TorchDispatchMode: Any = versions.DISPATCH_MODE.find() or object
+tree_flatten: Any = versions.TREE_FLATTEN.find()
+tree_leaves: Any = versions.TREE_LEAVES.find()
 aten = torch.ops.aten
 
 
@@ -32,7 +36,7 @@ class _Result(NamedTuple):
 class _Call(NamedTuple):
     function: Any
     leaves: tuple[Any, ...]
-    tree: TreeSpec
+    tree: Any
     results: tuple[int, ...]
 
 
@@ -83,7 +87,7 @@ class Recording:
         used = set(self.outputs)
         calls: list[_Call] = []
         for call in reversed(self.calls):
-            if call.function._schema.is_mutable or not used.isdisjoint(call.results):
+            if versions.schema_of(call.function).is_mutable or not used.isdisjoint(call.results):
                 used.update(each.number for each in call.leaves if isinstance(each, _Result))
                 calls.append(call)
         positions = [n for n, each in enumerate(self.arguments) if each in used]
@@ -142,7 +146,10 @@ def record(function: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor]) 
     Raises:
         NotRecorded: the function reads a value, as `if` and `item()` do; the shape of a result depends on values; it
             draws random numbers; it calls an operation that is not torch's own; it changes an argument in place.
+        MissingName: this version of torch cannot record.
     """
+    for each in versions.RECORDING:
+        each.get()
     recorder = _Recorder()
     arguments = [recorder.argument(each) for each in inputs]
     with recorder:
@@ -176,11 +183,11 @@ class _Recorded(Tensor):
     """
 
     behind: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = versions.NO_TORCH_FUNCTION.find()
 
     @staticmethod
     def of(tensor: Tensor) -> "_Recorded":
-        made: _Recorded = Tensor._make_wrapper_subclass(
+        made: _Recorded = versions.WRAPPER.get()(
             _Recorded,
             tensor.shape,
             strides=tensor.stride(),
@@ -197,9 +204,9 @@ class _Recorded(Tensor):
         raise NotRecorded(f"{func} is called with a tensor of a recording that is over")
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._recording = Recording([], {}, [], [])
         self._numbers: dict[int, int] = {}
         self._storages: set[int] = set()  # of arguments and constants
@@ -280,16 +287,16 @@ def _behind(each: Any) -> Any:
 
 def _storage(tensor: Tensor) -> int:
     """A number of the memory behind a tensor and its views."""
-    address: int = _behind(tensor).untyped_storage()._cdata
+    address: int = versions.storage_of(_behind(tensor))
     return address
 
 
 def _changed_by(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """The tensors that an operation changes in place."""
-    if not func._schema.is_mutable:
+    if not versions.schema_of(func).is_mutable:
         return []
     changed = []
-    for n, argument in enumerate(func._schema.arguments):
+    for n, argument in enumerate(versions.schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             changed.append(args[n] if n < len(args) else kwargs.get(argument.name))
     return _tensors(changed)

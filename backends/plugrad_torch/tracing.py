@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from plugrad import LearnerProtocol
 from plugrad.hooks.backend_helpers import first_line
 from plugrad.hooks.backend_spec import Step
+from plugrad.hooks.private_names import MissingName
 from plugrad.ops import Variable
 from plugrad.types import ModuleBatches, ModuleID
+from plugrad_torch import versions
 from plugrad_torch.inductor import NotCompiled, use_folder
 from plugrad_torch.kept_tensors import trace_beside
 from plugrad_torch.pure_step import PureStep
@@ -37,6 +38,7 @@ class TracedStep(PureStep):
 
     Raises:
         NotCompiled: the step changes a tensor that is no part of the learner's state.
+        MissingName: this version of torch has no such tracing.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class TracedStep(PureStep):
     ) -> None:
         use_folder()  # tracing brings in dynamo, which names a folder where none is named
         super().__init__(step, variables, minibatch)
-        trace = make_fx(
+        trace = versions.MAKE_FX.get()(
             lambda *tensors: self(*tensors),
             tracing_mode="fake",
             _allow_non_fake_inputs=True,  # a model may keep constants in attributes
@@ -77,7 +79,7 @@ def why_untraceable(learner: LearnerProtocol, error: Exception) -> str:
     Returns:
         The reason in words.
     """
-    if isinstance(error, NotCompiled):
+    if isinstance(error, NotCompiled | MissingName):
         return str(error)
     loss = f"the loss of {type(learner).__name__} with {type(learner.config).__name__}"
     return f"{loss} cannot be compiled: {type(error).__name__}: {first_line(error)}"
