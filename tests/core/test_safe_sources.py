@@ -68,10 +68,6 @@ REASONS = {
         "plugrad/group/worker_group.py",
         "cloudpickle",
     ): "between processes of one group: the config for its actors",
-    (
-        "plugrad_torch/recorded_step.py",
-        "torch.jit",
-    ): "runs operations recorded in this process; no file is read",
     ("plugrad/group/messages.py", "pickle"): "between processes of one group: exceptions of the user's code",
     (
         "plugrad/group/messages.py",
