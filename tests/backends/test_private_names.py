@@ -78,7 +78,7 @@ def cases(names: Any) -> list[Any]:
     return [(mode, updates, name) for (mode, updates), each in names.items() for name in each]
 
 
-def check_update_without(backend: str, mode: str, num_updates: int, constant: str) -> None:
+def assert_updates_without(backend: str, mode: str, num_updates: int, constant: str) -> None:
     name = getattr(import_module(f"plugrad_{backend}.versions"), constant)
     asked = json.dumps([name.module, name.name, backend, mode, num_updates])
     done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=False)
@@ -109,28 +109,28 @@ def expected_weights(num_updates: int) -> dict[str, Any]:
 @pytest.mark.parametrize(("mode", "num_updates", "constant"), cases(TORCH))
 def test_torch_without_a_private_name_updates_rightly_and_says_so(mode, num_updates, constant):
     needs.backend("torch")
-    check_update_without("torch", mode, num_updates, constant)
+    assert_updates_without("torch", mode, num_updates, constant)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("mode", "num_updates", "constant"), cases(COMPILING_TORCH))
 def test_torch_without_a_private_name_of_its_loop_compiles_the_step_and_says_so(mode, num_updates, constant):
     needs.backend("torch")
-    check_update_without("torch", mode, num_updates, constant)
+    assert_updates_without("torch", mode, num_updates, constant)
 
 
 @pytest.mark.cross_product
 @pytest.mark.parametrize(("mode", "num_updates", "constant"), cases(TF2))
 def test_tensorflow_without_a_private_name_updates_rightly_and_says_so(mode, num_updates, constant):
     needs.backend("tf2")
-    check_update_without("tf2", mode, num_updates, constant)
+    assert_updates_without("tf2", mode, num_updates, constant)
 
 
 @pytest.mark.cross_product
 @pytest.mark.parametrize(("mode", "num_updates", "constant"), cases(JAX))
 def test_jax_without_a_private_name_updates_rightly_and_says_so(mode, num_updates, constant):
     needs.backend("jax")
-    check_update_without("jax", mode, num_updates, constant)
+    assert_updates_without("jax", mode, num_updates, constant)
 
 
 @pytest.mark.parametrize("backend", ["torch", "tf2", "jax"])
