@@ -13,9 +13,11 @@ class Keep(logging.Handler):
         lines.append(record.getMessage())
 
 
-with tempfile.TemporaryDirectory() as shared:
+with tempfile.TemporaryDirectory() as shared, tempfile.TemporaryDirectory() as fonts:
     # Before any framework is loaded: each reads once where its cache is.
     os.environ["XDG_CACHE_HOME"] = shared
+    # Keras imports matplotlib, which writes a list of fonts; and TensorFlow keeps no programs where it shows errors.
+    os.environ |= {"MPLCONFIGDIR": fonts, "TF_CPP_MIN_LOG_LEVEL": "3"}
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TF_XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"):
         os.environ.pop(name, None)
 

@@ -1,7 +1,7 @@
 """What an Algorithm does with its policies: sample, evaluate, record."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from copy import deepcopy
 from functools import cached_property
@@ -9,6 +9,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from plugrad.checkpoint import Checkpoint
+from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
@@ -21,6 +23,8 @@ from plugrad.learner.acting.env_runner_policies import (
     acting_module_ids,
     observation_normalizers,
 )
+from plugrad.learner.state.checkpoint import as_checkpoint_error
+from plugrad.learner.state.saved_spaces import check_spaces
 from plugrad.observations import model_space
 from plugrad.offline import EpisodeData
 from plugrad.policy import Policy
@@ -157,6 +161,60 @@ class ActingAlgorithm:
             deepcopy(normalizer).set_state(state)
             checked.append((state, normalizer))
         return checked
+
+    def _statistics_in(
+        self, whole: Checkpoint, checkpoint: Checkpoint, loaded: Collection[ModuleID]
+    ) -> dict[str, Any]:
+        """The statistics that go with the weights of some modules, for `set_statistics`.
+
+        Args:
+            whole: a checkpoint of an Algorithm or a learner.
+            checkpoint: its part that is of a learner.
+            loaded: the modules whose weights will be loaded.
+
+        Raises:
+            RestoreMismatchError: the weights saw normalised observations and this run has others, or the other way
+                round; or the statistics do not fit.
+            SpaceMismatchError: it was trained in other spaces.
+        """
+        runner = whole.state.get("env_runner")
+        saved = runner if isinstance(runner, Mapping) else {}
+        several, one, rewards = (
+            saved.get(each) for each in ("normalizers", "normalizer", "reward_normalizer")
+        )
+        _check_normalizes(checkpoint, self.config, has_statistics=bool(several or one))
+        if self.env_runner is None:
+            return {}
+        modules = [each for each in self._acting_module_ids if each in loaded]
+        spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
+        with as_checkpoint_error(checkpoint):
+            allowed = self.config.allow_other_bounds
+            check_spaces(self.config, checkpoint, spaces, allow_other_bounds=allowed)
+        states = several or ({} if one is None else dict.fromkeys(modules, one))
+        states = {each: state for each, state in states.items() if each in modules}
+        missing = [each for each in modules if each in self._normalizers and each not in states]
+        lacking = [f"normalize_observations of {', '.join(missing)}"] if missing else []
+        if not modules or not self.config.normalize_rewards:
+            rewards = None
+        if modules and checkpoint.metadata["config"].get("normalize_rewards", False):
+            if not self.config.normalize_rewards:
+                warn_at_users_line(
+                    f"{checkpoint.path} is of a run with normalize_rewards, and this one is without it: the weights "
+                    "are loaded, and the values that they predict are of rewards on another scale. To keep that scale, "
+                    "build with .env_runners(normalize_rewards=True)"
+                )
+            elif rewards is None:
+                lacking.append("normalize_rewards")
+        if lacking:
+            warn_at_users_line(
+                f"{checkpoint.path} has no statistics of {' and of '.join(lacking)}: the weights are loaded and the "
+                "statistics stay as they are, so these modules see other numbers than in training. Load the checkpoint "
+                "of an Algorithm, or call set_statistics"
+            )
+        statistics = {"observations": states, "rewards": rewards}
+        with as_checkpoint_error(checkpoint):
+            self._check_statistics(statistics)
+        return statistics
 
     def _make_env_runner(
         self, policies: ModulePolicies, *, seed: int | None = None, **changes: Any
@@ -349,3 +407,16 @@ class ActingAlgorithm:
         """The seed of the environments for one purpose, derived from the given seed or the config's."""
         chosen = self.config.seed if seed is None else seed
         return int(stream(chosen, "environments", purpose).integers(2**63))
+
+
+def _check_normalizes(checkpoint: Checkpoint, config: Any, *, has_statistics: bool) -> None:
+    """Refuse weights that saw normalised observations where this run has others, and the other way round."""
+    here = bool(config.normalize_observations)
+    if checkpoint.metadata["config"].get("normalize_observations", has_statistics) != here:
+        then, now = ("without", "with") if here else ("with", "without")
+        raise RestoreMismatchError(
+            f"{checkpoint.path} is of a run {then} normalize_observations, and this one is {now} it: its weights would "
+            f"see other numbers than in training; set .env_runners(normalize_observations={not here}). Nothing was "
+            "changed",
+            **{"missing" if here else "unexpected": ["normalizer"]},
+        )

@@ -3,7 +3,7 @@
 A `plugrad.training.Training` decides what one iteration does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from operator import index
 from time import perf_counter
@@ -13,7 +13,6 @@ from plugrad.algorithm.modules import ChangingAlgorithm
 from plugrad.algorithm.sample_requests import RequestingAlgorithm
 from plugrad.checkpoint import Checkpoint, load_checkpoint
 from plugrad.config.serialize import encode
-from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
@@ -302,8 +301,8 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         Args:
             path: a checkpoint directory, whose newest save is read, or one of its saves.
             component: a component of the learner's state, as in `Learner.restore_from_path`, to start from another
-                run's weights: "rl_module" also takes the statistics of `normalize_observations` of the modules, and
-                their target networks become equal to the weights. None: all.
+                run's weights: "rl_module" also takes the statistics of `normalize_observations` of the modules and of
+                `normalize_rewards`, and their target networks become equal to the weights. None: all.
             hyperparameters: which `.training(...)` settings to use from now on: those of the "checkpoint", or those of
                 this algorithm's "config".
             new_episodes: do not replay the episodes that ran when the checkpoint was saved: see `begin_new_episodes`.
@@ -352,31 +351,12 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
         whole = load_checkpoint(path)
         checkpoint = checkpointing.part_of(whole, kind="learner")
         name, _, module_id = component.partition("/")
-        if name == COMPONENT_RL_MODULE and self.env_runner is not None:
+        statistics: dict[str, Any] = {}
+        if name == COMPONENT_RL_MODULE:
             loaded = [module_id] if module_id else checkpoint.state.get(name, ())
-            modules = [each for each in self._acting_module_ids if each in loaded]
-            spaces = {each: space for each, space in self._env_observation_spaces.items() if each in loaded}
-            with checkpointing.as_checkpoint_error(checkpoint):
-                allowed = self.config.allow_other_bounds
-                check_spaces(self.config, checkpoint, spaces, allow_other_bounds=allowed)
-            runner = whole.state.get("env_runner")
-            saved = runner if isinstance(runner, Mapping) else {}
-            several = saved.get("normalizers")
-            one = {} if saved.get("normalizer") is None else dict.fromkeys(modules, saved["normalizer"])
-            states = {each: state for each, state in (several or one).items() if each in modules}
-            if missing := [each for each in modules if each in self._normalizers and each not in states]:
-                _refuse_other_normalization(checkpoint, self.config)
-                warn_at_users_line(
-                    f"{checkpoint.path} has no statistics of normalize_observations of {', '.join(missing)}: the "
-                    "weights are loaded and the statistics stay as they are, so these modules see other numbers than "
-                    "in training. Load the checkpoint of an Algorithm, or call set_statistics"
-                )
-            with checkpointing.as_checkpoint_error(checkpoint):
-                self._check_statistics({"observations": states})
-        else:
-            states = {}
+            statistics = self._statistics_in(whole, checkpoint, loaded)
         self.learner_group._restore(checkpoint.path, component=component)
-        self.set_statistics({"observations": states})
+        self.set_statistics(statistics)
 
     def _use_config(self, config: Any) -> None:
         self.config = config
@@ -480,16 +460,6 @@ class Algorithm(RequestingAlgorithm, ChangingAlgorithm):
             parts.callback(self._learner.notify, "algorithm_stopped", algorithm=self)
             if self._recorder is not None:
                 parts.callback(self._recorder.flush)
-
-
-def _refuse_other_normalization(checkpoint: Checkpoint, config: Any) -> None:
-    """Refuse weights of a run without `normalize_observations`, where this run has it."""
-    if not checkpoint.metadata["config"].get("normalize_observations", False):
-        raise RestoreMismatchError(
-            f"{checkpoint.path} is of a run without normalize_observations, and this one is with it: its weights would "
-            f"see other numbers than in training; set normalize_observations=False. Nothing was changed",
-            missing=["normalizer"],
-        )
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

@@ -71,6 +71,12 @@ def load_checkpoint(path: StrPath) -> Checkpoint:
         CheckpointUnsafeError: a file is a link or a device, has hard links, or is larger than is read.
         CheckpointVersionError: a newer plugrad wrote it; the message says which.
     """
+    if Path(path).is_file():
+        raise CheckpointError(
+            f"{path} is a file, and a checkpoint is a directory. A policy file acts, plugrad.load_policy(path), and "
+            "has nothing to train on with: restore the checkpoint of the run that it was saved from",
+            path=str(path),
+        )
     with disk_errors("load a checkpoint from", path), open_folder(path) as folder:
         names = folder.names()
         if not save_numbers(names) and (MANIFEST in names or save_number(folder.path.name)):

@@ -364,10 +364,13 @@ class LearnerGroup(Adaptable):
         self._change("set_weights", weights)
 
     def _warn_of_statistics(self) -> None:
-        if self.config.normalize_observations:
+        """Warn that weights come without the statistics that env runners have."""
+        kinds = [each for each in ("observations", "rewards") if getattr(self.config, f"normalize_{each}")]
+        if kinds:
             warn_at_users_line(
-                "normalize_observations=True: weights are loaded, and the statistics of observations stay as they are: "
-                "env runners have them, so the modules may see other numbers than in training. Algorithm."
+                f"{' and '.join(f'normalize_{each}=True' for each in kinds)}: weights are loaded, and the statistics "
+                f"of {' and '.join(kinds)} stay as they are: env runners have them, so the modules may see other "
+                "numbers than in training. Algorithm."
                 'restore_from_path(path, component="rl_module") loads both; or call algorithm.set_statistics('
                 "other.get_statistics()) too"
             )

@@ -51,6 +51,7 @@ from plugrad.learner.state.checkpoint import (
     Hyperparameters,
     log_hyperparameters,
     resolve_hyperparameters,
+    warn_of_other_normalization,
     warn_of_other_plugins,
 )
 from plugrad.learner.state.components import find_made_variables
@@ -926,7 +927,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     ) -> None:
         """Load the state of a checkpoint, or one part of it. If it does not fit, nothing changes.
 
-        A warning names plugins that differ from those that were active when the checkpoint was written.
+        A warning names plugins that differ from those that were active when the checkpoint was written, and says if
+        only one of the two sides has `normalize_observations`.
 
         Args:
             path: a checkpoint directory, of a learner or an algorithm (its newest save), or one of its saves.
@@ -946,6 +948,7 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         state = pick_parts(checkpoint.state, select_parts(parts_in(checkpoint.state), component))
         warn_of_other_plugins(checkpoint.path, checkpoint.metadata, self.plugins)
         if COMPONENT_RL_MODULE in state:
+            warn_of_other_normalization(checkpoint.path, checkpoint.metadata, self.config)
             with checkpointing.as_checkpoint_error(checkpoint):
                 restored = [each for each in state[COMPONENT_RL_MODULE] if each in self.module]
                 check_module_spaces(checkpoint, {each: self.module[each] for each in restored})

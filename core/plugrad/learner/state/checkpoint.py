@@ -30,7 +30,7 @@ from plugrad.learner.state.byte_scales import KEY, byte_scales, keep_byte_scales
 from plugrad.learner.state.expected_weights import expect_weights, keep_dense_encoders
 from plugrad.learner.state.refused_code import refuse_code, refuse_own_modules
 from plugrad.learner.state.state import check_whole, oldest_reader
-from plugrad.types import ALL_MODULES, COMPONENT_LEARNER
+from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"
 """Key of an algorithm's metadata: the space of its environment's observations, before they are flattened."""
@@ -128,7 +128,10 @@ def part_of(checkpoint: Checkpoint, *, kind: str) -> Checkpoint:
     if (found, kind) == ("algorithm", "learner"):
         state = state.get("learner")
     elif found != kind:
-        raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}")
+        hint = ""
+        if found == COMPONENT_RL_MODULE:  # of `RLModule.save_to_path`
+            hint = ": weights alone, which learner.module.restore_from_path(path) loads"
+        raise CheckpointError(f"{checkpoint.path} holds the state of {found!r}, not of {kind!r}{hint}")
     if not (_is_complete(checkpoint.metadata) and isinstance(state, dict)):
         raise CheckpointError(
             f"{checkpoint.path} says that it is of {found!r}, and lacks its config or state"
@@ -333,6 +336,24 @@ def warn_of_other_plugins(path: Any, metadata: Mapping[str, Any], plugins: Seque
             ".plugins(...) and call restore_from_path, or give plugins= to Learner.from_checkpoint"
         )
     warn_at_users_line(message)
+
+
+def warn_of_other_normalization(path: Any, metadata: Mapping[str, Any], config: Any) -> None:
+    """Warn, at the user's line, where only one side has `normalize_observations`: the other's weights act otherwise.
+
+    Args:
+        path: of the checkpoint.
+        metadata: of the checkpoint.
+        config: of the learner that loads weights.
+    """
+    then, now = bool(metadata["config"].get("normalize_observations", False)), config.normalize_observations
+    if then != now:
+        warn_at_users_line(
+            f"{path} is of a run with normalize_observations={then}, and this learner has {now}: a learner has no "
+            "statistics, so these weights may see other numbers than in training. Build with "
+            f".env_runners(normalize_observations={then}); for the statistics too, call Algorithm.restore_from_path("
+            'path, component="rl_module")'
+        )
 
 
 def _is_gone(key: tuple[str, str], others: Mapping[tuple[str, str], Any]) -> bool:
