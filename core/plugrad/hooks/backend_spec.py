@@ -145,7 +145,7 @@ class BackendSpec(HookCaller, Protocol):
             def is_module_compatible_with_learner(module):
                 return isinstance(module, mine.Module)
         """
-        return bool(self._provide("is_module_compatible_with_learner", module=module))
+        return self._provide("is_module_compatible_with_learner", module=module)
 
     @learner_method
     def get_parameters(self, module: RLModule) -> list[Any]:

@@ -1,12 +1,11 @@
-"""How a Learner method and the hook with its name work together.
+"""How a Learner method and the hook with its name work together. Everything is bound when the learner is built.
 
-- If a plugin wraps a hook, the learner gets an instance attribute with that name, so that
-  `learner.compute_losses(...)` runs the chain of wrappers.
-- At the end of the chain is the method of the learner's class, which may be a subclass's override.
-- `super()` only looks at classes, so it never finds the instance attribute. It reaches `Learner`'s own method, which
+- A hook that nobody wraps or overrides becomes an instance attribute of the learner: its provider. A call of
+  `learner.compute_losses(...)` is one call of that function.
+- A hook that a plugin wraps becomes an instance attribute that runs the wrappers. At the end of the chain is the method
+  of the learner's class where a subclass overrides it, else the provider.
+- `super()` only looks at classes, so it never finds the instance attribute. It reaches the Learner's own method, which
   calls the provider.
-
-A hook without wrappers has no such attribute: calling it costs one method call.
 """
 
 import inspect
@@ -18,7 +17,7 @@ from typing import Any
 from plugrad.deprecation import adaptable
 from plugrad.hooks import tracing
 from plugrad.hooks.learner_protocol import LearnerProtocol
-from plugrad.hooks.manager import HookManager, specifications
+from plugrad.hooks.manager import HookManager, Plugin, specifications
 from plugrad.hooks.markers import hookimpl
 
 
@@ -33,23 +32,57 @@ def hook_methods(cls: type[Any]) -> dict[str, str]:
     return {name: hook for name, hook in names.items() if hook in hooks and name != "update"}
 
 
-def base_implementations(learner: LearnerProtocol, base: type[Any]) -> dict[str, Callable[..., Any]]:
-    """The implementations inside the wrappers: they call the methods of the learner's class.
+def bind_hooks(learner: LearnerProtocol, base: type[Any], plugins: list[Plugin]) -> HookManager:
+    """Give the learner an attribute for each of its hooks: the provider, or the chain of wrappers.
 
     Args:
-        learner: the learner.
+        learner: the learner, whose class may override methods.
         base: the class whose methods are hooks.
+        plugins: in tier order.
 
     Returns:
-        `{hook name: implementation}`.
+        The manager of the plugins.
+
+    Raises:
+        PluginError: a plugin does not fit, or wraps a hook that cannot be wrapped.
+        PluginConflictError: two plugins answer a hook that takes one answer.
     """
-    return {
-        hook: _implementation(type(learner), base, method, hook)
-        for method, hook in hook_methods(base).items()
+    methods = hook_methods(base)
+    passed_on = {hook for name, hook in methods.items() if _only_calls_provider(type(learner), base, name)}
+    ends = {
+        hook: _end_of_chain(type(learner), base, method, hook)
+        for method, hook in methods.items()
+        if hook not in passed_on
     }
+    manager = HookManager(plugins, ends, passed_on)
+    manager.check_wrappable(methods.values())
+    for method, hook in methods.items():
+        vars(learner).pop(method, None)  # of a build that failed
+        if manager.is_wrapped(hook):
+            setattr(learner, method, _with_wrappers(learner, getattr(base, method), hook, manager))
+        elif hook in passed_on:
+            _, *arguments = inspect.signature(getattr(base, method)).parameters
+            if (provider := manager.bound_provider(hook, learner, arguments)) is not None:
+                setattr(learner, method, provider)
+        elif (shown := _method(type(learner), base, method, hook)) is not getattr(type(learner), method):
+            setattr(learner, method, MethodType(shown, learner))
+    return manager
 
 
-def _implementation(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+def _only_calls_provider(cls: type[Any], base: type[Any], method: str) -> bool:
+    """Whether the method that declares a hook is not overridden, and fills in no arguments."""
+    declared = getattr(base, method)
+    if getattr(cls, method) is not declared or "specification" not in vars(declared):
+        return False
+    _, *parameters = inspect.signature(declared).parameters.values()
+    is_adapted = bool(vars(declared).get("call_adapters"))
+    return not is_adapted and all(
+        each.default is each.empty and each.kind is not each.VAR_KEYWORD for each in parameters
+    )
+
+
+def _end_of_chain(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable[..., Any]:
+    """What the innermost wrapper calls: the method of the learner's class."""
     function = _method(cls, base, method, hook)
     positional = [
         name
@@ -76,32 +109,13 @@ def _method(cls: type[Any], base: type[Any], method: str, hook: str) -> Callable
     return tracing.traced(f"learner {cls.__name__!r}", hook, function)
 
 
-def install_wrappers(learner: LearnerProtocol, base: type[Any], manager: HookManager) -> None:
-    """Give the learner an attribute for each of its hooks that a plugin wraps, or whose calls are traced.
-
-    Args:
-        learner: the learner.
-        base: the class whose methods are hooks.
-        manager: the manager of its plugins.
-
-    Raises:
-        PluginError: a plugin wraps a hook that cannot be wrapped.
-    """
-    manager.check_wrappable(hook_methods(base).values())
-    for method, hook in hook_methods(base).items():
-        shown = _method(type(learner), base, method, hook)
-        if manager.is_wrapped(hook):
-            setattr(learner, method, _with_wrappers(learner, getattr(base, method), hook, manager))
-        elif shown is not getattr(type(learner), method):
-            setattr(learner, method, MethodType(shown, learner))
-
-
 def _with_wrappers(
     learner: LearnerProtocol, method: Callable[..., Any], hook: str, manager: HookManager
 ) -> Callable[..., Any]:
     signature = inspect.signature(method)
     takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
     names = None if takes_any else signature.parameters.keys() - {"self"}
+    chain = manager.chain(hook)
 
     @adaptable
     @wraps(method)
@@ -110,6 +124,6 @@ def _with_wrappers(
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
             kwargs = {name: value for name, value in bound.arguments.items() if name != "self"}
-        return manager.call_hook(hook, learner=learner, **kwargs)
+        return chain(learner=learner, **kwargs)
 
     return MethodType(call, learner)

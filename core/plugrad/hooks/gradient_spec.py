@@ -199,7 +199,7 @@ class GradientSpec(HookCaller, Protocol):
             def get_optimizer_lr(optimizer):
                 return float(optimizer.lr.numpy())
         """
-        return float(self._provide("get_optimizer_lr", optimizer=optimizer))
+        return self._provide("get_optimizer_lr", optimizer=optimizer)
 
     @learner_method
     def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:

@@ -5,10 +5,10 @@ is chosen here, at build. Wrappers go around the learner's method; listeners are
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import pluggy
@@ -138,13 +138,34 @@ def _check_signature(plugin: Plugin, name: str, function: Callable[..., Any]) ->
             raise PluginError(f"{where}: the hook's arguments are ({', '.join(allowed)}){hint}", hook=name)
 
 
+class _PluginManager(pluggy.PluginManager):
+    """pluggy's manager, which takes no plugin after the learner has bound its hooks: it would never be called."""
+
+    is_complete = False
+
+    def register(self, plugin: object, name: str | None = None) -> str | None:
+        """Register a plugin.
+
+        Raises:
+            PluginError: the learner is built.
+        """
+        if self.is_complete:
+            who = name or getattr(plugin, "__name__", type(plugin).__name__)
+            raise PluginError(
+                f"plugin {who!r} is registered after the learner was built, so no hook would call it: name it before, "
+                "with config.plugins(...), PLUGRAD_PLUGINS or Learner(plugins=[...])"
+            )
+        return super().register(plugin, name)
+
+
 class HookManager:
     """The plugins of one learner.
 
     Args:
         plugins: all of them, in tier order; later ones wrap earlier ones.
-        base_implementations: `{hook name: function}`, the end of the chain of each wrapped hook: the learner's method,
-            so that a subclass's override is wrapped, too.
+        base_implementations: `{hook name: function}`, the end of the chain of wrappers: the learner's method, so that a
+            subclass's override is wrapped, too.
+        passed_on: hooks whose chain ends with the provider itself.
 
     Raises:
         PluginError: a plugin does not fit the specifications.
@@ -152,17 +173,22 @@ class HookManager:
     """
 
     def __init__(
-        self, plugins: Iterable[Plugin], base_implementations: Mapping[str, Callable[..., Any]]
+        self,
+        plugins: Iterable[Plugin],
+        base_implementations: Mapping[str, Callable[..., Any]],
+        passed_on: Collection[str] = (),
     ) -> None:
         self._providers: dict[str, tuple[Plugin, Callable[..., Any], tuple[str, ...]]] = {}
         self._plugins: list[Plugin] = []
         self._is_traced = tracing.is_asked_for()
-        self._pluggy = pluggy.PluginManager(PROJECT)
+        self._pluggy = _PluginManager(PROJECT)
         self._pluggy.add_hookspecs(_named("plugrad", specifications()))
-        self._pluggy.register(_named("learner", base_implementations))
         for plugin in (*([Plugin("core", "tracing", tracing)] if self._is_traced else []), *plugins):
             self._admit(plugin)
+        provided = {name: self._providers[name][1] for name in passed_on if name in self._providers}
+        self._pluggy.register(_named("learner", {**base_implementations, **provided}))
         self._pluggy.check_pending()
+        self._pluggy.is_complete = True
         callers = {name: getattr(self._pluggy.hook, name) for name in specifications()}
         self._implemented = {name: caller for name, caller in callers.items() if caller.get_hookimpls()}
 
@@ -227,9 +253,42 @@ class HookManager:
             raise PluginError(f"no plugin answers the hook {name!r}", hook=name) from None
         return function(*[arguments[argument] for argument in wanted])
 
+    def bound_provider(self, name: str, learner: Any, arguments: Sequence[str]) -> Callable[..., Any] | None:
+        """The provider of a hook as a method of a learner, without a function between the call and it.
+
+        Args:
+            name: the hook.
+            learner: the learner.
+            arguments: those of the learner's method, in order.
+
+        Returns:
+            The provider; None if there is none, or if it takes other arguments than the method.
+        """
+        if name not in self._providers:
+            return None
+        _, function, wanted = self._providers[name]
+        if wanted == ("learner", *arguments):
+            return MethodType(function, learner)
+        return function if wanted == tuple(arguments) else None
+
     def is_wrapped(self, name: str) -> bool:
         """Whether a call of this hook must run the whole chain."""
         return len(getattr(self._pluggy.hook, name).get_hookimpls()) > 1
+
+    def is_changed(self, name: str, attribute: Any) -> bool:
+        """Whether a learner's attribute with the name of a hook's method is anything else than the bound provider.
+
+        Args:
+            name: the hook.
+            attribute: the learner's own; None if there is none.
+
+        Returns:
+            True where a plugin wraps the hook, or somebody set the attribute.
+        """
+        if attribute is None:
+            return False
+        functions = (attribute, getattr(attribute, "__func__", None))
+        return not (name in self._providers and self._providers[name][1] in functions)
 
     def check_wrappable(self, wrappable: Iterable[str]) -> None:
         """Refuse wrappers that would never run.
@@ -259,6 +318,10 @@ class HookManager:
         """
         caller = self._implemented.get(name)
         return [] if caller is None else caller(**arguments)
+
+    def chain(self, name: str) -> Callable[..., Any]:
+        """The wrappers of a hook, as one function of the hook's named arguments: what `call_hook` calls."""
+        return self._implemented[name]
 
     def provider_of(self, name: str) -> str:
         """The name of a hook's provider, or "nobody"."""

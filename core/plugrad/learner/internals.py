@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.collective import Collective
 from plugrad.hooks.backend_types import BackendInfo
 from plugrad.hooks.learner_protocol import LearnerProtocol, RegisteredOptimizer
-from plugrad.hooks.manager import Plugin
+from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.learner.update.target_networks import TargetNetwork
 from plugrad.metrics import Metrics
 from plugrad.ops import Ops, Variable
@@ -28,6 +28,7 @@ class LearnerInternals(LearnerProtocol, Protocol):
     """A Learner to the parts of `plugrad.learner`, which read and change these."""
 
     plugins: list[Plugin]
+    _hooks: HookManager
     backend_info: BackendInfo
     module: MultiRLModule
     collective: Collective | None

@@ -28,7 +28,7 @@ from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
 from plugrad.hooks.learner_spec import LearnerSpec
-from plugrad.hooks.manager import HookManager, Plugin
+from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import algorithm_of, load_backend, load_listeners
 from plugrad.learner.acting.actor import Actor, make_policy, warn_without_statistics
 from plugrad.learner.internals import LossCheck
@@ -240,9 +240,8 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
     def _load_plugins(self) -> None:
         """Make what is needed to build modules: hooks, device and ops."""
         self.plugins = self._plugins()
-        self._hooks = HookManager(self.plugins, dispatch.base_implementations(self, Learner))
+        self._hooks = dispatch.bind_hooks(self, Learner, self.plugins)
         check_providers(self, Learner, self._hooks)
-        dispatch.install_wrappers(self, Learner, self._hooks)
         self.backend_info: BackendInfo = self._provide("backend_info")
         self.device = choose_device(self.config, self.backend_info)
         self.ops: Ops = self._provide("ops")

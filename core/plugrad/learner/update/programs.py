@@ -192,7 +192,8 @@ def _padded(columns: Mapping[str, Array]) -> dict[str, Array]:
 def _converts_as_the_backend(learner: LearnerInternals) -> bool:
     """Whether no class or plugin changes the result of `convert_batch_type`."""
     method = BackendSpec._convert_batch_type.__name__
-    return method not in vars(learner) and getattr(type(learner), method) is getattr(BackendSpec, method)
+    own = getattr(type(learner), method) is getattr(BackendSpec, method)
+    return own and not learner._hooks.is_changed(method.lstrip("_"), vars(learner).get(method))
 
 
 def has_weights_without_optimizer(learner: LearnerInternals, module_id: ModuleID) -> bool:

@@ -325,7 +325,7 @@ class UpdateRun:
         for each in learner.registered_optimizers.values():
             if each.module_id in (ALL_MODULES, *columns):
                 sizes[each.module_id] = sizes.get(each.module_id, 0) + each.layout.size
-                rate = learner._get_optimizer_lr(each.optimizer)
+                rate = float(learner._get_optimizer_lr(each.optimizer))
                 take(each.module_id, {f"{each.name}_learning_rate": rate})
         for module_id, size in sizes.items():
             take(module_id, {"num_trainable_parameters": size})

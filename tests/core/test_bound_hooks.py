@@ -1,0 +1,128 @@
+"""Hooks are bound when a learner is built: which names there are, and what a call costs."""
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from plugrad import hookimpl
+from plugrad.errors import PluginError
+from plugrad.hooks.manager import has_one_answer, specifications
+from plugrad.testing.tiny_learners import ActorCriticLearner, tiny_batch, tiny_config, tiny_learner
+
+SIGNATURES = Path(__file__).with_name("hook_signatures.txt")
+
+
+def signatures() -> list[str]:
+    """`name(arguments) -> one answer`, or `all answers`, of every hook."""
+    return [
+        f"{name}({', '.join(spec.__code__.co_varnames[1 : spec.__code__.co_argcount])})"
+        f" -> {'one answer' if has_one_answer(spec) else 'all answers'}"
+        for name, spec in sorted(specifications().items())
+    ]
+
+
+def test_every_hook_has_the_name_arguments_and_answers_that_plugins_were_written_for():
+    """A hook may be added: add its line. No line may change or go."""
+    assert signatures() == SIGNATURES.read_text().splitlines()
+
+
+def frames_below(call, *, until: str) -> int:
+    """The Python frames from a call to the function with a name, that function's included."""
+    found, here = [], sys._getframe()
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == until and not found:
+            above, number = frame, 0
+            while above is not None and above is not here:
+                above, number = above.f_back, number + 1
+            found.append(number - 1)  # without the lambda that calls
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found[0]
+
+
+def test_a_hook_that_nobody_wraps_is_one_call_of_the_provider():
+    learner = tiny_learner("numpy")
+    below = frames_below(
+        lambda: learner.before_gradient_based_update(timesteps={}), until="before_gradient_based_update"
+    )
+    assert below == 1
+    below = frames_below(lambda: learner._convert_to_numpy({}), until="convert_to_numpy")
+    assert below == 1
+
+
+class Calls:
+    """Wraps a hook and notes it."""
+
+    def __init__(self, name: str, calls: list[str]) -> None:
+        self.name, self.calls = name, calls
+
+    @hookimpl(wrapper=True)
+    def before_gradient_based_update(self):
+        self.calls.append(self.name)
+        answer = yield
+        self.calls.append(f"{self.name} ends")
+        return answer
+
+
+def test_a_hook_that_is_wrapped_runs_the_wrappers_and_then_the_override():
+    calls: list[str] = []
+
+    class Own(ActorCriticLearner):
+        def before_gradient_based_update(self, *, timesteps):
+            calls.append("override")
+            super().before_gradient_based_update(timesteps=timesteps)
+
+    learner = Own(config=tiny_config("numpy"), plugins=[Calls("inner", calls), Calls("outer", calls)])
+    learner.build()
+    learner.update(tiny_batch())
+    assert calls == ["outer", "inner", "override", "inner ends", "outer ends"]
+
+
+def test_a_wrapper_around_a_hook_that_nobody_overrides_ends_at_the_provider():
+    calls: list[str] = []
+    learner = ActorCriticLearner(config=tiny_config("numpy"), plugins=[Calls("only", calls)])
+    learner.build()
+    learner.before_gradient_based_update(timesteps={})
+    assert calls == ["only", "only ends"]
+
+
+def test_an_override_is_called_and_reaches_the_provider_by_super():
+    calls = []
+
+    class Own(ActorCriticLearner):
+        def get_parameters(self, module):
+            calls.append(module)
+            return super().get_parameters(module)
+
+    learner = Own(config=tiny_config("numpy"))
+    learner.build()
+    found = learner.get_parameters(learner.module["default_policy"])
+    assert len(found) == len(tiny_learner("numpy").get_parameters(learner.module["default_policy"])) > 0
+    assert calls[-1] is learner.module["default_policy"]
+
+
+def test_a_provider_that_takes_some_of_the_arguments_is_called_with_them():
+    learner = tiny_learner("numpy")
+    inputs = learner._get_exploration_inputs(module_id="default_policy", fwd_out={"action_dist_inputs": 7})
+    assert inputs == 7
+
+
+def test_a_plugin_that_is_registered_after_the_build_is_refused_by_name():
+    learner = tiny_learner("numpy")
+    with pytest.raises(PluginError, match=r"'Late'.*registered after the learner was built.*config\.plugins"):
+        learner._hooks._pluggy.register(Late())
+
+
+class Late:
+    """Comes after the build."""
+
+    @hookimpl
+    def update_ended(self, results):
+        raise AssertionError("nobody calls it")
