@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from plugrad.learner.update.turns import Turns
+from plugrad.learner.update.batched_programs import Turns
 
 
 def doubled(requests):

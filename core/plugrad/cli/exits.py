@@ -22,6 +22,7 @@ from plugrad.errors import (
     MissingFrameworkError,
     PlugradError,
 )
+from plugrad.hooks.author_line import WHOLE_TRACEBACKS
 
 FAILED, USAGE, CLOSED_PIPE = 1, 2, 128 + SIGPIPE
 _DEBUG, _TYPED = "plugrad.debug", "plugrad.typed"
@@ -102,8 +103,11 @@ def debug_option(command: Any) -> Any:
     """Add `--debug`; it works before and after a command's name."""
 
     def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value:
+        if value and _DEBUG not in ctx.meta:
             ctx.meta[_DEBUG] = True
+            before = os.environ.get(WHOLE_TRACEBACKS, "")
+            os.environ[WHOLE_TRACEBACKS] = "1"  # also in workers
+            ctx.call_on_close(lambda: os.environ.update({WHOLE_TRACEBACKS: before}))
 
     return click.option(
         "--debug", is_flag=True, is_eager=True, expose_value=False, callback=remember, help="Show tracebacks."

@@ -13,7 +13,7 @@ from plugrad.batch import Batch, Rows
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.hooks.markers import hookimpl
 from plugrad.learner import Learner
-from plugrad.learner.update.minibatch_columns import as_one_minibatch
+from plugrad.learner.update.step_columns import as_one_minibatch
 from plugrad.results import flatten
 from plugrad.types import Array, ModuleID
 

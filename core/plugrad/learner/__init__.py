@@ -9,8 +9,7 @@
 
 from plugrad.deprecation import loaded
 from plugrad.learner.learner import Learner, build_learner
-from plugrad.learner.update.connectors import split_into_sequences
-from plugrad.learner.update.piece_per_module import PiecePerModule
+from plugrad.learner.update.connectors import PiecePerModule, split_into_sequences
 
 __all__ = ["Learner", "PiecePerModule", "build_learner", "split_into_sequences"]
 

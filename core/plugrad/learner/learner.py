@@ -24,6 +24,7 @@ from plugrad.errors import ConfigError, NotBuiltError
 from plugrad.gradients import Gradients, Layout
 from plugrad.hooks import dispatch
 from plugrad.hooks.algorithm_spec import AlgorithmSpec
+from plugrad.hooks.author_line import authors_traceback
 from plugrad.hooks.backend_spec import BackendInfo, BackendSpec, Capability
 from plugrad.hooks.gradient_spec import GradientSpec
 from plugrad.hooks.learner_protocol import RegisteredOptimizer
@@ -64,14 +65,14 @@ from plugrad.learner.update import optimizers as optimizer_registry
 from plugrad.learner.update.batched_programs import ProgramBatch
 from plugrad.learner.update.broadcast_check import ShapeCheck
 from plugrad.learner.update.connectors import values_of_episodes
-from plugrad.learner.update.late_parameters import (
+from plugrad.learner.update.optimizers import (
     check_all_have_optimizers,
+    check_gradient_names,
     count_parameters,
     freeze_parameters,
 )
-from plugrad.learner.update.noise import Shapes, find_noise_columns
-from plugrad.learner.update.optimizers import check_gradient_names
 from plugrad.learner.update.run import UpdateRun
+from plugrad.learner.update.step_columns import Shapes, find_noise_columns
 from plugrad.learner.update.target_networks import TargetNetwork, make_target_network
 from plugrad.metrics import Metrics
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
@@ -104,12 +105,19 @@ Answer = TypeVar("Answer")
 def _locked(
     method: Callable[Concatenate["Learner", Given], Answer],
 ) -> Callable[Concatenate["Learner", Given], Answer]:
-    """Let one thread at a time call a method; others wait."""
+    """Let one thread at a time call a method; others wait. An error's traceback shows the author's frames.
+
+    With PLUGRAD_DEBUG=1 it shows all.
+    """
 
     @wraps(method)
     def call(self: "Learner", /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         with self._lock:
-            return method(self, *args, **kwargs)
+            try:
+                return method(self, *args, **kwargs)
+            except Exception as error:
+                shown = authors_traceback(error, self.plugins, getattr(self, "backend_info", None))
+                raise error.with_traceback(shown)  # noqa: B904 - the same error, so that nothing caused it
 
     return call
 
@@ -206,9 +214,11 @@ class Learner(BackendSpec, GradientSpec, AlgorithmSpec, LearnerSpec, Adaptable):
         self._given = (module_spec, module, tuple(plugins))
         self._lock = threading.RLock()  # re-entrant: hooks and listeners may call the learner again
         self._is_built = False
+        self.plugins: list[Plugin] = []
 
     # --- build ----------------------------------------------------------------------------------------------
 
+    @_locked
     def build(self) -> None:
         """Load the plugins, then make modules, optimizers and connectors. A second call does nothing; after an
         error it begins anew, and draws the same weights.

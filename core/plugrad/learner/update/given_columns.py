@@ -87,3 +87,19 @@ def text_errors(given: Batch) -> Iterator[None]:
         if column in columns and _is_text(column, columns[column]):
             refuse(module_id, column, "numbers or booleans", f"dtype {columns[column].dtype}")
         raise
+
+
+def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
+    """The columns of one module as numpy arrays.
+
+    Args:
+        learner: the learner, whose backend converts tensors.
+        columns: arrays and tensors.
+
+    Returns:
+        `{column: array}`; arrays are not copied.
+    """
+    return {
+        column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
+        for column, values in columns.items()
+    }

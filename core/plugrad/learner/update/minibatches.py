@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from plugrad.batch.sequences import SampleCount, count_samples
 from plugrad.columns import Columns
 from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.internals import LearnerInternals
+from plugrad.learner.update.given_columns import columns_to_numpy
 from plugrad.learner.update.step_columns import pad_step_columns, step_columns_id
 from plugrad.types import Array, ModuleID
 
@@ -72,22 +72,6 @@ def prepare_batch(
                 reads_masked_steps=learner.config.reads_masked_steps,
             )
     return settled, found
-
-
-def columns_to_numpy(learner: LearnerInternals, columns: Mapping[str, Any]) -> dict[str, Array]:
-    """The columns of one module as numpy arrays.
-
-    Args:
-        learner: the learner, whose backend converts tensors.
-        columns: arrays and tensors.
-
-    Returns:
-        `{column: array}`; arrays are not copied.
-    """
-    return {
-        column: values if isinstance(values, np.ndarray) else learner._convert_to_numpy(values)
-        for column, values in columns.items()
-    }
 
 
 def minibatch_indices(

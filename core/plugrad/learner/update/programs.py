@@ -13,7 +13,8 @@ from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
 from plugrad.learner.state.components import find_made_variables, state_variables
 from plugrad.learner.state.plugin_state import plugin_variables
-from plugrad.learner.update.minibatches import Order, chunks, columns_to_numpy, pad_rows
+from plugrad.learner.update.given_columns import columns_to_numpy
+from plugrad.learner.update.minibatches import Order, chunks, pad_rows
 from plugrad.learner.update.step import Reads, make_step
 from plugrad.types import GRADIENT_STEPS, Array, ModuleBatches, ModuleID, Tensor
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import isfinite
+from numbers import Real
 from time import perf_counter
 from typing import Any
 
@@ -26,21 +28,19 @@ from plugrad.learner.update.data_parallel import (
     with_part_weights,
 )
 from plugrad.learner.update.default_hooks import TIMESTEP
-from plugrad.learner.update.given_columns import own_columns, text_errors
-from plugrad.learner.update.late_parameters import check_all_have_optimizers, check_no_late_parameters
-from plugrad.learner.update.minibatch_columns import add_step_columns
+from plugrad.learner.update.given_columns import columns_to_numpy, own_columns, text_errors
 from plugrad.learner.update.minibatches import (
     MinibatchSpec,
     Order,
-    columns_to_numpy,
     minibatch_indices,
     pad_minibatches,
     prepare_batch,
 )
 from plugrad.learner.update.nonfinite import NONFINITE
+from plugrad.learner.update.optimizers import check_all_have_optimizers, check_no_late_parameters
 from plugrad.learner.update.programs import PreparedProgram, Programs
 from plugrad.learner.update.step import Reads
-from plugrad.learner.update.timesteps import check_timesteps
+from plugrad.learner.update.step_columns import add_step_columns
 from plugrad.types import ALL_MODULES, GRADIENT_STEPS, TOTAL_LOSS_KEY, Array, ModuleID, ParamRef
 
 
@@ -368,3 +368,29 @@ class _Clock:
 
 def _batch_to_numpy(learner: LearnerInternals, columns: batches.Batch) -> batches.Batch:
     return {module_id: columns_to_numpy(learner, each) for module_id, each in columns.items()}
+
+
+def check_timesteps(timesteps: Any) -> None:
+    """Check that it maps names to finite numbers, and has the entry that schedules read.
+
+    Raises:
+        BatchError: it is anything else.
+    """
+    good = timesteps is None or isinstance(timesteps, Mapping)
+    if not good or not all(isinstance(each, Real) and isfinite(each) for each in (timesteps or {}).values()):
+        raise BatchError(
+            f"timesteps: expected numbers by name, such as {{{TIMESTEP!r}: 4096}}, found {timesteps!r}",
+            module_id=None,
+            column=None,
+            expected="numbers by name",
+            found=timesteps,
+        )
+    if timesteps and TIMESTEP not in timesteps:
+        raise BatchError(
+            f"timesteps: the schedules read {TIMESTEP!r}, found only {', '.join(map(repr, timesteps))}; "
+            "give it too, or leave timesteps out to keep the schedules where they are",
+            module_id=None,
+            column=None,
+            expected=TIMESTEP,
+            found=list(timesteps),
+        )
