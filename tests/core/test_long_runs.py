@@ -152,3 +152,24 @@ def test_the_live_table_keeps_a_bounded_history(number: int) -> None:
     assert len(table._returns) <= 49
     assert table._returns[0] == 0.0
     assert table._returns[-1] >= 0.9 * (number - 1)
+
+
+@pytest.mark.parametrize("late", [None, 500, 1500])
+@pytest.mark.parametrize("last", [1400, 1600])
+def test_a_table_that_is_written_while_rows_are_read_has_all_rows_and_columns(
+    tmp_path: Path, late: int | None, last: int
+) -> None:
+    """A column that comes late, and one of rows that are dropped; the rows are those that were kept."""
+    rows = [row(iteration, **({"late": 1.0} if iteration == late else {})) for iteration in range(1, 1701)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    files = MetricsFiles(tmp_path)
+    files.truncate(last)
+    kept = rows[:last]
+    assert read_rows(files.jsonl) == kept
+    assert files.history.last == kept[-1]
+    with files.csv.open(newline="") as table:
+        header, *lines = csv.reader(table)
+    assert header == list(dict.fromkeys(name for each in kept for name in each))
+    assert lines == [[str(each.get(name, "")) for name in header] for each in kept]
+    files.append(row(last + 1))
+    assert files.csv.read_bytes().count(b"\n") == last + 2

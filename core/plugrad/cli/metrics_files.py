@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,26 @@ class MetricsFiles:
             CheckpointError: the disk refused; names the file.
             ConfigError: see `iterate_rows`.
         """
-        self._read(last_iteration)
+        # A million rows take most of a minute to read. The table is written meanwhile, with the columns that the first
+        # rows have; it is written again if others came later.
+        first = islice(iterate_rows(self.jsonl), SHORT_TABLE)
+        columns = list(dict.fromkeys(name for row in first for name in row))
+        with disk_errors("write", self.csv):
+            replace_file(self.csv, _blocks(_table_lines(columns, self._rows(last_iteration))))
         if os.path.lexists(self.jsonl):
             self._append_waiting(self.jsonl)
-        self._write_table()
+        if columns == list(self._columns):
+            self._table_is_written(columns)
+        else:
+            self._write_table()
 
     def _read(self, last_iteration: float) -> None:
-        """Read the rows up to an iteration. What comes after them is overwritten."""
+        """Read the rows up to an iteration."""
+        for _ in self._rows(last_iteration):
+            pass
+
+    def _rows(self, last_iteration: float) -> Iterator[Row]:
+        """The rows up to an iteration; once all are read, what comes after them is overwritten."""
         self._history, self._columns, self._num_rows, size = History(), {}, 0, 0
         is_whole = True
         for line, row in _lines_and_rows(self.jsonl):
@@ -132,6 +146,7 @@ class MetricsFiles:
             size, is_whole = size + len(line), line.endswith(b"\n")
             if not row.keys() <= self._columns.keys():
                 self._columns |= dict.fromkeys(row)
+            yield row
         self._sizes = {self.jsonl: size}
         self._waiting = {self.jsonl: [] if is_whole else ["\n"], self.csv: []}
         while self._next_table <= self._num_rows:
@@ -163,6 +178,9 @@ class MetricsFiles:
         columns = list(self._columns)
         with disk_errors("write", self.csv):
             replace_file(self.csv, _blocks(_table_lines(columns, iterate_rows(self.jsonl))))
+        self._table_is_written(columns)
+
+    def _table_is_written(self, columns: list[str]) -> None:
         self._sizes[self.csv] = self.csv.stat().st_size
         self._waiting[self.csv], self._in_table, self._table_is_behind = [], columns, False
 
@@ -211,7 +229,7 @@ def _numbers(found: Any) -> Row:
     for name in _COUNTS:
         if name not in found:
             raise ValueError(f"{name} is missing")
-    row = {name: _number(name, value) for name, value in found.items()}
+    row = {name: each if type(each) is float else _number(name, each) for name, each in found.items()}
     for name in _COUNTS:
         if not math.isfinite(row[name]):
             raise ValueError(f"{name} is {row[name]}")
