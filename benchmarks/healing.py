@@ -26,7 +26,7 @@ from report import machine, table
 from workload import SMALL, make_batch
 
 from plugrad import DEFAULT_MODULE_ID, LearnerGroup
-from plugrad.learner.state.snapshot import digest
+from plugrad.learner.state.state import digest
 
 BATCH = make_batch(SMALL, 0, 256)
 

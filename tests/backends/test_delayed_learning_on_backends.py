@@ -16,7 +16,7 @@ from learning import digest, largest_difference
 from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 from plugrad.networks import Parameter, orthogonal
 
 P = DEFAULT_MODULE_ID

@@ -10,7 +10,7 @@ from statistics_models import normed
 from plugrad import Learner
 from plugrad.collective import Collective, Membership
 from plugrad.errors import CollectiveError
-from plugrad.learner.state.snapshot import digest
+from plugrad.learner.state.state import digest
 from plugrad_ppo import PPOLearner
 
 

@@ -10,8 +10,8 @@ from needs import backends_under_test
 
 from plugrad import Learner
 from plugrad.learner.state.components import COMPONENTS, Component
-from plugrad.learner.state.snapshot import Snapshot, restore_on_error
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import Snapshot, restore_on_error
+from plugrad.learner.state.state import digest as digest_of
 
 
 class WithTargets(Learner):

@@ -8,7 +8,7 @@ import pytest
 from learning import ppo_batch, ppo_config
 
 from plugrad.collective import Collective, Membership
-from plugrad.learner.state.snapshot import digest
+from plugrad.learner.state.state import digest
 
 
 class Echo(Collective):

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from plugrad.config.upper_limits import UPPER_LIMITS
+from plugrad.config.checks import UPPER_LIMITS
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.sampling.rollout_fragment import RolloutFragment
 from plugrad_dqn import DQNConfig

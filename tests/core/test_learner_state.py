@@ -6,7 +6,7 @@ from learning import digest, flat, ppo_batch, ppo_config, weights, with_modules
 
 from plugrad import DEFAULT_MODULE_ID, Learner, RLModuleSpec, hookimpl
 from plugrad.errors import CheckpointError, ConfigError, RestoreMismatchError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 COMPONENTS = ["rl_module", "optimizer", "targets", "coefficients", "counters", "streams", "plugin_state"]

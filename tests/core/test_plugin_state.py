@@ -12,7 +12,7 @@ from plugin_state import MOMENTS, SCALE, Moments, MovingScale, UnnamedScale, siz
 from plugrad import ALL_MODULES, hookimpl
 from plugrad.checkpoint import load_checkpoint, save_checkpoint
 from plugrad.errors import CheckpointVersionError, ConfigError, NonFiniteError, RestoreMismatchError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 from plugrad.testing.tiny_learners import ActorCriticLearner, digest, tiny_batch, tiny_learner
 
 BATCHES = [tiny_batch(16, seed=n) for n in range(3)]

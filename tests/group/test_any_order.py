@@ -34,7 +34,7 @@ from plugrad.errors import (
     RestoreMismatchError,
 )
 from plugrad.group import Dropped, UpdateFuture
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [1]})

@@ -10,7 +10,7 @@ from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, RLModuleSpec
 from plugrad.errors import CollectiveError, NonFiniteError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 from plugrad_ppo import PPOLearner
 
 P = DEFAULT_MODULE_ID

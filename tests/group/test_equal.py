@@ -9,7 +9,7 @@ from threads import on_all
 
 from plugrad import DEFAULT_MODULE_ID, Columns, Learner, LearnerGroup, MultiRLModuleSpec, RLModuleSpec
 from plugrad.errors import BatchError, NonFiniteError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 CLOCK = {"num_env_steps_sampled_lifetime": 500}

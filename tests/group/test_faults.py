@@ -23,7 +23,7 @@ from plugrad.errors import (
     NonFiniteError,
     RestoreMismatchError,
 )
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 

@@ -5,7 +5,7 @@ from learning import largest_difference
 from vtrace_learners import CONFIGS, LENGTHS, config, episodes_for
 
 from plugrad import DEFAULT_MODULE_ID
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product]
 

@@ -11,7 +11,7 @@ from offline_papers import KINDS as OFFLINE
 from offline_papers import tiny as tiny_offline
 
 from plugrad import DEFAULT_MODULE_ID, Columns
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.cross_product(part=5)]
 

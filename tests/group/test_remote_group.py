@@ -25,7 +25,7 @@ from plugrad import (
 )
 from plugrad.checkpoint import load_checkpoint, writer_lock
 from plugrad.errors import CheckpointError, CheckpointLockedError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})

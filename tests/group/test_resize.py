@@ -11,7 +11,7 @@ from learning import largest_difference, ppo_batch
 
 from plugrad import Learner, LearnerGroup
 from plugrad.errors import ConfigError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 from plugrad_ppo import PPOConfig
 
 

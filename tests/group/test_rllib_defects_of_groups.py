@@ -11,7 +11,7 @@ from learning import digest, largest_difference, ppo_batch
 
 from plugrad import ALL_MODULES, DEFAULT_MODULE_ID, LearnerGroup, MultiAgentBatch, RLModuleSpec
 from plugrad.errors import CheckpointError, QueueFullError, RestoreMismatchError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 P = DEFAULT_MODULE_ID
 SPEC = RLModuleSpec(model_config={"fcnet_hiddens": [8]})

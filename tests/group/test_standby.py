@@ -14,7 +14,7 @@ from learning import largest_difference, ppo_batch
 
 from plugrad import DEFAULT_MODULE_ID, Learner, LearnerGroup, RLModuleSpec
 from plugrad.errors import LearnerGroupDeadError
-from plugrad.learner.state.snapshot import digest as digest_of
+from plugrad.learner.state.state import digest as digest_of
 
 LONG = pytest.mark.long
 P = DEFAULT_MODULE_ID

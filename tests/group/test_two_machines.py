@@ -19,7 +19,7 @@ from random import Random
 from groups import group_config
 from learning import largest_difference, ppo_batch
 from plugrad import DEFAULT_MODULE_ID
-from plugrad.learner.state.snapshot import digest
+from plugrad.learner.state.state import digest
 from two_machines import ADDRESSES, kill_machine, set_wire
 
 backend, settings = sys.argv[1], json.loads(sys.argv[2])

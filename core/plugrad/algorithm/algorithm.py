@@ -17,8 +17,8 @@ from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.errors import ConfigError, RestoreMismatchError
 from plugrad.group import LearnerGroup
 from plugrad.learner.acting.env_runner_policies import AnyEnvRunner
-from plugrad.learner.modules.action_distribution import warn_of_far_bounds
 from plugrad.learner.modules.build import with_spaces
+from plugrad.learner.modules.users_classes import warn_of_far_bounds
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state.checkpoint import Hyperparameters, resolve_hyperparameters
 from plugrad.learner.state.components import generators_of

@@ -5,7 +5,7 @@ from typing import Any
 
 from plugrad.algorithm_config.algorithm_config import AlgorithmConfig
 from plugrad.config import field
-from plugrad.config.upper_limits import UPPER_LIMITS
+from plugrad.config.checks import UPPER_LIMITS
 from plugrad.errors import ConfigError
 from plugrad.replay.settings import DEFAULTS, merged_replay_settings
 from plugrad.sampling.settings import num_environments, steps_per_env

@@ -100,7 +100,7 @@ def replace_file(
         CheckpointUnsafeError: this name, or a directory below `within`, is a link; or the name is no regular file.
         OSError: the disk refused; the file of this name is as it was.
     """
-    with open_directory(path.parent, within) as directory:
+    with _open_directory(path.parent, within) as directory:
         _look_at(path, directory)
         staging = f".plugrad-{secrets.token_hex(8)}.tmp"  # nobody can have put something at this name
         try:
@@ -130,7 +130,7 @@ def open_in_place(path: Path, flags: int, *, within: Path | None = None) -> int:
         CheckpointUnsafeError: as in `replace_file`, or the file has a second name (a hard link), which may be anywhere.
         OSError: it cannot be opened.
     """
-    with open_directory(path.parent, within) as directory:
+    with _open_directory(path.parent, within) as directory:
         _look_at(path, directory)
         # O_NONBLOCK: a FIFO that takes the file's place just now must not wait for a reader.
         flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -149,18 +149,8 @@ def open_in_place(path: Path, flags: int, *, within: Path | None = None) -> int:
 
 
 @contextmanager
-def open_directory(path: Path, within: Path | None = None) -> Iterator[int]:
-    """A block with a directory's descriptor; what is missing of it is made.
-
-    Args:
-        path: the directory.
-        within: the directory that the user named, `path` itself or above it: below it no link is followed. None:
-            `path`.
-
-    Raises:
-        CheckpointUnsafeError: a directory below `within` is a link, or no directory.
-        OSError: it cannot be made or opened.
-    """
+def _open_directory(path: Path, within: Path | None = None) -> Iterator[int]:
+    """A block with a directory's descriptor; what is missing of it is made."""
     path = path.absolute()
     place = path if within is None else within.absolute()
     below = path.relative_to(place).parts

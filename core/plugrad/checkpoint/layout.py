@@ -12,9 +12,11 @@
 Names of modules, columns and parameters never become file names.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -96,3 +98,19 @@ def list_saves(path: StrPath) -> list[Path]:
             f"cannot list the saves of {os.fspath(path)}: {error.strerror}", path=str(path)
         ) from error
     return [Path(path) / save_name(number) for number in numbers]
+
+
+# --- `FileEntry`: what a manifest says of a file ---
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file in the manifest: `size` in bytes, `sha256` in lower-case hexadecimal."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes | bytearray) -> "FileEntry":
+        """The entry of these bytes."""
+        return cls(len(data), hashlib.sha256(data).hexdigest())

@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from plugrad.checkpoint import strict_json, tree
-from plugrad.checkpoint.file_entry import FileEntry
-from plugrad.checkpoint.layout import DATA, block_number, is_content_name
+from plugrad.checkpoint.layout import DATA, FileEntry, block_number, is_content_name
 from plugrad.errors import CheckpointError, CheckpointUnsafeError, CheckpointVersionError
 
 FORMAT: Final = "plugrad checkpoint"

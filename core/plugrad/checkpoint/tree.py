@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plugrad.checkpoint.blocks import Block, ReadBlock
+from plugrad.checkpoint.named_arrays import Block, ReadBlock
 from plugrad.errors import CheckpointError
 from plugrad.types import Array
 

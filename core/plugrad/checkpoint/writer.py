@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from plugrad.checkpoint import shards, strict_json, tree
-from plugrad.checkpoint.blocks import BlockFile, write_block
+from plugrad.checkpoint import named_arrays, strict_json, tree
 from plugrad.checkpoint.disk import (
     disk_errors,
     make_directory,
@@ -19,10 +18,10 @@ from plugrad.checkpoint.disk import (
     sync_directory,
     write_file,
 )
-from plugrad.checkpoint.file_entry import FileEntry
 from plugrad.checkpoint.layout import (
     DATA,
     MANIFEST,
+    FileEntry,
     StrPath,
     block_name,
     is_temporary_name,
@@ -34,6 +33,7 @@ from plugrad.checkpoint.layout import (
 )
 from plugrad.checkpoint.lock import writer_lock
 from plugrad.checkpoint.manifest import Manifest
+from plugrad.checkpoint.named_arrays import BlockFile, write_block
 from plugrad.errors import CheckpointError, ConfigError
 
 MAX_DATA_BYTES: Final = 8 * 2**20
@@ -131,7 +131,7 @@ def _write_files(
 
 def _contents(data: bytes, leaves: tree.Leaves) -> Iterator[tuple[str, bytes]]:
     yield DATA, data
-    for number, shard in enumerate(shards.pack(leaves.arrays), start=1):
+    for number, shard in enumerate(named_arrays.pack_shards(leaves.arrays), start=1):
         yield shard_name(number), shard
 
 

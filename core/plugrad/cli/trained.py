@@ -19,8 +19,8 @@ from plugrad.episodes import Episode
 from plugrad.errors import ConfigError
 from plugrad.hooks.registry import use_plugin
 from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.expected_weights import expect_weights
 from plugrad.learner.state.saved_spaces import in_spaces_of, with_bounds_of_env
+from plugrad.learner.state.untrusted import expect_weights
 from plugrad.sampling.named_envs import env_name
 
 _ENVIRONMENT = ("env", "env_config", "evaluation_env", "evaluation_env_config")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from plugrad.config.checks import UPPER_LIMITS
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, given
 from plugrad.config.optimizer_settings import default_optimizer, merged_optimizer
@@ -20,7 +21,6 @@ from plugrad.config.rules import (
     use_standbys,
 )
 from plugrad.config.sampling_settings import SamplingSettings
-from plugrad.config.upper_limits import UPPER_LIMITS
 from plugrad.importing.names import resolve_name
 from plugrad.types import ModuleID
 

@@ -31,7 +31,7 @@ class FluentConfig:
     """A frozen config that returns changed copies; `Config` declares the settings."""
 
     def __new__(cls, **settings: Any) -> Self:  # noqa: D102
-        refuse_unknown(cls, settings, call=f"{cls.__name__}()")
+        _refuse_unknown(cls, settings, call=f"{cls.__name__}()")
         # The dataclass decorator gives each frozen class its own __setattr__, whose error has no hint.
         if cls.__dict__.get("__setattr__") is not _refuse_assignment:
             cls.__setattr__ = _refuse_assignment  # type: ignore[method-assign,assignment]
@@ -52,7 +52,7 @@ class FluentConfig:
         Raises:
             ConfigError: an unknown name, or a value that the setting refuses.
         """
-        refuse_unknown(type(self), settings, call="changed()")
+        _refuse_unknown(type(self), settings, call="changed()")
         return dataclasses.replace(self, **settings)  # type: ignore[type-var]
 
     def copy(self) -> Self:
@@ -133,7 +133,7 @@ class FluentConfig:
 
     @adaptable
     def _change(self, section: str, settings: dict[str, Any]) -> Self:
-        refuse_unknown(type(self), settings, call=f"{section}()", section=section)
+        _refuse_unknown(type(self), settings, call=f"{section}()", section=section)
         changed = self.changed(**settings)
         if settings:
             example = "..." if section == "plugins" else f"{next(iter(settings))}=..."
@@ -168,18 +168,8 @@ class FluentConfig:
             object.__setattr__(self, name, named or value)
 
 
-def refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section: str | None = None) -> None:
-    """Refuse names that are not settings, and settings of another section.
-
-    Args:
-        cls: the config class.
-        settings: `{name: value}`.
-        call: what the caller wrote, for the error, such as "training()".
-        section: the section that the names must have; None: any.
-
-    Raises:
-        ConfigError: names the first such name, and the closest setting.
-    """
+def _refuse_unknown(cls: type, settings: Mapping[str, Any], *, call: str, section: str | None = None) -> None:
+    """Refuse names that are not settings, and settings of another section."""
     fields = config_fields(cls)
     here = [name for name, info in fields.items() if section is None or info.is_in(section)]
     for name in settings:

@@ -6,6 +6,7 @@ Its settings say where experience comes from, who acts, how it is sampled or rea
 from dataclasses import dataclass
 from typing import Any, Self
 
+from plugrad.config.checks import UPPER_LIMITS
 from plugrad.config.fields import field
 from plugrad.config.fluent import UNSET, FluentConfig, given
 from plugrad.config.rules import (
@@ -14,7 +15,6 @@ from plugrad.config.rules import (
     check_info_metrics,
     check_module_ids,
 )
-from plugrad.config.upper_limits import UPPER_LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)

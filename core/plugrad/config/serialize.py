@@ -81,7 +81,7 @@ def with_none_words(value: Any) -> Any:
     return _replaced(value, None, NONE)
 
 
-def without_none_words(value: Any) -> Any:
+def _without_none_words(value: Any) -> Any:
     """TOML data as JSON data: the word `"none"` becomes None."""
     return _replaced(value, NONE, None)
 
@@ -108,7 +108,7 @@ def decode_field(info: FieldInfo, value: Any, *, none_words: bool) -> Any:
     """
     if info.choices is not None and value in info.choices:
         return value  # `compile = "none"` is a choice, not None
-    return decode(without_none_words(value) if none_words else value)
+    return decode(_without_none_words(value) if none_words else value)
 
 
 def encode_field(info: FieldInfo, value: Any) -> Any:

@@ -3,7 +3,7 @@
 `check_size` is for what reading the settings takes, `check_numbers` for what building from them takes.
 
 A file of a few bytes can ask for a space, a network or a number of processes that no machine can hold. The shapes of
-networks are compared with a checkpoint's weights (`plugrad.learner.state.expected_weights`). Everything else has a
+networks are compared with a checkpoint's weights (`plugrad.learner.state.untrusted`). Everything else has a
 limit here.
 """
 

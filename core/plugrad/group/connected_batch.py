@@ -12,7 +12,7 @@ from typing import Any
 from plugrad.batch import MultiAgentBatch
 from plugrad.episodes import num_env_steps
 from plugrad.learner import Learner
-from plugrad.learner.state.snapshot import copy_values, restore_values
+from plugrad.learner.state.state import copy_values, restore_values
 from plugrad.types import COMPONENT_PLUGIN_STATE
 
 

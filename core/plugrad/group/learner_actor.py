@@ -15,7 +15,7 @@ from plugrad.group.connected_batch import ConnectedBatch, after_connectors, conn
 from plugrad.group.messages import Failure, Reply, make_failure
 from plugrad.hooks.registry import load_collective
 from plugrad.learner import Learner, build_learner
-from plugrad.learner.state.snapshot import digest
+from plugrad.learner.state.state import digest
 from plugrad.learner.update.data_parallel import set_collective
 from plugrad.learner.update.rehearsal import rehearse
 from plugrad.workers.prepare import prepare_process

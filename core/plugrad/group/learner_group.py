@@ -13,10 +13,16 @@ from plugrad.deprecation import Adaptable, adaptable
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
 from plugrad.group.acting import ActingLearner
-from plugrad.group.futures import Dropped, Results, UpdateFuture, first_done
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
-from plugrad.group.request_queue import BackgroundRequestQueue, RequestQueue
+from plugrad.group.request_queue import (
+    BackgroundRequestQueue,
+    Dropped,
+    RequestQueue,
+    Results,
+    UpdateFuture,
+    first_done,
+)
 from plugrad.learner.acting.actor import make_policy, warn_without_statistics
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state.checkpoint import Hyperparameters

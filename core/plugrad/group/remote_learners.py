@@ -9,25 +9,155 @@ learner had not applied it. So no update is lost and none is applied twice.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from plugrad.config import Config
 from plugrad.errors import (
     CollectiveError,
     ConfigError,
     LearnerGroupDeadError,
+    LearnerTimeoutError,
+    PlugradError,
 )
-from plugrad.group.collective_choice import choose_collective
-from plugrad.group.compile_key import compile_key
 from plugrad.group.messages import Replies, exchange_failure, raise_failures
-from plugrad.group.recovery import RecoveringLearners
-from plugrad.group.worker_group import WorkerGroup, place_of
+from plugrad.group.worker_group import WorkerGroup, choose_collective, place_of
 from plugrad.hooks.learner_protocol import LearnerProtocol
 from plugrad.learner import Learner
 from plugrad.learner.modules.build import check_expected_weights, with_spaces
 from plugrad.rng_streams import fresh_seed
+from plugrad.workers.answers import LostActor
 from plugrad.workers.ray_start import get_ray
 from plugrad.workers.raylet import put
+from plugrad.workers.restarts import RestartLimit
+
+# --- `_compile_key`: if keys are equal, an update needs no new compilation, and `timeout_s` applies to it ---
+
+
+def _compile_key(batch: Any, settings: Mapping[str, Any]) -> Any:
+    """A hashable key of everything that a compiled program may depend on."""
+    sizes = tuple(sorted((name, value) for name, value in settings.items() if isinstance(value, int)))
+    modules = getattr(batch, "policy_batches", batch)
+    if not isinstance(modules, Mapping):
+        return "episodes", sizes
+    return sizes, tuple(_column_key(str(name), each) for name, each in modules.items())
+
+
+def _column_key(name: str, values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return name, tuple(_column_key(str(column), each) for column, each in values.items())
+    try:
+        rows, *rest = np.shape(values) or (0,)
+    except ValueError:  # lists of different lengths: the learners refuse them and say where
+        return name, "no array"
+    return name, tuple(rest), rows.bit_length()
+
+
+# --- `RecoveringLearners`: how a group handles learners that died or are stuck ---
+#
+# The learner that has applied the most changes gives its state to new learners or standbys, and to those behind it.
+
+
+class RecoveringLearners:
+    """The part of `RemoteLearners` that builds the learners, connects them, and replaces lost ones.
+
+    Args:
+        workers: without learners yet.
+    """
+
+    def __init__(self, workers: WorkerGroup) -> None:
+        self._workers = workers
+        self._committed = 0
+        self._compiled: set[Any] = set()
+        self._restarts = RestartLimit(workers.config.max_restarts)
+        self._error: PlugradError | None = None
+        self._is_shut_down = False
+
+    @property
+    def config(self) -> Config:
+        """The learners' config; it changes with `resize` and when modules are added or removed."""
+        return self._workers.config
+
+    def _build(self) -> None:
+        lost = self._workers.start(range(self.config.num_learners))
+        if lost:
+            raise self._workers.build_error(lost[0])
+        replies, lost = self._workers.call("get_status")
+        if not lost and len({reply.digest for reply in replies.values()}) > 1:
+            lost = self._workers.sync_from(0)  # a module draws its own initial weights
+        self._workers.digest = replies[0].digest if replies else ""
+        self._recover(lost)
+        self._connect()
+
+    def _connect(self) -> None:
+        while not self._workers.is_connected:
+            self._check_alive()
+            self._recover(self._workers.connect())
+        self._check_alive()
+
+    def _sync_from(self, source: int) -> None:
+        self._recover(self._workers.sync_from(source))
+
+    def _check_alive(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _recover(self, lost: Sequence[LostActor]) -> None:
+        """Replace lost learners, and give all learners the state of the one that has applied the most changes.
+
+        Raises:
+            LearnerGroupDeadError: none is left, `max_restarts` is used up, or `on_failure="raise"`.
+            LearnerTimeoutError: the same, if learners are stuck and not dead.
+        """
+        while lost:
+            self._remove(lost)
+            replies, lost = self._workers.call("get_status")
+            if not lost:
+                source = min(self._workers.synced, key=lambda rank: (-replies[rank].committed, rank))
+                latest = replies[source].committed, replies[source].digest
+                behind = [rank for rank, each in replies.items() if (each.committed, each.digest) != latest]
+                lost = self._replace(source, behind)
+                self._committed = replies[source].committed
+                self._workers.digest = replies[source].digest
+
+    def _remove(self, lost: Sequence[LostActor]) -> None:
+        self._compiled.clear()  # new learners have no programs; with fewer learners the shares have other sizes
+        for each in lost:
+            if not self._is_shut_down:
+                log.warning("%s; on_failure=%r", each, self.config.on_failure)
+            self._workers.remove_worker(each)
+        self._workers.abort(str(lost[0]))
+        self._check_alive()
+        if self.config.on_failure == "raise":
+            self._fail(lost[0], "on_failure='raise'")
+        if not self._workers.synced:
+            self._workers.shutdown()
+            self._fail(lost[0], "no other has its state: restore a checkpoint in a new group")
+        if self.config.on_failure in ("restart", "standby") and not self._restarts.take(len(lost)):
+            self._fail(lost[0], self._restarts.used_up)
+
+    def _replace(self, source: int, behind: Sequence[int]) -> list[LostActor]:
+        """Start learners for missing ranks, or renumber, and sync from `source`; returns actors lost meanwhile."""
+        if self.config.on_failure == "shrink":
+            self._workers.renumber_ranks(source)
+            return self._workers.sync_from(0)
+        missing = [rank for rank in range(self.config.num_learners) if rank not in self._workers.ranks]
+        try:
+            return self._workers.start(missing) or self._workers.sync_from(source, behind)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            self._error = LearnerGroupDeadError(f"a learner that was lost could not be replaced ({why})")
+            raise
+
+    def _fail(self, lost: LostActor, why: str) -> NoReturn:
+        self._error = LearnerGroupDeadError(f"{lost}, and {why}", rank=lost.rank)
+        if lost.died:
+            raise self._error
+        raise LearnerTimeoutError(str(self._error), rank=lost.rank, phase="call")
+
+
+# --- remote learners ---
 
 REPEATS = 2
 """How often a change is repeated if only the exchange between learners failed."""
@@ -101,7 +231,7 @@ class RemoteLearners(RecoveringLearners):
             return self._update(batch if episodes is None else episodes, settings, episodes is not None)
 
     def _update(self, data: Any, settings: Mapping[str, Any], is_episodes: bool) -> list[dict[str, Any]]:
-        key = compile_key(data, settings)
+        key = _compile_key(data, settings)
 
         def timeout_s() -> float:  # a learner that is restarted meanwhile has to compile the update
             return float(self.config.timeout_s if key in self._compiled else self.config.build_timeout_s)

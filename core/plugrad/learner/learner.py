@@ -46,8 +46,14 @@ from plugrad.learner.modules.build import (
 from plugrad.learner.modules.structured_observations import episodes_in_rows, rows_of
 from plugrad.learner.state import checkpoint as checkpointing
 from plugrad.learner.state import state as state_of
-from plugrad.learner.state.buffers import fill_missing_buffers, find_buffers
-from plugrad.learner.state.byte_scales import check_byte_scales
+from plugrad.learner.state.buffers import (
+    Buffers,
+    fill_missing_buffers,
+    find_buffers,
+    note_made,
+    register,
+    with_new_plugin_state,
+)
 from plugrad.learner.state.checkpoint import (
     Hyperparameters,
     log_hyperparameters,
@@ -56,10 +62,17 @@ from plugrad.learner.state.checkpoint import (
     warn_of_other_plugins,
 )
 from plugrad.learner.state.components import find_made_variables
-from plugrad.learner.state.plugin_state import Buffers, note_made, register, with_new_plugin_state
 from plugrad.learner.state.saved_spaces import check_module_spaces, check_spaces
-from plugrad.learner.state.snapshot import Snapshot, restore_on_error
-from plugrad.learner.state.state import Paths, check_whole, parts_in, pick_parts, select_parts
+from plugrad.learner.state.state import (
+    Paths,
+    Snapshot,
+    check_whole,
+    parts_in,
+    pick_parts,
+    restore_on_error,
+    select_parts,
+)
+from plugrad.learner.state.untrusted import check_byte_scales
 from plugrad.learner.update import data_parallel, default_hooks, step
 from plugrad.learner.update import optimizers as optimizer_registry
 from plugrad.learner.update.batched_programs import ProgramBatch

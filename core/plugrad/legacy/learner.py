@@ -12,7 +12,7 @@ from plugrad.checkpoint.disk import refuse_links
 from plugrad.deprecation.adapters import adapt_calls, adapt_subclasses, add_names
 from plugrad.learner import Learner
 from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.snapshot import restore_on_error
+from plugrad.learner.state.state import restore_on_error
 from plugrad.legacy.additional import ADDITIONAL, OlderUpdates, cross_after_update
 from plugrad.legacy.arguments import (
     TAKES_HPS,

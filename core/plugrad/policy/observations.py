@@ -121,18 +121,14 @@ def flat_space(space: Space[Any]) -> Space[Any]:
     """
     if isinstance(space, Box):
         return space
-    flat_length(space)
+    _flat_length(space)
     return spaces.flatten_space(space)
 
 
 def _flat_shape(space: Space[Any]) -> tuple[int, ...]:
-    return tuple(space.shape) if isinstance(space, Box) else (flat_length(space),)
+    return tuple(space.shape) if isinstance(space, Box) else (_flat_length(space),)
 
 
-def flat_length(space: Space[Any]) -> int:
-    """The number of numbers of a flattened observation.
-
-    Raises:
-        ConfigError: a part is no array of numbers.
-    """
+def _flat_length(space: Space[Any]) -> int:
+    """The number of numbers of a flattened observation."""
     return row_parts(space)[-1].stop

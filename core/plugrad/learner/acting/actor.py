@@ -22,7 +22,7 @@ from plugrad.errors import BatchError, ConfigError
 from plugrad.learner.acting.onnx import record_actions
 from plugrad.learner.acting.policy_content import policy_content
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.modules.action_distribution import action_distribution_class
+from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.learner.update.connectors import initial_state
 from plugrad.observations import is_structured, model_space, row_shape, row_space
 from plugrad.policy import Policy

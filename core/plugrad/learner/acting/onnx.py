@@ -11,8 +11,8 @@ from plugrad.distributions import mask_logits
 from plugrad.errors import ConfigError, PlugradError
 from plugrad.hooks.backend_spec import Capability
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.modules.action_distribution import action_distribution_class
 from plugrad.learner.modules.capabilities import check_here
+from plugrad.learner.modules.users_classes import action_distribution_class
 from plugrad.onnx import OPSET, Graph, ops
 from plugrad.rl_module import RLModule
 from plugrad.types import ModuleID, Tensor

@@ -11,7 +11,7 @@ from plugrad.config.serialize import encode
 from plugrad.errors import CheckpointCorruptError, ConfigError, NonFiniteError
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.byte_scales import KEY, rule_of
+from plugrad.learner.state.untrusted import KEY, rule_of
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured
 from plugrad.policy.observations import ObservationEncoder

@@ -22,8 +22,7 @@ from plugrad.learner.acting.actor import (
 from plugrad.learner.acting.policy_content import KIND, as_checkpoint, refuse_own_module
 from plugrad.learner.learner import Learner
 from plugrad.learner.state import checkpoint as checkpointing
-from plugrad.learner.state.expected_weights import expect_weights
-from plugrad.learner.state.refused_code import refuse_own_modules
+from plugrad.learner.state.untrusted import expect_weights, refuse_own_modules
 from plugrad.module_spec import MultiRLModuleSpec
 from plugrad.observations import is_structured, model_space, row_parts, row_shape
 from plugrad.policy import Policy

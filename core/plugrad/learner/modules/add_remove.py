@@ -15,7 +15,7 @@ from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.build import build_module, fill_spec
 from plugrad.learner.state.buffers import find_buffers
 from plugrad.learner.state.components import COMPONENTS
-from plugrad.learner.state.snapshot import restore_on_error
+from plugrad.learner.state.state import restore_on_error
 from plugrad.learner.update.default_hooks import TIMESTEP, apply_schedules
 from plugrad.learner.update.optimizers import check_all_have_optimizers, count_parameters, has_parameters
 from plugrad.learner.update.step_columns import find_noise_columns

@@ -16,7 +16,7 @@ from plugrad.hooks.manager import HookManager, Plugin
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import check_here
 from plugrad.learner.modules.users_classes import build_own_module
-from plugrad.learner.state.expected_weights import are_weights_expected, check_module_ids, expected_weights
+from plugrad.learner.state.untrusted import are_weights_expected, check_module_ids, expected_weights
 from plugrad.learner.update.connectors import Piece, make_pipeline
 from plugrad.module_spec import MultiRLModuleSpec, RLModuleSpec
 from plugrad.observations import is_structured, model_space, stored_space

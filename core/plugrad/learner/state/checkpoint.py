@@ -26,10 +26,16 @@ from plugrad.errors import (
 from plugrad.hooks.manager import Plugin
 from plugrad.hooks.registry import check_installed, get_algorithm, owner_of
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.byte_scales import KEY, byte_scales, keep_byte_scales
-from plugrad.learner.state.expected_weights import expect_weights, keep_dense_encoders
-from plugrad.learner.state.refused_code import refuse_code, refuse_own_modules
 from plugrad.learner.state.state import check_whole, oldest_reader
+from plugrad.learner.state.untrusted import (
+    KEY,
+    byte_scales,
+    expect_weights,
+    keep_byte_scales,
+    keep_dense_encoders,
+    refuse_code,
+    refuse_own_modules,
+)
 from plugrad.types import ALL_MODULES, COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 ENV_OBSERVATION_SPACE: Final = "env_observation_space"

@@ -14,8 +14,8 @@ import numpy as np
 from plugrad.errors import CheckpointError, RestoreMismatchError
 from plugrad.every_nth import with_count_as_in, without_count
 from plugrad.learner.internals import LearnerInternals
-from plugrad.learner.state.buffers import buffer_variables
-from plugrad.learner.state.plugin_state import (
+from plugrad.learner.state.buffers import (
+    buffer_variables,
     is_array_of_numbers,
     keep_made,
     owner_of,

@@ -11,8 +11,8 @@ from plugrad.hooks.backend_spec import BackendSpec, Capability, Program
 from plugrad.hooks.read_numbers import ReadNumbers
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.capabilities import why_not_here
+from plugrad.learner.state.buffers import plugin_variables
 from plugrad.learner.state.components import find_made_variables, state_variables
-from plugrad.learner.state.plugin_state import plugin_variables
 from plugrad.learner.update.given_columns import columns_to_numpy
 from plugrad.learner.update.minibatches import Order, chunks, pad_rows
 from plugrad.learner.update.step import Reads, make_step

@@ -6,7 +6,7 @@ from typing import Any
 
 from plugrad.collective import Collective, Membership
 from plugrad.learner.learner import Learner
-from plugrad.learner.state.snapshot import Snapshot
+from plugrad.learner.state.state import Snapshot
 from plugrad.learner.update.data_parallel import set_collective
 from plugrad.types import Array
 

@@ -16,7 +16,7 @@ from plugrad.errors import BatchError
 from plugrad.learner.internals import LearnerInternals
 from plugrad.learner.modules.structured_observations import batch_in_rows, episodes_in_rows
 from plugrad.learner.state.buffers import average_buffers
-from plugrad.learner.state.snapshot import Snapshot
+from plugrad.learner.state.state import Snapshot
 from plugrad.learner.update import nonfinite
 from plugrad.learner.update.connectors import run_pipeline
 from plugrad.learner.update.data_parallel import (
