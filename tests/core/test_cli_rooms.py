@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from plugrad import AlgorithmConfig
-from plugrad.cli.display import PlainLines, open_display, plain_line
-from plugrad.cli.live_table import MIN_WIDTH, LiveTable
+from plugrad.cli.display import MIN_WIDTH, LiveTable, PlainLines, open_display, plain_line
 from plugrad.cli.metrics_files import MetricsFiles, read_rows
 from plugrad.cli.options import apply_settings, parse_value, toml_literal
 from plugrad.cli.progress import Goals, Progress, scalars
 from plugrad.cli.run_directory import RunDirectory, default_path
 from plugrad.cli.settings_command import choose_algorithm
-from plugrad.cli.signals import StopSignals
+from plugrad.cli.train_loop import StopSignals
 from plugrad.errors import ConfigError
 
 
@@ -300,7 +299,7 @@ def test_without_a_signal_everything_is_as_before():
 
 REQUEST = """
 import os, sys, time
-from plugrad.cli.signals import StopSignals
+from plugrad.cli.train_loop import StopSignals
 with StopSignals() as signals:
     os.kill(os.getpid(), int(sys.argv[1]))
     assert signals.received == int(sys.argv[1])
@@ -319,7 +318,7 @@ def test_the_first_signal_is_a_request_and_the_second_an_order_until_the_process
 
 STUBBORN = """
 import hashlib, sys
-from plugrad.cli import signals
+from plugrad.cli import train_loop as signals
 signals.GRACE_S = float(sys.argv[1])
 with signals.StopSignals():
     print("ready", flush=True)
@@ -341,7 +340,7 @@ def test_the_second_signal_or_the_end_of_the_grace_period_ends_a_stubborn_iterat
 
 PARENT = """
 import os, time
-from plugrad.cli.signals import StopSignals
+from plugrad.cli.train_loop import StopSignals
 with StopSignals() as signals:
     if os.fork() == 0:
         time.sleep(2)
@@ -363,7 +362,7 @@ def test_what_a_child_hears_is_no_second_signal():
 
 LEAVES = """
 import atexit, os, signal, sys
-from plugrad.cli.signals import StopSignals
+from plugrad.cli.train_loop import StopSignals
 
 class Framework:
     def __del__(self):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_runs import plugrad, tiny_run
 
-from plugrad.cli.live_table import LiveTable
+from plugrad.cli.display import LiveTable
 from plugrad.cli.metrics_files import SHORT_TABLE, MetricsFiles, read_rows
 from plugrad.cli.progress import Goals, Progress
 

@@ -145,7 +145,7 @@ def test_a_batch_may_not_bring_a_noise_column():
 
 
 def test_parity_adds_them_too():
-    from plugrad.cli.parity_steps import compare
+    from plugrad.cli.parity import compare
 
     config = delayed_config()
     found = compare(config, ("numpy", "numpy"), {P: delayed_batch()}, num_steps=3, tolerance=0.0)

@@ -14,7 +14,7 @@ from plugrad.episodes import SingleAgentEpisode
 from plugrad.observations import model_space, structured_rows
 from plugrad.replay import NStepTransitions, PrioritizedReplayBuffer, ReplayBuffer, frames
 from plugrad.replay.observation_rows import stored_parts
-from plugrad.sampling.frame_stack import stacked_space
+from plugrad.sampling.wrappers import stacked_space
 from plugrad_dqn import DQNConfig
 
 EYE = Box(0, 255, (36, 36, 1), np.uint8)

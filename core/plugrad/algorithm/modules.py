@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from plugrad.algorithm.acting import ActingAlgorithm
+from plugrad.algorithm.policies import ActingAlgorithm
 from plugrad.config.module_specs import specs_of
 from plugrad.errors import ConfigError
 from plugrad.group import LearnerGroup

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from plugrad.algorithm.acting import ActingAlgorithm
+from plugrad.algorithm.policies import ActingAlgorithm
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.offline import EpisodeRecorder
 from plugrad.sampling.sample import Sample

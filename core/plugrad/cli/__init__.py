@@ -30,7 +30,7 @@ COMMANDS = {
     "plugins": ("plugins:plugins", "List the installed plugins."),
     "record": ("record:record", "Write episodes of a trained policy as training data."),
     "train": ("train:train", "Train a policy; without arguments, PPO on CartPole-v1."),
-    "video": ("video:video", "Film episodes of a trained policy."),
+    "video": ("play:video", "Film episodes of a trained policy."),
 }
 """`{name: (file and function in this folder, what the help says)}`; a test compares the help with the command's own."""
 

@@ -50,13 +50,13 @@ def backends(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([vars(each) for each in reports], indent=2))
         return
-    Console().print(backends_table([each for each in reports if each.problem is None]))
+    Console().print(_backends_table([each for each in reports if each.problem is None]))
     for each in reports:
         if each.problem:
             click.echo(each.problem)
 
 
-def backends_table(reports: Sequence[BackendReport]) -> Table:
+def _backends_table(reports: Sequence[BackendReport]) -> Table:
     """A table of backends, one per row, at most 80 characters wide."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("name", "framework", "devices", "can do"):

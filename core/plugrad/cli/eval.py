@@ -55,7 +55,7 @@ def evaluate(
     try:
         if seed is None:
             seed = int(stream(algorithm.config.seed, "plugrad eval").integers(2**63))
-        chosen = words_of_checkpoint(run, path, algorithm)
+        chosen = _words_of_checkpoint(run, path, algorithm)
         result = {
             "checkpoint": str(path),
             "policy": chosen,
@@ -80,17 +80,8 @@ def evaluate(
     click.echo(f"checkpoint: {path}")
 
 
-def words_of_checkpoint(run: Path, path: Path, algorithm: Algorithm) -> str:
-    """Which iteration a checkpoint is of, by which number it was chosen, and how to choose another.
-
-    Args:
-        run: what was typed.
-        path: the checkpoint.
-        algorithm: restored from it.
-
-    Returns:
-        The words; without numbers if the run has no metrics that can be read.
-    """
+def _words_of_checkpoint(run: Path, path: Path, algorithm: Algorithm) -> str:
+    """Which iteration a checkpoint is of, by which number it was chosen, and how to choose another."""
     words = f"iteration {algorithm.iteration}"
     if path == run:
         return words

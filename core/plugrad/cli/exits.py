@@ -47,7 +47,7 @@ class OneLineErrors(click.Group):
         except click.ClickException as error:
             self._end(ctx, _usage_line(error), error.exit_code)
         except BrokenPipeError:
-            mute_stdout()
+            _mute_stdout()
             ctx.exit(CLOSED_PIPE)
         except Exception as error:
             self._end(ctx, _line(ctx, error), exit_code(error))
@@ -69,7 +69,7 @@ def typed_command() -> list[str]:
     return ["plugrad", *(context.meta.get(_TYPED, ()) if context is not None else ["..."])]
 
 
-def mute_stdout() -> None:
+def _mute_stdout() -> None:
     """Discard what is still to be printed: nobody reads it, and the interpreter would complain at its end."""
     with suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)

@@ -34,19 +34,15 @@ def new_plugin(name: str, kind: str) -> None:
 
     It works and its tests pass as it is; comments show what to change.
     """
-    check_name(name)
+    _check_name(name)
     folder = Path(f"plugrad-{name}")
-    write_plugin(folder, name, kind)
+    _write_plugin(folder, name, kind)
     click.echo(f"{kind} {name!r}, to be installed and tested as it is:")
     click.echo(f'  cd {folder} && python -m pip install -e ".[test]" && pytest')
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that is no name of a distribution, or that is taken by something installed.
-
-    Raises:
-        ConfigError: suggests a similar name if there is one.
-    """
+def _check_name(name: str) -> None:
+    """Refuse a name that is no name of a distribution, or that is taken by something installed."""
     if not _NAME.fullmatch(name) or name.startswith("plugrad-"):
         raise ConfigError(
             f"{name!r} cannot be the NAME in plugrad-NAME: a-z first, then a-z, 0-9 and single hyphens{_alike(name)}"
@@ -70,17 +66,8 @@ def module_name(name: str) -> str:
     return "plugrad_" + name.replace("-", "_")
 
 
-def write_plugin(folder: Path, name: str, kind: str) -> None:
-    """Copy the template of a kind under another name.
-
-    Args:
-        folder: the new distribution; it must not exist.
-        name: of the plugin, as `check_name` allows it.
-        kind: one of `KINDS`.
-
-    Raises:
-        ConfigError: the folder exists.
-    """
+def _write_plugin(folder: Path, name: str, kind: str) -> None:
+    """Copy the template of a kind under another name."""
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} is there already and stays as it is: remove it, or choose another name")
     template = files("plugrad.cli").joinpath("templates", kind)

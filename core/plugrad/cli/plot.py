@@ -58,7 +58,7 @@ def plot(runs: tuple[Path, ...], output: Path | None) -> None:
             f"can be drawn (finite, and at most {MAX_DRAWN:g})"
         )
     target = output or (runs[0] / "curve.png" if len(runs) == 1 else Path("curves.png"))
-    draw(tell_apart(curves), target)
+    draw(_tell_apart(curves), target)
     click.echo(f"{target}")
 
 
@@ -121,15 +121,8 @@ def _as_label(text: str, longest: int) -> str:
     return f"({plain})" if plain.startswith("_") else plain  # matplotlib leaves out labels that begin so
 
 
-def tell_apart(curves: Sequence[Curve]) -> list[Curve]:
-    """Curves whose labels have the settings in which runs of one label differ, at most `MAX_NAMED` of them.
-
-    Args:
-        curves: with labels that some of them share.
-
-    Returns:
-        The same curves in the same order.
-    """
+def _tell_apart(curves: Sequence[Curve]) -> list[Curve]:
+    """Curves whose labels have the settings in which runs of one label differ, at most `MAX_NAMED` of them."""
     return [_named(curve, [each for each in curves if each.label == curve.label]) for curve in curves]
 
 

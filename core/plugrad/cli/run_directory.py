@@ -17,18 +17,21 @@ from contextlib import contextmanager
 from functools import cached_property
 from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import tomli_w
 
+from plugrad.algorithm.modules import SETTINGS_OF_MODULES
 from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.checkpoint import Checkpoint, list_saves, load_checkpoint, runs, writer_lock
 from plugrad.checkpoint.disk import disk_errors, refuse_links, replace_file
 from plugrad.cli.metrics_files import MetricsFiles
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_files import read_settings, read_table, read_text
-from plugrad.cli.run_modules import with_modules_of
+from plugrad.config.module_specs import specs_of
+from plugrad.config.serialize import decode_field
+from plugrad.config.size_limits import check_size
 from plugrad.errors import (
     AlgorithmNotFoundError,
     BackendNotFoundError,
@@ -38,6 +41,28 @@ from plugrad.errors import (
     ConfigError,
 )
 from plugrad.learner.state import checkpoint as checkpointing
+from plugrad.learner.state.checkpoint import as_checkpoint_error, stored_bytes
+
+# --- the modules of a run when one of its checkpoints was saved; listeners may have added or removed some since ---
+
+AnyConfig = TypeVar("AnyConfig", bound=AlgorithmConfig)
+
+
+def _with_modules_of(config: AnyConfig, checkpoint: Checkpoint) -> AnyConfig:
+    """A run's config with the modules that one of its checkpoints has."""
+    with as_checkpoint_error(checkpoint):
+        then, now = set(checkpoint.metadata.get("module_ids", ())), set(specs_of(config))
+        if then == now or not then & now:
+            return config
+        saved, fields = checkpoint.metadata["config"], config.fields()
+        taken = {name: saved[name] for name in (*SETTINGS_OF_MODULES, "agent_to_module") if name in saved}
+        check_size(taken, stored_bytes=stored_bytes(checkpoint.state))
+        return config.changed(
+            **{name: decode_field(fields[name], each, none_words=False) for name, each in taken.items()}
+        )
+
+
+# --- the directory of one training run ---
 
 RUNS = Path("runs")
 LOCK = "train.lock"
@@ -131,7 +156,7 @@ class RunDirectory:
             return read_settings(self.config_file, AlgorithmConfig)
         size = checkpointing.stored_bytes(checkpoint.state)
         config = read_settings(self.config_file, AlgorithmConfig, stored_bytes=size)
-        return with_modules_of(config, checkpoint)
+        return _with_modules_of(config, checkpoint)
 
     def write_stop(self, goals: Goals) -> None:
         """Write `stop.toml`. The seconds are not in it: they are those of one session."""

@@ -15,9 +15,7 @@ from plugrad.cli.number_types import Count, Number
 from plugrad.cli.progress import Goals
 from plugrad.cli.run_directory import RunDirectory, default_path, name_missing_plugin, training_lock
 from plugrad.cli.settings_command import SettingsCommand, algorithm_choice
-from plugrad.cli.signals import StopSignals
-from plugrad.cli.summary import env_name, print_summary, summarize
-from plugrad.cli.train_loop import TrainLoop
+from plugrad.cli.train_loop import StopSignals, TrainLoop, env_name, print_summary, summarize
 from plugrad.cli.train_request import TrainRequest
 from plugrad.cli.train_seeds import train_seeds
 from plugrad.cli.trust import Trust, trust_option

@@ -2,30 +2,173 @@
 
 import logging
 import math
+import os
+import select
 import shlex
+import signal
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from io import RawIOBase
+from pathlib import Path
 from signal import Signals
 from time import perf_counter
-from typing import Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal
+
+from rich.console import Console
 
 from plugrad.algorithm import Algorithm
+from plugrad.algorithm_config import AlgorithmConfig
 from plugrad.cli.progress import (
     EPISODES,
     EVALUATED_RETURN,
     ITERATION,
     SECONDS,
     TIMESTEPS,
+    WINDOW,
     Goals,
     Progress,
     over_evaluations,
     scalars,
 )
+from plugrad.cli.returns import return_words
 from plugrad.cli.run_directory import RunDirectory
-from plugrad.cli.signals import StopSignals
 from plugrad.errors import CheckpointError
 from plugrad.hooks.manager import HookManager
+
+# --- signals ---
+#
+# Ctrl-C, SIGTERM and SIGHUP: the first ends training after the iteration, with a checkpoint; the second at once.
+#
+# Python handles a signal between two of its instructions, and one instruction may be a compilation of minutes. So a
+# thread waits for signals as well: they reach it through a pipe, whatever the main thread does.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE_S = 8.0
+"""Seconds after a signal in which the iteration must end; else the process exits without it. The last checkpoint is
+on disk."""
+
+
+class StopSignals:
+    """A context in which the first signal asks the process to end, and the second ends it at once.
+
+    Attributes:
+        received: the signal that asked to stop, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._iteration_is_done = self._ended_well = False
+        self._handlers_before: dict[int, Any] = {}
+        self._pipe: int | None = None
+        self._wakeup_before = -1
+
+    @property
+    def exit_code(self) -> int:
+        """128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM; 0 without a signal."""
+        return 0 if self.received is None else 128 + self.received
+
+    def __enter__(self) -> "StopSignals":
+        # Only the main thread may set handlers; elsewhere the process's owner decides.
+        if threading.current_thread() is threading.main_thread():
+            self._start_thread()
+            self._handlers_before = {
+                number: signal.signal(number, self._receive)
+                for number in SIGNALS
+                if signal.getsignal(number) != signal.SIG_IGN  # as nohup asks
+            }
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.iteration_is_done()
+        self._ended_well = kind is None
+        if (
+            self.received is None
+        ):  # else the process is about to end, and a second signal still ends it at once
+            self._stop_thread()
+
+    def iteration_is_done(self) -> None:
+        """Lift the deadline: what comes now is short and must be finished."""
+        self._iteration_is_done = True
+
+    def skip_teardown(self) -> None:
+        """Exit at once if a signal asked to and the context ended without an error. Register it first with `atexit`.
+
+        Everything is saved and closed by then, and an interpreter with torch or TensorFlow in it takes 1 to 2 seconds
+        more to end (measured), many times that on a busy machine.
+        """
+        if self._ended_well and self.received is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            _exit_now(self.exit_code)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = self.received or number
+
+    def _start_thread(self) -> None:
+        heard, self._pipe = os.pipe()
+        os.set_blocking(self._pipe, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=self._close_in_child)
+        threading.Thread(
+            target=self._wait_for_signals, args=(heard,), name="plugrad-signals", daemon=True
+        ).start()
+
+    def _stop_thread(self) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        if self._pipe is not None:
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._pipe)  # the thread reads its end, and ends
+            self._pipe = None
+
+    def _close_in_child(self) -> None:
+        # Ctrl-C reaches the children that an environment forked too: here they would be taken for a second one.
+        if self._pipe is not None:
+            signal.set_wakeup_fd(-1)
+
+    def _wait_for_signals(self, pipe: int) -> None:
+        with open(pipe, "rb", buffering=0) as source:
+            first = _next(source, None)
+            if first is None:
+                return
+            _print("stopping after this iteration; once more leaves at once")
+            second = _next(source, GRACE_S)
+            if second is None:
+                second = _next(source, None) if self._iteration_is_done else first
+            if second is not None:
+                _exit_now(128 + second)
+
+
+def _next(source: RawIOBase, patience: float | None) -> int | None:
+    """The next signal's number; None after `patience` seconds without one, or when the pipe is closed."""
+    while select.select([source], [], [], patience)[0]:
+        byte = source.read(1)
+        if not byte:
+            return None
+        if byte[0] in SIGNALS:
+            return byte[0]
+    return None
+
+
+def _exit_now(code: int) -> None:
+    # No cleanup on purpose: checkpoints are written all or nothing, and cleanup is what may hang.
+    os._exit(code)
+
+
+def _print(text: str) -> None:
+    # The main thread may be in the middle of a print: the descriptor has no buffer to mix up.
+    with suppress(OSError):  # the terminal may be gone
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{text}\n".encode())
+
+
+# --- the loop of `plugrad train`: iterate, write metrics, keep the best checkpoint, stop at a goal or a signal ---
 
 log = logging.getLogger("plugrad")
 
@@ -244,3 +387,72 @@ class TrainLoop:
             best_return=best,
             best_is_of=is_of,
         )
+
+
+# --- the outcome of a run: `summary.json`, and the last lines that `plugrad train` prints ---
+
+_OF = {"evaluation": " in evaluation", "training": "", "few": f" over fewer than {WINDOW} episodes"}
+
+
+def env_name(config: AlgorithmConfig) -> str:
+    """The environment of a config, in words."""
+    return "recorded episodes" if config.env is None else str(config.env)
+
+
+def summarize(outcome: Outcome, config: AlgorithmConfig, algorithm: str, goals: Goals) -> dict[str, Any]:
+    """The content of `summary.json`.
+
+    Args:
+        outcome: of the run.
+        config: its settings.
+        algorithm: its algorithm's short name.
+        goals: its goals.
+
+    Returns:
+        JSON data; `seconds` is training time, `timesteps` are environment steps, both counted over resumes.
+    """
+    progress = outcome.progress
+    return {
+        "algorithm": algorithm,
+        "env": env_name(config),
+        "backend": config.backend,
+        "seed": config.seed,
+        "ended": outcome.reason,
+        "reward_goal": goals.reward,
+        "reward_goal_reached": outcome.goal_reached,
+        "best_return_mean": outcome.best_return,
+        "best_return_is_of": outcome.best_is_of,
+        "return_mean": None if progress is None else progress.return_mean,
+        "timesteps": 0 if progress is None else progress.timesteps,
+        "iterations": 0 if progress is None else progress.iteration,
+        "seconds": 0.0 if progress is None else round(progress.seconds, 3),
+    }
+
+
+def print_summary(console: Console, summary: dict[str, Any], path: Path, *, quiet: bool) -> None:
+    """Print how the run ended; the last two lines are its path and its best mean return.
+
+    Args:
+        console: where to.
+        summary: see `summarize`.
+        path: the run directory.
+        quiet: print the last two lines only.
+    """
+    lines = []
+    if not quiet:
+        what = f"{summary['algorithm']} on {summary['env']} with {summary['backend']}"
+        lines += [what, summary["ended"], _effort(summary)]
+    best = summary["best_return_mean"]
+    lines.append(f"run: {path}")
+    words = "none, no episode has ended" if best is None else return_words(best)
+    lines.append(f"best mean return: {words}{'' if best is None else _OF[summary['best_return_is_of']]}")
+    for line in lines:
+        # Paths are to be copied: no wrapping, no colours, no markup.
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _effort(summary: dict[str, Any]) -> str:
+    seconds, timesteps = summary["seconds"], summary["timesteps"]
+    rate = timesteps / seconds if seconds else 0.0
+    iterations = summary["iterations"]
+    return f"{timesteps:,} timesteps in {seconds:.1f} s ({rate:,.0f} per second), {iterations:,} iterations"

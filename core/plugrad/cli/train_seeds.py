@@ -13,9 +13,7 @@ from plugrad.cli.display import LINE_EVERY_S, OutputConsole, print_line
 from plugrad.cli.progress import Goals, Progress
 from plugrad.cli.returns import range_words, return_words
 from plugrad.cli.run_directory import RunDirectory, default_path, refuse_used, training_lock
-from plugrad.cli.signals import StopSignals
-from plugrad.cli.summary import env_name, print_summary, summarize
-from plugrad.cli.train_loop import TrainLoop
+from plugrad.cli.train_loop import StopSignals, TrainLoop, env_name, print_summary, summarize
 from plugrad.cli.train_request import TrainRequest
 from plugrad.errors import ConfigError
 from plugrad.hooks.manager import HookManager
@@ -120,18 +118,11 @@ class SeedLines:
         self._last[number] = progress
         if not self._quiet and monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = monotonic()
-            print_line(self._console, seeds_line([each for each in self._last if each is not None]))
+            print_line(self._console, _seeds_line([each for each in self._last if each is not None]))
 
 
-def seeds_line(runs: Sequence[Progress]) -> str:
-    """The progress of several runs in one line.
-
-    Args:
-        runs: the progress of each, at least one.
-
-    Returns:
-        Environment steps of all, seconds, and the median, lowest and highest mean return.
-    """
+def _seeds_line(runs: Sequence[Progress]) -> str:
+    """The progress of several runs in one line."""
     parts = [
         f"{sum(each.timesteps for each in runs):>11,} steps",
         f"{max(each.seconds for each in runs):7.1f} s",

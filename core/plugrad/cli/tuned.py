@@ -56,7 +56,7 @@ def all_tuned(algorithm: str, config_class: type[AlgorithmConfig]) -> dict[str, 
     Raises:
         ConfigError: the file cannot be read, or a setting is refused; names the file.
     """
-    file = tuned_file(algorithm, config_class)
+    file = _tuned_file(algorithm, config_class)
     if not file.is_file():
         return {}
     return {env: _read(file, env, table, config_class) for env, table in read_table(file).items()}
@@ -86,16 +86,8 @@ def tuned_for(algorithm: str, config_class: type[AlgorithmConfig], env: str | No
     raise ConfigError(f"--tuned: {asked}; {known}.{did_you_mean(env or '', found)}")
 
 
-def tuned_file(algorithm: str, config_class: type[AlgorithmConfig]) -> Path:
-    """The file of an algorithm's tuned settings, which need not exist.
-
-    Args:
-        algorithm: its short name.
-        config_class: its config.
-
-    Returns:
-        The path.
-    """
+def _tuned_file(algorithm: str, config_class: type[AlgorithmConfig]) -> Path:
+    """The file of an algorithm's tuned settings, which need not exist."""
     module = inspect.getfile(sys.modules[config_class.__module__])
     return Path(module).parent / "tuned" / f"{algorithm}.toml"
 

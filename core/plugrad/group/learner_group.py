@@ -12,7 +12,7 @@ from plugrad.config import Config
 from plugrad.deprecation import Adaptable, adaptable
 from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.errors import RestoreMismatchError, UnknownModuleError
-from plugrad.group.acting import ActingLearner
+from plugrad.group.acting_learner import ActingLearner
 from plugrad.group.local_learner import LocalLearner
 from plugrad.group.remote_learners import RemoteLearners
 from plugrad.group.request_queue import (

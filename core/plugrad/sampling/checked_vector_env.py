@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from plugrad.errors import EnvContractError
 from plugrad.observations.rows import cast_exactly
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 from plugrad.types import Array
 
 

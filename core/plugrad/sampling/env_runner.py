@@ -16,12 +16,12 @@ from plugrad.policy.actions import random_action_sampler
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
 from plugrad.rng_streams import fresh_seed, stream
-from plugrad.sampling.contract import raise_nonfinite
+from plugrad.sampling.env_checker import raise_nonfinite
 from plugrad.sampling.episode_metrics import EpisodeMetrics, NamedMeans
 from plugrad.sampling.faults import with_faults_counted
 from plugrad.sampling.info_metrics import InfoMetrics, warn_of_missing
 from plugrad.sampling.learner_rewards import LearnerRewards, RewardNormalizer
-from plugrad.sampling.recurrent_state import InitialState, PolicyFunction, RecurrentPolicy
+from plugrad.sampling.recurrent_state import ActingPolicy, InitialState, PolicyFunction
 from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.rollout_fragment import RolloutFragment, split_at_episode_ends
 from plugrad.sampling.running_episodes import get_running_state, matches, set_running_state
@@ -57,8 +57,8 @@ class EnvRunner:
     Raises:
         ConfigError: the environment cannot be made (`plugrad.sampling.environments.make_vector_env`).
         SpaceMismatchError: the settings have spaces, and the environment's do not fit them.
-        EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract (`plugrad.sampling.contract`), or
-            gives a NaN or infinite observation or reward.
+        EnvContractError: by `sample()`, if an environment breaks Gymnasium's contract
+            (`plugrad.sampling.env_checker`), or gives a NaN or infinite observation or reward.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class EnvRunner:
         rows = stored_space(envs.row_space)
         encoder = ObservationEncoder(rows, rows, normalizer)
         seen = SeenObservations(encoder, name=envs.name, space=envs.observation_space)
-        policy = RecurrentPolicy(
+        policy = ActingPolicy(
             act, initial_state or {}, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step
         )
         rewards = LearnerRewards.of(config, envs.num_envs, next_step_autoreset=not envs.resets_in_same_step)

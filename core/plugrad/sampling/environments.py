@@ -14,9 +14,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from plugrad.errors import ConfigError, did_you_mean
 from plugrad.observations.layout import model_space, stored_space
 from plugrad.sampling.checked_vector_env import CheckedVectorEnv
-from plugrad.sampling.contract import check_spaces
+from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.flat_observations import FlatObservations, env_observation_space
-from plugrad.sampling.frame_stack import stack_frames
 from plugrad.sampling.mask_sources import with_mask_in_info
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, as_keywords, has_many_agents
@@ -26,7 +25,7 @@ from plugrad.sampling.named_envs import env_name, import_attribute, make_named
 from plugrad.sampling.replayable_env import ReplayableEnv
 from plugrad.sampling.settings import EnvSource
 from plugrad.sampling.sync_vector_env import LeanSyncVectorEnv
-from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.sampling.wrappers import EnvWrappers, stack_frames
 from plugrad.types import ModuleID
 
 UNWRAPPED = EnvWrappers()

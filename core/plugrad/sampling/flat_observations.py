@@ -11,7 +11,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from plugrad.action_rows import number_of_choices, structure_leaves
 from plugrad.observations.layout import RowPart, row_parts
 from plugrad.observations.rows import cast_exactly
-from plugrad.sampling.contract import WrongObservationError
+from plugrad.sampling.env_checker import WrongObservationError
 from plugrad.types import Array
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.errors import EnvContractError
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 from plugrad.types import Array
 
 _log = logging.getLogger("plugrad")
@@ -29,7 +29,7 @@ _COMBINED: Mapping[str, Any] = {
 }
 
 
-def metric_name(name: str) -> str:
+def _metric_name(name: str) -> str:
     """The name of a metric among those of episodes: `info/<name>`."""
     return f"info/{name}"
 
@@ -144,7 +144,7 @@ class InfoMetrics:
     def of(self, env: int) -> dict[str, float]:
         """The metrics of an environment's running episode so far, without those of which no step had a number."""
         return {
-            metric_name(name): float(total / count if reduction == "mean" else total)
+            _metric_name(name): float(total / count if reduction == "mean" else total)
             for (name, reduction), total, count in zip(
                 self._reductions.items(), self._totals[env], self._counts[env], strict=True
             )
@@ -185,7 +185,7 @@ def warn_of_missing(names: Sequence[str], metrics: Mapping[str, float]) -> None:
     """
     if "episode_return_mean" in metrics:
         for name in names:
-            key = metric_name(name)
+            key = _metric_name(name)
             if not any(each == key or each.startswith(f"{key}/") for each in metrics):
                 _say_missing(name)
 
@@ -196,5 +196,5 @@ def _say_missing(name: str) -> None:
         "info_metrics names %r, but no info of the episodes that have ended has such a number: nothing is reported "
         "under %s",
         name,
-        metric_name(name),
+        _metric_name(name),
     )

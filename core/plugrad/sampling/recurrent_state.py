@@ -24,7 +24,7 @@ A function is asked whenever episodes begin: the state may depend on weights.
 """
 
 
-class RecurrentPolicy:
+class ActingPolicy:
     """A policy function with its recurrent state; without a state it calls the function as it is.
 
     The state in which each step was taken is recorded as columns `state_in/<name>`, so that learning can begin at any

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from plugrad.policy.actions import action_copier, stack_actions, unstack_actions
-from plugrad.sampling.contract import Contract, replaying
+from plugrad.sampling.env_checker import Contract, replaying
 from plugrad.sampling.flat_observations import env_observation_space
 from plugrad.types import Array
 

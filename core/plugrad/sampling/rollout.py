@@ -8,12 +8,12 @@ import numpy as np
 from plugrad.columns import Columns
 from plugrad.observations.rows import is_finite
 from plugrad.policy.actions import action_converter
-from plugrad.sampling.action_masks import ActionMasks, say_source
 from plugrad.sampling.atari import LIFE_LOST
-from plugrad.sampling.contract import raise_nonfinite
+from plugrad.sampling.env_checker import raise_nonfinite
+from plugrad.sampling.env_masks import ActionMasks, say_source
 from plugrad.sampling.info_metrics import INFO_METRICS, InfoMetrics
 from plugrad.sampling.learner_rewards import LearnerRewards
-from plugrad.sampling.recurrent_state import PolicyFunction, RecurrentPolicy
+from plugrad.sampling.recurrent_state import ActingPolicy, PolicyFunction
 from plugrad.sampling.rollout_fragment import RolloutFragment
 from plugrad.sampling.seen_observations import SeenObservations
 from plugrad.sampling.vector_envs import VectorEnvs
@@ -39,7 +39,7 @@ class Rollout:
     def __init__(
         self,
         envs: VectorEnvs,
-        policy: RecurrentPolicy,
+        policy: ActingPolicy,
         seen: SeenObservations,
         rewards: LearnerRewards | None = None,
         info_metrics: InfoMetrics | None = None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from plugrad.columns import Columns
 from plugrad.observations import row_shape
-from plugrad.sampling.action_masks import ActionMasks
+from plugrad.sampling.env_masks import ActionMasks
 from plugrad.sampling.episode_metrics import EpisodeMetrics
 from plugrad.sampling.rollout import Rollout
 from plugrad.sampling.vector_envs import RunningEpisode

@@ -8,7 +8,7 @@ from gymnasium.spaces import Space
 
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder
-from plugrad.sampling.contract import raise_nonfinite
+from plugrad.sampling.env_checker import raise_nonfinite
 from plugrad.types import Array
 
 

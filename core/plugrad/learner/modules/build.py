@@ -23,11 +23,10 @@ from plugrad.observations import is_structured, model_space, stored_space
 from plugrad.rl_module import MultiRLModule, RLModule
 from plugrad.sampling.atari import FILTERS as ATARI_FILTERS
 from plugrad.sampling.environments import get_module_spaces, is_multi_agent
-from plugrad.sampling.frame_stack import stacked_space
 from plugrad.sampling.multi_agent.env_faces import as_agent_env, has_many_agents
 from plugrad.sampling.multi_agent.module_spaces import spaces_of_modules
 from plugrad.sampling.vectorization import get_env_spaces
-from plugrad.sampling.wrappers import EnvWrappers
+from plugrad.sampling.wrappers import EnvWrappers, stacked_space
 from plugrad.types import DEFAULT_MODULE_ID, ModuleID
 
 log = logging.getLogger("plugrad")

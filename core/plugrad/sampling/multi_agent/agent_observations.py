@@ -16,7 +16,7 @@ from plugrad.observations.rows import cast_exactly, nonfinite
 from plugrad.policy.action_masks import split_action_mask
 from plugrad.policy.normalization import ObservationNormalizer
 from plugrad.policy.observations import ObservationEncoder, flat_space
-from plugrad.sampling.contract import WrongObservationError, describe, nonfinite_part
+from plugrad.sampling.env_checker import WrongObservationError, describe, nonfinite_part
 from plugrad.sampling.flat_observations import RowWriter
 from plugrad.sampling.multi_agent.agent_track import AgentTrack
 from plugrad.types import Array

@@ -9,7 +9,7 @@ from plugrad.columns import Columns
 from plugrad.errors import ConfigError
 from plugrad.observations import model_space
 from plugrad.policy.action_masks import without_action_mask
-from plugrad.sampling.contract import check_spaces
+from plugrad.sampling.env_checker import check_spaces
 from plugrad.sampling.multi_agent.agent_env import AgentEnv
 from plugrad.sampling.multi_agent.module_mapping import (
     EpisodeStart,

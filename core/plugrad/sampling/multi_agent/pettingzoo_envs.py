@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 from gymnasium.spaces import Space
 
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
-from plugrad.sampling.multi_agent.contract import (
+from plugrad.sampling.multi_agent.env_checker import (
     ANSWER,
     check_dicts,
     raise_contract_error,

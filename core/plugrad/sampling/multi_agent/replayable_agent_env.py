@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.policy.actions import action_copier, stack_actions, unstack_actions
-from plugrad.sampling.contract import replaying
+from plugrad.sampling.env_checker import replaying
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
 from plugrad.sampling.replayable_env import MAX_ACTIONS, episode_seed
 from plugrad.types import AgentID

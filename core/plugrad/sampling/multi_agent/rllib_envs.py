@@ -5,9 +5,9 @@ from typing import Any
 
 from gymnasium.spaces import Dict, Space
 
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 from plugrad.sampling.multi_agent.agent_env import AgentEnv, Outcome
-from plugrad.sampling.multi_agent.contract import ANSWER, check_dicts, raise_contract_error, unpacked
+from plugrad.sampling.multi_agent.env_checker import ANSWER, check_dicts, raise_contract_error, unpacked
 from plugrad.types import AgentID
 
 ALL = "__all__"

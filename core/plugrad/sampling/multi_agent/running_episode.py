@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from plugrad.errors import EnvContractError
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 from plugrad.sampling.info_metrics import InfoMetrics, numbers_of_info
 from plugrad.sampling.multi_agent.agent_env import Outcome
 from plugrad.sampling.multi_agent.agent_track import AgentTrack, EnvProgress

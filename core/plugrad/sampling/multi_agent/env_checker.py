@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from plugrad.errors import EnvContractError
-from plugrad.sampling.contract import describe
+from plugrad.sampling.env_checker import describe
 
 ANSWER = ("observations", "rewards", "terminateds", "truncateds", "infos")
 

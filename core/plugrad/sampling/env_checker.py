@@ -33,7 +33,7 @@ _CALLERS = (
     "plugrad.sampling.async_envs",
     "plugrad.sampling.atari",
     "plugrad.sampling.flat_observations",
-    "plugrad.sampling.frame_stack",
+    "plugrad.sampling.wrappers",
     "plugrad.sampling.mask_sources",
     "plugrad.sampling.replayable_env",
 )

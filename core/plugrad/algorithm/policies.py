@@ -14,7 +14,7 @@ from plugrad.deprecation.renaming import warn_at_users_line
 from plugrad.env_runners.remote_env_runners import RemoteEnvRunners
 from plugrad.episodes import Episode, episodes_by_module
 from plugrad.errors import ConfigError, RestoreMismatchError
-from plugrad.group.acting import ActingLearner
+from plugrad.group.acting_learner import ActingLearner
 from plugrad.learner import Learner
 from plugrad.learner.acting.actor import make_policy, only_module_id, reads_environment
 from plugrad.learner.acting.env_runner_policies import (
