@@ -8,6 +8,9 @@ from plugrad.hooks.private_names import PrivateName, lacking, lacking_in_files
 KNOWN_FLAGS = ("2.18.", "2.19.", "2.20.", "2.21.")
 """Versions of TensorFlow with the flags that plugrad sets; others end the process when they meet an unknown one."""
 
+TURN_NAN_INTO_NUMBERS = ("2.18.", "2.20.")
+"""Versions that were seen, of which a function of XLA gives a number for NaN."""
+
 _CONCRETE = "tensorflow.python.eager.polymorphic_function.concrete_function"
 CALL_FLAT = PrivateName(
     _CONCRETE,
@@ -34,12 +37,21 @@ def what_is_lost(version: str) -> str:
     Returns:
         In words; "" if nothing.
     """
-    return "; ".join(filter(None, (lost_flags(version), lacking_in_files(NAMES))))
+    return "; ".join(filter(None, (lost_flags(version), lost_nan(version), lacking_in_files(NAMES))))
 
 
 def with_what_is_lost(reason: str, version: str) -> str:
     """The reason of an update mode, with what it goes without in a version of TensorFlow."""
     return "; ".join(filter(None, (reason, lost_flags(version), lacking(NAMES))))
+
+
+def lost_nan(version: str) -> str:
+    """What a version goes without because its XLA gives a number for NaN; "" if nothing."""
+    if not version.startswith(TURN_NAN_INTO_NUMBERS):
+        return ""
+    return (
+        f"XLA of TensorFlow {version} turns some NaN into numbers, so one inside a network may not be found"
+    )
 
 
 def lost_flags(version: str) -> str:

